@@ -1,0 +1,117 @@
+"""Checked conversion of what a user hands over into JAX arrays.
+
+Numbers become weakly typed scalars, so that they take the precision of the arrays they meet; arrays
+keep the precision they came with. Nothing is cast or broadcast silently: integers, NaN, wrong shapes and
+mixed precisions raise an error that names the argument, what was expected and what was found.
+
+Importing this module switches JAX to 64 bits (unless the environment variable JAX_ENABLE_X64 says
+otherwise): every tolerance this package promises is a float64 tolerance.
+"""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from particleflow.errors import ArgumentError, DtypeError, ShapeError
+
+if "JAX_ENABLE_X64" not in os.environ:
+    jax.config.update("jax_enable_x64", True)
+
+
+def is_concrete(array: Any) -> bool:
+    """Whether the numbers can be looked at now (they cannot inside `jit`, `grad` or `vmap`)."""
+    return not isinstance(array, jax.core.Tracer)
+
+
+def as_float_array(value: Any, name: str, *, finite: bool = True) -> Array:
+    """A floating-point JAX array of unchanged precision; −∞ and NaN are refused when `finite`."""
+    if isinstance(value, bool | int | float):
+        value = jnp.asarray(float(value))
+    elif isinstance(value, list | tuple):
+        value = np.asarray(value, dtype=float)
+    if not hasattr(value, "dtype") or not hasattr(value, "shape"):
+        raise DtypeError(f"Argument `{name}` must be an array of floating-point numbers, but is {type(value).__name__}.")
+    if not jnp.issubdtype(value.dtype, jnp.floating):
+        raise DtypeError(
+            f"Argument `{name}` must hold floating-point numbers, but has dtype {value.dtype}; "
+            f"convert it, for example with {name}.astype(float)."
+        )
+    array = value if isinstance(value, jax.Array) else jnp.asarray(value)
+    if array.dtype != value.dtype:
+        raise DtypeError(f"Argument `{name}` is {value.dtype}, but JAX runs in 32 bits; set JAX_ENABLE_X64=1.")
+    if is_concrete(array):
+        _check_numbers(np.asarray(array), name, finite)
+    return array
+
+
+def _check_numbers(numbers: np.ndarray, name: str, finite: bool) -> None:
+    bad = ~np.isfinite(numbers) if finite else (np.isnan(numbers) | np.isposinf(numbers))
+    if bad.any():
+        where = tuple(int(i) for i in np.argwhere(bad)[0])
+        place = f" at index {list(where)}" if where else ""
+        raise ArgumentError(f"Argument `{name}` must be finite, but holds {numbers[where]}{place}.")
+
+
+def as_scalar(value: Any, name: str, check: Callable[[float], bool] | None = None, expected: str = "") -> Array:
+    """A scalar parameter, checked by `check` when its number is known; `expected` describes the check."""
+    scalar = as_float_array(value, name)
+    if scalar.shape != ():
+        raise ShapeError(f"Argument `{name}` must be one number, but has shape {scalar.shape}.")
+    if check is not None and is_concrete(scalar) and not check(float(scalar)):
+        raise ArgumentError(f"Argument `{name}` must be {expected}, but is {float(scalar)}.")
+    return scalar
+
+
+def as_positive(value: Any, name: str) -> Array:
+    """A scalar parameter that must be positive."""
+    return as_scalar(value, name, lambda number: number > 0, "positive")
+
+
+def as_nonnegative(value: Any, name: str) -> Array:
+    """A scalar parameter that must not be negative."""
+    return as_scalar(value, name, lambda number: number >= 0, "zero or positive")
+
+
+def as_linear_map(value: Any, name: str) -> Array:
+    """A linear map given as a number (multiple of the identity), a vector (diagonal) or a matrix."""
+    array = as_float_array(value, name)
+    if array.ndim > 2 or 0 in array.shape:
+        raise ShapeError(f"Argument `{name}` must be a number, a diagonal or a matrix, but has shape {array.shape}.")
+    return array
+
+
+def apply_linear_map(linear_map: Array, vectors: Array, name: str) -> Array:
+    """A x for every row x of `vectors`, where A is a number, a diagonal or a matrix."""
+    dimension = vectors.shape[-1]
+    if linear_map.ndim == 0:
+        return linear_map * vectors
+    if linear_map.shape[-1] != dimension:
+        raise ShapeError(
+            f"Argument `{name}` has shape {linear_map.shape}, which does not act on vectors of dimension {dimension}."
+        )
+    if linear_map.ndim == 1:
+        return vectors * jnp.expand_dims(linear_map, tuple(range(vectors.ndim - 1)))
+    return vectors @ linear_map.T
+
+
+def check_same_dtype(**arrays: Array | None) -> None:
+    """Raise if two of the named arrays have different precisions; weakly typed numbers fit everywhere."""
+    strong = {name: a.dtype for name, a in arrays.items() if a is not None and not getattr(a, "weak_type", False)}
+    if len(set(strong.values())) > 1:
+        found = ", ".join(f"`{name}` is {dtype}" for name, dtype in strong.items())
+        raise DtypeError(f"All arrays must have one precision, but {found}.")
+
+
+def strong_dtype_leaves(tree: Any) -> dict[str, Array]:
+    """The strongly typed floating-point arrays inside a pytree, by their path: what must match the points."""
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return {
+        jax.tree_util.keystr(path).lstrip("."): leaf
+        for path, leaf in leaves
+        if hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.floating) and not getattr(leaf, "weak_type", False)
+    }

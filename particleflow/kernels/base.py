@@ -1,0 +1,134 @@
+"""Localization kernels K(x, y) ≥ 0, only ever as logarithms.
+
+A *site* is a point, with its position in the sequence and the value it carries where a kernel asks for
+them; a plain array is a site that is only a point. `log_pair` evaluates one pair of sites, `log_matrix`
+all pairs. A kernel is written once, either way: subclass `AbstractPairKernel` and give `log_pair`, or
+`AbstractMatrixKernel` and give `log_matrix` where the matrix can be had faster than pair by pair.
+
+    (k1 * k2)(x, y) = k1(x, y) k2(x, y)      (k1 + k2)(x, y) = k1(x, y) + k2(x, y)      (c * k)(x, y) = c k(x, y)
+"""
+
+import abc
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from particleflow.errors import ArgumentError, ShapeError
+from particleflow.measure import Sites
+
+# A matrix product with two or three columns is several times slower on CPU than one padded to sixteen.
+_PADDED_COLUMNS = 16
+# Up to this dimension differences are written out coordinate by coordinate, which vectorises over pairs.
+_UNROLLED_DIMENSION = 32
+
+
+class AbstractKernel(eqx.Module):
+    """A localization kernel; see the module's first lines."""
+
+    @abc.abstractmethod
+    def log_pair(self, x: Any, y: Any) -> Float[Array, ""]:
+        """log K(x, y) of one pair of sites."""
+
+    @abc.abstractmethod
+    def log_matrix(self, xs: Any, ys: Any) -> Float[Array, "m n"]:
+        """The matrix log K(x_i, y_j)."""
+
+    def __mul__(self, other: Any) -> "AbstractKernel":
+        from particleflow.kernels.algebra import Product, Scaled
+
+        return Product((self, other)) if isinstance(other, AbstractKernel) else Scaled(self, other)
+
+    def __rmul__(self, factor: Any) -> "AbstractKernel":
+        return self * factor
+
+    def __add__(self, other: "AbstractKernel") -> "AbstractKernel":
+        from particleflow.kernels.algebra import Mixture
+
+        return Mixture((self, other), (1.0, 1.0))
+
+
+class AbstractPairKernel(AbstractKernel):
+    """A kernel that is given pair by pair."""
+
+    def log_matrix(self, xs: Any, ys: Any) -> Float[Array, "m n"]:
+        """The matrix log K(x_i, y_j)."""
+        along_row = jax.vmap(self.log_pair, in_axes=(None, 0))
+        return jax.vmap(along_row, in_axes=(0, None))(xs, ys)
+
+
+class AbstractMatrixKernel(AbstractKernel):
+    """A kernel that is given as a whole matrix."""
+
+    def log_pair(self, x: Any, y: Any) -> Float[Array, ""]:
+        """log K(x, y) of one pair of sites."""
+        lifted = jax.tree_util.tree_map(lambda leaf: jnp.asarray(leaf)[None], (x, y))
+        return self.log_matrix(*lifted)[0, 0]
+
+
+def points_of(sites: Any) -> Array:
+    """The points of some sites."""
+    return sites.points if isinstance(sites, Sites) else jnp.asarray(sites)
+
+
+def positions_of(sites: Any, role: str) -> Array:
+    """The positions of some sites, which a positional kernel cannot do without."""
+    if not isinstance(sites, Sites) or sites.positions is None:
+        raise ArgumentError(
+            f"The kernel looks at positions, but the {role} has none; "
+            "give `positions` to the measure and to the queries."
+        )
+    return sites.positions
+
+
+def values_of(sites: Any, role: str) -> Array:
+    """The values of some sites, which a self-localization kernel cannot do without."""
+    if not isinstance(sites, Sites) or sites.values is None:
+        raise ArgumentError(f"The kernel looks at values, but the {role} has none; give `values`.")
+    return sites.values
+
+
+def check_same_dimension(xs: Array, ys: Array) -> None:
+    """Raise unless queries and points live in one space."""
+    if xs.shape[-1] != ys.shape[-1]:
+        raise ShapeError(
+            f"Queries have dimension {xs.shape[-1]}, but the points have dimension {ys.shape[-1]}; "
+            "a kernel on two different spaces is written with `pullback`."
+        )
+
+
+def inner_products(xs: Float[Array, "m d"], ys: Float[Array, "n d"]) -> Float[Array, "m n"]:
+    """The matrix ⟨x_i, y_j⟩."""
+    check_same_dimension(xs, ys)
+    missing = _PADDED_COLUMNS - xs.shape[-1]
+    if missing > 0:
+        xs, ys = (jnp.pad(a, ((0, 0), (0, missing))) for a in (xs, ys))
+    return jnp.matmul(xs, ys.T, precision=jax.lax.Precision.HIGHEST)
+
+
+def squared_distances(xs: Float[Array, "m d"], ys: Float[Array, "n d"]) -> Float[Array, "m n"]:
+    """The matrix |x_i − y_j|², from differences.
+
+    Expanding the square would be a matrix product, but loses (|x|/|x − y|)² digits: a narrow kernel far
+    from the origin would see nothing but rounding.
+    """
+    check_same_dimension(xs, ys)
+    if xs.shape[-1] <= _UNROLLED_DIMENSION:
+        columns = zip(xs.T, ys.T, strict=True)
+        return sum((jnp.square(x[:, None] - y[None, :]) for x, y in columns), start=jnp.zeros((), xs.dtype))
+    return jnp.sum(jnp.square(xs[:, None, :] - ys[None, :, :]), axis=-1)
+
+
+def distances(xs: Float[Array, "m d"], ys: Float[Array, "n d"]) -> Float[Array, "m n"]:
+    """The matrix |x_i − y_j|, with gradient 0 (not NaN) where the two points agree."""
+    squares = squared_distances(xs, ys)
+    apart = squares > 0
+    return jnp.where(apart, jnp.sqrt(jnp.where(apart, squares, 1.0)), 0.0)
+
+
+def safe_log(numbers: Array) -> Array:
+    """log of numbers ≥ 0: −∞ at 0 with gradient 0 (not NaN) there; negative numbers give NaN."""
+    zero = numbers == 0
+    return jnp.where(zero, -jnp.inf, jnp.log(jnp.where(zero, 1.0, numbers)))

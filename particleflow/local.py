@@ -1,0 +1,130 @@
+"""The one operator, and what is read from it.
+
+    G(x) = log ∫ K(x, y) dμ(y),    m(x) = ∫ K(x, y) z(y) dμ(y) / ∫ K(x, y) dμ(y)
+
+Queries are an array (m, d), one point (d,), `Sites` with positions or values of their own, or a measure,
+whose points then ask. A single point gets back a result without the leading axis.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from particleflow._arrays import as_float_array
+from particleflow.errors import ArgumentError, ShapeError
+from particleflow.kernels.base import AbstractKernel, AbstractMatrixKernel
+from particleflow.measure import Measure, Sites
+from particleflow.moments import Moments
+from particleflow.summation.auto import Auto
+from particleflow.summation.base import AbstractSummation, as_query_sites, check_precision, logits_of, value_columns
+
+
+def local_moments(
+    kernel: AbstractKernel, measure: Measure, queries: Any, *, summation: AbstractSummation | None = None
+) -> Moments:
+    """The log-mass G and the local mean m at every query."""
+    sites, single = _as_sites(queries)
+    moments = (summation or Auto()).moments(kernel, measure, sites)
+    mean = moments.mean[:, 0] if measure.carried.ndim == 1 else moments.mean
+    return Moments(moments.log_mass[0], mean[0]) if single else Moments(moments.log_mass, mean)
+
+
+def local_mean(
+    kernel: AbstractKernel, measure: Measure, queries: Any, *, summation: AbstractSummation | None = None
+) -> Array:
+    """m(x) = ∫ K(x, y) z(y) dμ(y) / ∫ K(x, y) dμ(y); 0 where a query sees nothing."""
+    return local_moments(kernel, measure, queries, summation=summation).mean
+
+
+def log_normalizer(
+    kernel: AbstractKernel, measure: Measure, queries: Any, *, summation: AbstractSummation | None = None
+) -> Array:
+    """G(x) = log ∫ K(x, y) dμ(y); −∞ where a query sees nothing."""
+    return local_moments(kernel, measure, queries, summation=summation).log_mass
+
+
+def local_mode(
+    kernel: AbstractKernel, measure: Measure, queries: Any, *, summation: AbstractSummation | None = None
+) -> Array:
+    """argmax_k m_k(x) for a measure whose values are class probabilities or one-hot vectors."""
+    if measure.carried.ndim != 2:
+        raise ShapeError(f"Values must have shape (n, classes) for a mode, but have {measure.carried.shape}.")
+    return jnp.argmax(local_mean(kernel, measure, queries, summation=summation), axis=-1)
+
+
+def local_covariance(
+    kernel: AbstractKernel, measure: Measure, queries: Any, *, summation: AbstractSummation | None = None
+) -> Array:
+    """∫ K(x, y) (z(y) − m(x))(z(y) − m(x))ᵀ dμ(y) / ∫ K(x, y) dμ(y).
+
+    Each query centres the values at its own mean before squaring, so narrow kernels keep their digits.
+    """
+    sites, single = _as_sites(queries)
+    values = value_columns(measure)
+    means = (summation or Auto()).moments(kernel, measure, sites).mean
+
+    def at_one(query: tuple[Sites, Array]) -> Array:
+        site, mean = query
+        centred = values - mean[None, :]
+        squares = (centred[:, :, None] * centred[:, None, :]).reshape(measure.count, -1)
+        lifted = jax.tree_util.tree_map(lambda leaf: leaf[None], site)
+        spread = (summation or Auto()).moments(kernel, measure.with_values(squares), lifted).mean[0]
+        return spread.reshape(values.shape[1], values.shape[1])
+
+    covariances = jax.lax.map(at_one, (sites, means))
+    if measure.carried.ndim == 1:
+        covariances = covariances[:, 0, 0]
+    return covariances[0] if single else covariances
+
+
+def resampled_local_mean(key: Array, kernel: AbstractKernel, measure: Measure, queries: Any, *, draws: int) -> Array:
+    """The Monte Carlo local mean: the average of `draws` values z(y), with y drawn ∝ K(x, y) dμ(y).
+
+    Its standard error is √(local variance / draws). A query that sees nothing gets 0.
+    """
+    if not isinstance(draws, int) or draws < 1:
+        raise ArgumentError(f"Argument `draws` must be a positive integer, but is {draws!r}.")
+    sites, single = _as_sites(queries)
+    check_precision(kernel, measure, sites)
+    values = value_columns(measure)
+
+    def at_one(query: tuple[Sites, Array]) -> Array:
+        lifted = jax.tree_util.tree_map(lambda leaf: leaf[None], query[0])
+        logits = logits_of(kernel, lifted, measure.sites, measure.log_weights)[0]
+        chosen = jax.random.categorical(query[1], logits, shape=(draws,))
+        return jnp.where(jnp.all(jnp.isneginf(logits)), 0.0, jnp.mean(values[chosen], axis=0))
+
+    means = jax.lax.map(at_one, (sites, jax.random.split(key, sites.points.shape[0])))
+    if measure.carried.ndim == 1:
+        means = means[:, 0]
+    return means[0] if single else means
+
+
+class Normalised(AbstractMatrixKernel):
+    """K̃(x, y) = K(x, y) / ∫ K(x, y') dμ(y'): the transition density x → y with respect to μ."""
+
+    kernel: AbstractKernel
+    measure: Measure
+    summation: AbstractSummation = Auto()
+
+    def log_matrix(self, xs: Any, ys: Any) -> Float[Array, "m n"]:
+        """The matrix log K(x_i, y_j) − G(x_i)."""
+        log_mass = self.summation.moments(self.kernel, self.measure, xs).log_mass
+        finite = jnp.isfinite(log_mass)
+        logits = self.kernel.log_matrix(xs, ys) - jnp.where(finite, log_mass, 0.0)[:, None]
+        return jnp.where(finite[:, None], logits, -jnp.inf)
+
+
+def _as_sites(queries: Any) -> tuple[Sites, bool]:
+    """Queries with a leading axis, and whether it was added here."""
+    if isinstance(queries, Measure):
+        return queries.sites, False
+    if isinstance(queries, Sites):
+        single = jnp.ndim(queries.points) == 1
+        lifted = jax.tree_util.tree_map(lambda leaf: jnp.asarray(leaf)[None], queries) if single else queries
+        return as_query_sites(lifted), single
+    points = as_float_array(queries, "queries")
+    single = points.ndim == 1
+    return as_query_sites(points[None] if single else points), single

@@ -1,0 +1,174 @@
+"""Weighted point clouds: the measures that everything else sums over.
+
+    μ = Σ_j w_j δ_{y_j},    each point y_j carrying a value z_j (itself, unless given) and, optionally,
+                            a position s_j (token index, time) that never moves.
+
+Weights live as logarithms. A point of weight zero (log-weight −∞) is allowed; a measure without mass is not.
+"""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from particleflow._arrays import as_float_array, check_same_dtype, is_concrete
+from particleflow.errors import ArgumentError, ShapeError
+
+
+class Sites(NamedTuple):
+    """What a kernel may look at: points, their positions in the sequence, the values they carry.
+
+    The fields of one site are a vector, a scalar and a vector; of many, the same with a leading axis.
+    """
+
+    points: Array
+    positions: Array | None = None
+    values: Array | None = None
+
+
+class Measure(eqx.Module):
+    """The measure Σ_j exp(log_weights_j) δ_{points_j}.
+
+    Parameters: `points` (n, d); `log_weights` (n,); `values` (n,) or (n, k), left out when every point
+    carries itself; `positions` (n,), left out when the kernel does not ask for them.
+    """
+
+    points: Float[Array, "n d"]
+    log_weights: Float[Array, " n"]
+    values: Float[Array, "n *k"] | None
+    positions: Float[Array, " n"] | None
+
+    def __init__(self, points: Any, log_weights: Any, values: Any = None, positions: Any = None):
+        self.points = as_float_array(points, "points")
+        self.log_weights = as_float_array(log_weights, "log_weights", finite=False)
+        self.values = None if values is None else as_float_array(values, "values")
+        self.positions = None if positions is None else as_float_array(positions, "positions")
+
+    def __check_init__(self):
+        if self.points.ndim != 2 or 0 in self.points.shape:
+            raise ShapeError(f"Argument `points` must have shape (n, d) with n, d ≥ 1, but has {self.points.shape}.")
+        for name in ("log_weights", "positions"):
+            array = getattr(self, name)
+            if array is not None and array.shape != (self.count,):
+                raise ShapeError(
+                    f"Argument `{name}` must have shape ({self.count},), one number a point, but has {array.shape}."
+                )
+        if self.values is not None and (self.values.ndim not in (1, 2) or self.values.shape[0] != self.count):
+            raise ShapeError(
+                f"Argument `values` must have shape ({self.count},) or ({self.count}, k), but has {self.values.shape}."
+            )
+        check_same_dtype(
+            points=self.points, log_weights=self.log_weights, values=self.values, positions=self.positions
+        )
+        if is_concrete(self.log_weights) and np.all(np.isneginf(np.asarray(self.log_weights))):
+            raise ArgumentError("Argument `log_weights` gives the measure no mass: every weight is zero.")
+
+    @staticmethod
+    def uniform(points: Any, values: Any = None, positions: Any = None) -> "Measure":
+        """The empirical measure (1/n) Σ_j δ_{points_j}."""
+        points = as_float_array(points, "points")
+        if points.ndim != 2 or 0 in points.shape:
+            raise ShapeError(f"Argument `points` must have shape (n, d) with n, d ≥ 1, but has {points.shape}.")
+        count = points.shape[0]
+        return Measure(points, jnp.full(count, -np.log(count), points.dtype), values, positions)
+
+    @staticmethod
+    def weighted(points: Any, weights: Any, values: Any = None, positions: Any = None) -> "Measure":
+        """The measure Σ_j weights_j δ_{points_j}; weights must not be negative nor all zero."""
+        weights = as_float_array(weights, "weights")
+        if is_concrete(weights):
+            numbers = np.asarray(weights)
+            if (numbers < 0).any():
+                place = int(np.argmax(numbers < 0))
+                raise ArgumentError(
+                    f"Argument `weights` must not be negative, but holds {numbers[place]} at index {place}."
+                )
+            if numbers.size and not numbers.any():
+                raise ArgumentError("Argument `weights` gives the measure no mass: every weight is zero.")
+        positive = weights > 0
+        log_weights = jnp.where(positive, jnp.log(jnp.where(positive, weights, 1.0)), -jnp.inf)
+        return Measure(points, log_weights, values, positions)
+
+    @staticmethod
+    def of_symbols(symbols: Any, values: Any = None, positions: Any = None, dtype: Any = float) -> "Measure":
+        """The empirical measure of letters of an alphabet, each letter a point whose one coordinate is its index."""
+        indices = np.asarray(symbols)
+        if indices.ndim != 1 or not np.issubdtype(indices.dtype, np.integer):
+            raise ShapeError(
+                f"Argument `symbols` must be a list of letter indices, but has shape {indices.shape} "
+                f"and dtype {indices.dtype}."
+            )
+        return Measure.uniform(jnp.asarray(indices[:, None], dtype), values, positions)
+
+    @property
+    def count(self) -> int:
+        """The number n of points."""
+        return self.points.shape[0]
+
+    @property
+    def dimension(self) -> int:
+        """The dimension d of the points."""
+        return self.points.shape[1]
+
+    @property
+    def carried(self) -> Array:
+        """What the points carry: their values, or themselves."""
+        return self.points if self.values is None else self.values
+
+    @property
+    def sites(self) -> Sites:
+        """The points with their positions and values, as a kernel sees them."""
+        return Sites(self.points, self.positions, self.carried)
+
+    @property
+    def log_mass(self) -> Float[Array, ""]:
+        """log μ(everything) = log Σ_j w_j."""
+        return jax.nn.logsumexp(self.log_weights)
+
+    def normalised(self) -> "Measure":
+        """The probability measure μ / μ(everything)."""
+        return self.with_log_weights(self.log_weights - self.log_mass)
+
+    def tilted(self, log_density: Float[Array, " n"]) -> "Measure":
+        """The measure e^{h} μ for a log-density h given at the points."""
+        log_density = as_float_array(log_density, "log_density", finite=False)
+        if log_density.shape != (self.count,):
+            raise ShapeError(f"Argument `log_density` must have shape ({self.count},), but has {log_density.shape}.")
+        check_same_dtype(log_density=log_density, points=self.points)
+        return self.with_log_weights(self.log_weights + log_density)
+
+    def with_log_weights(self, log_weights: Array) -> "Measure":
+        """The same points with other weights."""
+        return Measure(self.points, log_weights, self.values, self.positions)
+
+    def with_points(self, points: Array) -> "Measure":
+        """The same weights, values and positions on moved points."""
+        return Measure(points, self.log_weights, self.values, self.positions)
+
+    def with_values(self, values: Array | None) -> "Measure":
+        """The same points carrying other values."""
+        return Measure(self.points, self.log_weights, values, self.positions)
+
+    def concatenated(self, other: "Measure") -> "Measure":
+        """The sum μ + ν, as one cloud."""
+        if self.dimension != other.dimension:
+            raise ShapeError(f"Measures of dimension {self.dimension} and {other.dimension} cannot be added.")
+        if (self.positions is None) != (other.positions is None):
+            raise ArgumentError("Both measures must have `positions`, or neither, but only one has.")
+        check_same_dtype(points=self.points, other_points=other.points)
+        keeps_values = self.values is not None or other.values is not None
+        return Measure(
+            jnp.concatenate([self.points, other.points]),
+            jnp.concatenate([self.log_weights, other.log_weights]),
+            _joined(self.carried, other.carried) if keeps_values else None,
+            None if self.positions is None else jnp.concatenate([self.positions, other.positions]),
+        )
+
+
+def _joined(first: Array, second: Array) -> Array:
+    if first.shape[1:] != second.shape[1:]:
+        raise ShapeError(f"Values of shape {first.shape[1:]} and {second.shape[1:]} cannot be joined.")
+    return jnp.concatenate([first, second])

@@ -1,0 +1,64 @@
+"""Signed kernels, as operators on the values that a measure carries.
+
+Write K f for the function x ↦ ∫ K(x, y) f(y) dμ(y) = e^{G(x)} m(x). A difference of kernels has no logarithm,
+but as an operator it is a difference of two of these.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from particleflow.kernels.base import AbstractKernel
+from particleflow.local import local_moments
+from particleflow.measure import Measure
+from particleflow.summation.auto import Auto
+from particleflow.summation.base import AbstractSummation
+
+
+def smoothed(
+    kernel: AbstractKernel, measure: Measure, queries: Any, *, summation: AbstractSummation = Auto()
+) -> Float[Array, "m *k"]:
+    """(K f)(x) = ∫ K(x, y) f(y) dμ(y), not normalised."""
+    moments = local_moments(kernel, measure, queries, summation=summation)
+    mass = jnp.exp(moments.log_mass)
+    return mass.reshape(mass.shape + (1,) * (moments.mean.ndim - mass.ndim)) * moments.mean
+
+
+def laplacian(
+    kernel: AbstractKernel, measure: Measure, *, normalised: bool = False, summation: AbstractSummation = Auto()
+) -> Float[Array, "n *k"]:
+    """(D − K) f at the points of the measure, with D(x) = ∫ K(x, y) dμ(y); f − K̃ f when `normalised`."""
+    moments = local_moments(kernel, measure, measure, summation=summation)
+    difference = measure.carried - moments.mean
+    if normalised:
+        return difference
+    mass = jnp.exp(moments.log_mass)
+    return mass.reshape(mass.shape + (1,) * (difference.ndim - 1)) * difference
+
+
+def kernel_difference(
+    first: AbstractKernel,
+    second: AbstractKernel,
+    measure: Measure,
+    queries: Any,
+    *,
+    summation: AbstractSummation = Auto(),
+) -> Float[Array, "m *k"]:
+    """((K₁ − K₂) f)(x)."""
+    return smoothed(first, measure, queries, summation=summation) - smoothed(
+        second, measure, queries, summation=summation
+    )
+
+
+def kernel_derivative(
+    family: Any, parameter: float, measure: Measure, queries: Any, *, summation: AbstractSummation = Auto()
+) -> Float[Array, "m *k"]:
+    """−∂/∂h (K_h f)(x) for a family h ↦ K_h, such as the class `Gaussian`: the limit of (K_h − K_{h+δ}) f / δ."""
+    dtype = measure.points.dtype
+    at = jnp.asarray(parameter, dtype)
+    _, slope = jax.jvp(
+        lambda h: smoothed(family(h), measure, queries, summation=summation), (at,), (jnp.ones((), dtype),)
+    )
+    return -slope

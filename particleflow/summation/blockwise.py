@@ -1,0 +1,104 @@
+"""Block after block: exact, at any size, without ever holding the matrix of all pairs."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from particleflow.errors import ArgumentError
+from particleflow.kernels.base import AbstractKernel
+from particleflow.measure import Measure, Sites
+from particleflow.moments import Moments, finite_maximum, shifted_sums
+from particleflow.summation.base import AbstractSummation, as_query_sites, check_precision, logits_of, value_columns
+
+# Points, log-weights and values, each cut into blocks along the first axis.
+_Sources = tuple[Sites, Array, Array]
+# A row whose mass exceeds the smallest normal number by this factor lost less than 1e-18 of it per source.
+_UNDERFLOW_MARGIN = 1e18
+
+
+class Blockwise(AbstractSummation):
+    """Blocks of queries against blocks of sources, merged as moments: memory O(query_block · source_block).
+
+    The last blocks are filled up with copies of weight zero, so any number of points is fine. Derivatives
+    recompute the blocks instead of storing them.
+    """
+
+    query_block: int = 2048
+    source_block: int = 512
+
+    def __check_init__(self):
+        for name in ("query_block", "source_block"):
+            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
+                raise ArgumentError(f"Argument `{name}` must be a positive integer, but is {getattr(self, name)!r}.")
+
+    def moments(self, kernel: AbstractKernel, measure: Measure, queries: Any) -> Moments:
+        """The moments of `measure` under `kernel`, seen from each query."""
+        sites = as_query_sites(queries)
+        check_precision(kernel, measure, sites)
+        count = sites.points.shape[0]
+        rows = _blocks(sites, min(self.query_block, count))
+        sources = self._source_blocks(measure)
+        by_block = jax.lax.map(lambda block: _row_moments(kernel, block, sources), rows)
+        return jax.tree_util.tree_map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:count], by_block)
+
+    def _source_blocks(self, measure: Measure) -> _Sources:
+        size = min(self.source_block, measure.count)
+        missing = -measure.count % size
+        log_weights = jnp.pad(measure.log_weights, (0, missing), constant_values=-jnp.inf)
+        values = _blocks(value_columns(measure), size)
+        return _blocks(measure.sites, size), log_weights.reshape(-1, size), values
+
+
+def _row_moments(kernel: AbstractKernel, queries: Sites, sources: _Sources) -> Moments:
+    """The moments of one block of queries.
+
+    Taking a row maximum in every block costs as much as the exponentials, so all blocks are first summed
+    with the maximum over the first block as their common shift. That loses nothing as long as the masses
+    stay away from underflow and overflow; where one does not, the block is summed again with its own maxima.
+    """
+    limits = jnp.finfo(queries.points.dtype)
+    cap = float(np.log(limits.max)) / 2
+    shift, sums = _sums_with_common_shift(kernel, queries, sources, cap)
+    mass = sums[:, -1]
+    safe = jnp.all((mass > float(limits.tiny) * _UNDERFLOW_MARGIN) & (mass < np.exp(cap)))
+    return jax.lax.cond(
+        safe, lambda: Moments.from_sums(sums, shift), lambda: _merged_moments(kernel, queries, sources)
+    )
+
+
+def _sums_with_common_shift(
+    kernel: AbstractKernel, queries: Sites, sources: _Sources, cap: float
+) -> tuple[Array, Array]:
+    points, log_weights, values = sources
+    first = jax.tree_util.tree_map(lambda leaf: leaf[0], points)
+    shift = finite_maximum(logits_of(kernel, queries, first, log_weights[0]))
+
+    def add(so_far: Array, block: _Sources) -> tuple[Array, None]:
+        logits = logits_of(kernel, queries, block[0], block[1])
+        return so_far + shifted_sums(logits, shift, block[2], cap), None
+
+    nothing = jnp.zeros((queries.points.shape[0], values.shape[-1] + 1), queries.points.dtype)
+    return shift, jax.lax.scan(jax.checkpoint(add), nothing, sources)[0]
+
+
+def _merged_moments(kernel: AbstractKernel, queries: Sites, sources: _Sources) -> Moments:
+    def fold(so_far: Moments, block: _Sources) -> tuple[Moments, None]:
+        logits = logits_of(kernel, queries, block[0], block[1])
+        return so_far.merge(Moments.from_logits(logits, block[2])), None
+
+    nothing = Moments.nothing(queries.points.shape[0], sources[2].shape[-1], queries.points.dtype)
+    return jax.lax.scan(jax.checkpoint(fold), nothing, sources)[0]
+
+
+def _blocks(tree: Any, size: int) -> Any:
+    """Every leaf cut into blocks of `size` rows, the last one filled up with copies of the first row."""
+
+    def cut(leaf: Array) -> Array:
+        missing = -leaf.shape[0] % size
+        filler = jnp.broadcast_to(leaf[:1], (missing, *leaf.shape[1:]))
+        return jnp.concatenate([leaf, filler]).reshape(-1, size, *leaf.shape[1:])
+
+    return jax.tree_util.tree_map(cut, tree)
