@@ -23,6 +23,18 @@ _MODULES = (
     "view",
 )
 _NAMES = {
+    "Attend": "drifts",
+    "Flow": "flow",
+    "MeanShift": "drifts",
+    "LogNormalizerAscent": "drifts",
+    "FeedForward": "drifts",
+    "Euclidean": "geometry",
+    "LayerNorm": "geometry",
+    "RmsNorm": "geometry",
+    "Sphere": "geometry",
+    "evolve": "simulate",
+    "simulate": "simulate",
+    "stream": "simulate",
     "Measure": "measure",
     "Moments": "moments",
     "Auto": "summation",

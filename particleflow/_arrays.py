@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array
 
 from particleflow.errors import ArgumentError, DtypeError, ShapeError
@@ -23,19 +24,28 @@ if "JAX_ENABLE_X64" not in os.environ:
     jax.config.update("jax_enable_x64", True)
 
 
+def default_dtype() -> Any:
+    """The precision of new arrays: float64, unless the environment asked for 32 bits."""
+    return jnp.zeros(()).dtype
+
+
 def is_concrete(array: Any) -> bool:
     """Whether the numbers can be looked at now (they cannot inside `jit`, `grad` or `vmap`)."""
-    return not isinstance(array, jax.core.Tracer)
+    return not isinstance(array, Tracer)
 
 
 def as_float_array(value: Any, name: str, *, finite: bool = True) -> Array:
     """A floating-point JAX array of unchanged precision; −∞ and NaN are refused when `finite`."""
-    if isinstance(value, bool | int | float):
+    if isinstance(value, bool):
+        raise DtypeError(f"Argument `{name}` must be a number or an array of them, but is {value}.")
+    if isinstance(value, int | float):
         value = jnp.asarray(float(value))
     elif isinstance(value, list | tuple):
-        value = np.asarray(value, dtype=float)
+        value = _from_list(value, name)
     if not hasattr(value, "dtype") or not hasattr(value, "shape"):
-        raise DtypeError(f"Argument `{name}` must be an array of floating-point numbers, but is {type(value).__name__}.")
+        raise DtypeError(
+            f"Argument `{name}` must be an array of floating-point numbers, but is {type(value).__name__}."
+        )
     if not jnp.issubdtype(value.dtype, jnp.floating):
         raise DtypeError(
             f"Argument `{name}` must hold floating-point numbers, but has dtype {value.dtype}; "
@@ -47,6 +57,15 @@ def as_float_array(value: Any, name: str, *, finite: bool = True) -> Array:
     if is_concrete(array):
         _check_numbers(np.asarray(array), name, finite)
     return array
+
+
+def _from_list(numbers: list | tuple, name: str) -> np.ndarray:
+    """A list of numbers as an array; whole numbers in it are numbers like any other."""
+    try:
+        array = np.asarray(numbers)
+    except ValueError as error:
+        raise ShapeError(f"Argument `{name}` must be a list of equally long rows, but is not: {error}") from error
+    return array.astype(float) if array.dtype.kind in "iu" else array
 
 
 def _check_numbers(numbers: np.ndarray, name: str, finite: bool) -> None:

@@ -17,13 +17,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from particleflow._arrays import as_float_array
+from particleflow._arrays import as_float_array, check_same_dtype, is_concrete
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.kernels.base import safe_log
 from particleflow.kernels.inner import Attention
 from particleflow.local import local_covariance, local_moments
 from particleflow.measure import Measure
 from particleflow.sphere_sampling import sample_von_mises_fisher
+
+# Nodes of the quadrature on the sphere: exact to rounding in every dimension up to the concentration below.
+_JACOBI_NODES = 256
+_LARGE_CONCENTRATION = 1000.0
 
 
 class AbstractExponentialFamily(eqx.Module):
@@ -47,18 +51,27 @@ class AbstractExponentialFamily(eqx.Module):
     def sample(self, key: Array, parameter: Float[Array, " d"], count: int) -> Float[Array, "count d"]:
         """Independent draws from p(· | θ)."""
 
+    def checked(self, parameter: Any, name: str = "parameter") -> Float[Array, " d"]:
+        """The parameter as an array, or an error if it is not one vector of this family's dimension."""
+        array = as_float_array(parameter, name)
+        if array.shape != (self.dimension,):
+            raise ShapeError(f"Argument `{name}` must have shape ({self.dimension},), but has {array.shape}.")
+        return array
+
     def entropy(self, parameter: Float[Array, " d"]) -> Float[Array, ""]:
         """−∫ log(dp/dh) dp = G(θ) − ⟨θ, ∇G(θ)⟩, the entropy relative to the base measure."""
+        parameter = self.checked(parameter)
         return self.log_normalizer(parameter) - jnp.dot(parameter, self.mean(parameter))
 
     def divergence(self, first: Float[Array, " d"], second: Float[Array, " d"]) -> Float[Array, ""]:
         """KL(p_first ‖ p_second) = G(θ₂) − G(θ₁) − ⟨θ₂ − θ₁, ∇G(θ₁)⟩."""
+        first, second = self.checked(first, "first"), self.checked(second, "second")
         gap = self.log_normalizer(second) - self.log_normalizer(first)
         return gap - jnp.dot(second - first, self.mean(first))
 
     def tilted(self, parameter: Float[Array, " d"]) -> "Tilted":
         """The family whose base measure is p(· | parameter)."""
-        return Tilted(self, as_float_array(parameter, "parameter"))
+        return Tilted(self, self.checked(parameter))  # pyright: ignore[reportCallIssue]
 
 
 class Tilted(AbstractExponentialFamily):
@@ -68,8 +81,7 @@ class Tilted(AbstractExponentialFamily):
     origin: Float[Array, " d"]
 
     def __check_init__(self):
-        if self.origin.shape != (self.family.dimension,):
-            raise ShapeError(f"Argument `parameter` must have shape ({self.family.dimension},), but {self.origin.shape}.")
+        self.family.checked(self.origin, "origin")
 
     @property
     def dimension(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -78,19 +90,20 @@ class Tilted(AbstractExponentialFamily):
 
     def log_normalizer(self, parameter: Float[Array, " d"]) -> Float[Array, ""]:
         """G(θ₀ + θ) − G(θ₀)."""
-        return self.family.log_normalizer(self.origin + parameter) - self.family.log_normalizer(self.origin)
+        there = self.family.log_normalizer(self.origin + self.checked(parameter))
+        return there - self.family.log_normalizer(self.origin)
 
     def mean(self, parameter: Float[Array, " d"]) -> Float[Array, " d"]:
         """∇G(θ₀ + θ)."""
-        return self.family.mean(self.origin + parameter)
+        return self.family.mean(self.origin + self.checked(parameter))
 
     def covariance(self, parameter: Float[Array, " d"]) -> Float[Array, "d d"]:
         """∇²G(θ₀ + θ)."""
-        return self.family.covariance(self.origin + parameter)
+        return self.family.covariance(self.origin + self.checked(parameter))
 
     def sample(self, key: Array, parameter: Float[Array, " d"], count: int) -> Float[Array, "count d"]:
         """Independent draws from p(· | θ₀ + θ)."""
-        return self.family.sample(key, self.origin + parameter, count)
+        return self.family.sample(key, self.origin + self.checked(parameter), count)
 
 
 class Empirical(AbstractExponentialFamily):
@@ -100,7 +113,9 @@ class Empirical(AbstractExponentialFamily):
 
     def __check_init__(self):
         if self.measure.values is not None:
-            raise ArgumentError("The base measure of an exponential family must carry its own points, not other values.")
+            raise ArgumentError(
+                "The base measure of an exponential family must carry its own points, not other values."
+            )
 
     @property
     def dimension(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -109,19 +124,21 @@ class Empirical(AbstractExponentialFamily):
 
     def log_normalizer(self, parameter: Float[Array, " d"]) -> Float[Array, ""]:
         """log Σ_j w_j e^{⟨θ, y_j⟩}."""
-        return local_moments(Attention(), self.measure, parameter).log_mass
+        return local_moments(Attention(), self.measure, self.checked(parameter)).log_mass
 
     def mean(self, parameter: Float[Array, " d"]) -> Float[Array, " d"]:
         """Σ_j w_j e^{⟨θ, y_j⟩} y_j / Σ_j w_j e^{⟨θ, y_j⟩}."""
-        return local_moments(Attention(), self.measure, parameter).mean
+        return local_moments(Attention(), self.measure, self.checked(parameter)).mean
 
     def covariance(self, parameter: Float[Array, " d"]) -> Float[Array, "d d"]:
         """The covariance of the tokens under softmax weights."""
-        return local_covariance(Attention(), self.measure, parameter)
+        return local_covariance(Attention(), self.measure, self.checked(parameter))
 
     def sample(self, key: Array, parameter: Float[Array, " d"], count: int) -> Float[Array, "count d"]:
         """Tokens drawn with softmax weights."""
-        logits = Attention().log_matrix(parameter[None], self.measure.points)[0] + self.measure.log_weights
+        logits = (
+            Attention().log_matrix(self.checked(parameter)[None], self.measure.points)[0] + self.measure.log_weights
+        )
         return self.measure.points[jax.random.categorical(key, logits, shape=(count,))]
 
 
@@ -141,9 +158,14 @@ class GaussianBase(AbstractExponentialFamily):
                 "Arguments `centre` and `spread` must have shapes (d,) and (d, d), "
                 f"but have {self.centre.shape} and {self.spread.shape}."
             )
-        spread = np.asarray(self.spread)
-        if not np.allclose(spread, spread.T) or np.linalg.eigvalsh(spread).min() <= 0:
-            raise ArgumentError("Argument `spread` must be a symmetric positive definite matrix, but is not.")
+        check_same_dtype(centre=self.centre, spread=self.spread)
+        if is_concrete(self.spread):
+            spread = np.asarray(self.spread)
+            if not np.allclose(spread, spread.T):
+                raise ArgumentError("Argument `spread` must be a symmetric matrix, but is not.")
+            least = np.linalg.eigvalsh(spread).min()
+            if least <= 0:
+                raise ArgumentError(f"Argument `spread` must be positive definite, but has the eigenvalue {least:.6g}.")
 
     @property
     def dimension(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -152,14 +174,16 @@ class GaussianBase(AbstractExponentialFamily):
 
     def log_normalizer(self, parameter: Float[Array, " d"]) -> Float[Array, ""]:
         """⟨θ, a⟩ + ½⟨θ, Sθ⟩."""
+        parameter = self.checked(parameter)
         return jnp.dot(parameter, self.centre) + 0.5 * jnp.dot(parameter, self.spread @ parameter)
 
     def mean(self, parameter: Float[Array, " d"]) -> Float[Array, " d"]:
         """a + Sθ."""
-        return self.centre + self.spread @ parameter
+        return self.centre + self.spread @ self.checked(parameter)
 
     def covariance(self, parameter: Float[Array, " d"]) -> Float[Array, "d d"]:
         """S, whatever θ."""
+        self.checked(parameter)
         return self.spread
 
     def sample(self, key: Array, parameter: Float[Array, " d"], count: int) -> Float[Array, "count d"]:
@@ -177,8 +201,14 @@ class Multinoulli(AbstractExponentialFamily):
         self.weights = as_float_array(weights, "weights")
 
     def __check_init__(self):
-        if self.weights.ndim != 1 or not bool(jnp.all(self.weights >= 0)) or not bool(jnp.any(self.weights > 0)):
-            raise ArgumentError("Argument `weights` must be a vector, not negative and not all zero.")
+        if self.weights.ndim != 1 or self.weights.size == 0:
+            raise ShapeError(f"Argument `weights` must have shape (d,) with d ≥ 1, but has {self.weights.shape}.")
+        if not is_concrete(self.weights):
+            return
+        if bool(jnp.any(self.weights < 0)):
+            raise ArgumentError(f"Argument `weights` must not be negative, but holds {float(jnp.min(self.weights))}.")
+        if not bool(jnp.any(self.weights > 0)):
+            raise ArgumentError("Argument `weights` gives the family no mass: every weight is zero.")
 
     @property
     def dimension(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -187,11 +217,11 @@ class Multinoulli(AbstractExponentialFamily):
 
     def log_normalizer(self, parameter: Float[Array, " d"]) -> Float[Array, ""]:
         """log Σ_k w_k e^{θ_k}."""
-        return jax.nn.logsumexp(parameter + safe_log(self.weights))
+        return jax.nn.logsumexp(self.checked(parameter) + safe_log(self.weights))
 
     def mean(self, parameter: Float[Array, " d"]) -> Float[Array, " d"]:
         """softmax(θ + log w)."""
-        return jax.nn.softmax(parameter + safe_log(self.weights))
+        return jax.nn.softmax(self.checked(parameter) + safe_log(self.weights))
 
     def covariance(self, parameter: Float[Array, " d"]) -> Float[Array, "d d"]:
         """diag(p) − p pᵀ for p the mean."""
@@ -200,7 +230,7 @@ class Multinoulli(AbstractExponentialFamily):
 
     def sample(self, key: Array, parameter: Float[Array, " d"], count: int) -> Float[Array, "count d"]:
         """One-hot draws."""
-        drawn = jax.random.categorical(key, parameter + safe_log(self.weights), shape=(count,))
+        drawn = jax.random.categorical(key, self.checked(parameter) + safe_log(self.weights), shape=(count,))
         return jax.nn.one_hot(drawn, self.dimension, dtype=self.weights.dtype)
 
 
@@ -214,18 +244,20 @@ class Bernoulli(AbstractExponentialFamily):
 
     def log_normalizer(self, parameter: Float[Array, " d"]) -> Float[Array, ""]:
         """Σ_k log(1 + e^{θ_k})."""
-        return jnp.sum(jax.nn.softplus(parameter))
+        return jnp.sum(jax.nn.softplus(self.checked(parameter)))
 
     def mean(self, parameter: Float[Array, " d"]) -> Float[Array, " d"]:
         """The logistic function of θ."""
-        return jax.nn.sigmoid(parameter)
+        return jax.nn.sigmoid(self.checked(parameter))
 
     def covariance(self, parameter: Float[Array, " d"]) -> Float[Array, "d d"]:
         """diag(p(1 − p)) for p the mean."""
+        parameter = self.checked(parameter)
         return jnp.diag(jax.nn.sigmoid(parameter) * jax.nn.sigmoid(-parameter))
 
     def sample(self, key: Array, parameter: Float[Array, " d"], count: int) -> Float[Array, "count d"]:
         """Coin tosses."""
+        parameter = self.checked(parameter)
         tossed = jax.random.bernoulli(key, jax.nn.sigmoid(parameter), shape=(count, self.dimension))
         return tossed.astype(parameter.dtype)
 
@@ -234,44 +266,75 @@ class UniformSphereBase(AbstractExponentialFamily):
     """The uniform distribution on the unit sphere S^{d−1}, d ≥ 2: tilting gives von Mises–Fisher.
 
     G depends on κ = |θ| alone. The projection t of a uniform point on an axis has density ∝ (1 − t²)^{(d−3)/2},
-    so G(κ) = log Σ_i w_i e^{κ t_i} with Gauss–Jacobi nodes: an exponential family on the line. `nodes` of them
-    are exact to rounding for κ up to about nodes²/20.
+    so G(κ) = log Σ_i w_i e^{κ t_i} with Gauss–Jacobi nodes: an exponential family on the line. Towards κ = 0 the
+    Taylor series takes over, and above a thousand, where the nodes become too few, Olver's expansion.
     """
 
     dimension: int
-    nodes: int = 256
 
     def __check_init__(self):
         _check_dimension(self.dimension, 2)
 
-    def _projection(self, dtype) -> tuple[Array, Array]:
-        from scipy.special import roots_jacobi
-
-        exponent = (self.dimension - 3) / 2
-        nodes, weights = roots_jacobi(self.nodes, exponent, exponent)
-        return jnp.asarray(nodes, dtype), jnp.asarray(np.log(weights / weights.sum()), dtype)
-
     def log_normalizer(self, parameter: Float[Array, " d"]) -> Float[Array, ""]:
         """log[Γ(d/2) (2/κ)^{d/2−1} I_{d/2−1}(κ)], κ = |θ|."""
-        nodes, log_weights = self._projection(parameter.dtype)
+        parameter = self.checked(parameter)
         square = jnp.sum(jnp.square(parameter))
-        small = square < 1e-8  # |θ| has no second derivative at 0, but G has: its Taylor series takes over
+        # |θ| has no second derivative at 0, but G has; the series is cut at the cube of its argument.
+        small = square < float(np.cbrt(jnp.finfo(parameter.dtype).eps))
         concentration = jnp.sqrt(jnp.where(small, 1.0, square))
-        far = jax.nn.logsumexp(concentration * nodes + log_weights)
-        d = self.dimension
-        return jnp.where(small, square / (2 * d) - jnp.square(square) / (4 * d * d * (d + 2)), far)
+        large = concentration > _LARGE_CONCENTRATION
+        nodes, log_weights = _gauss_jacobi(self.dimension, parameter.dtype)
+        near = jax.nn.logsumexp(jnp.where(large, 1.0, concentration) * nodes + log_weights)
+        far = _olver(self.dimension, jnp.where(large, concentration, _LARGE_CONCENTRATION))
+        return jnp.where(small, _taylor(self.dimension, square), jnp.where(large, far, near))
 
     def mean(self, parameter: Float[Array, " d"]) -> Float[Array, " d"]:
         """A_d(κ) θ/κ with A_d = I_{d/2} / I_{d/2−1}."""
-        return jax.grad(self.log_normalizer)(parameter)
+        return jax.grad(self.log_normalizer)(self.checked(parameter))
 
     def covariance(self, parameter: Float[Array, " d"]) -> Float[Array, "d d"]:
         """∇²G(θ); I/d at θ = 0."""
-        return jax.hessian(self.log_normalizer)(parameter)
+        return jax.hessian(self.log_normalizer)(self.checked(parameter))
 
     def sample(self, key: Array, parameter: Float[Array, " d"], count: int) -> Float[Array, "count d"]:
         """Von Mises–Fisher draws with concentration |θ| about θ/|θ|."""
-        return sample_von_mises_fisher(key, parameter, count)
+        return sample_von_mises_fisher(key, self.checked(parameter), count)
+
+
+def _taylor(dimension: int, square: Array) -> Array:
+    """log ₀F₁(; a; x) = x/a − x²/(2a²(a + 1)) + 2x³/(3a³(a + 1)(a + 2)) + O(x⁴) with a = d/2, x = κ²/4."""
+    a, x = dimension / 2, square / 4
+    return x / a - jnp.square(x) / (2 * a**2 * (a + 1)) + 2 * x**3 / (3 * a**3 * (a + 1) * (a + 2))
+
+
+def _gauss_jacobi(dimension: int, dtype) -> tuple[Array, Array]:
+    """Nodes and log-weights of the projection of a uniform point on an axis."""
+    from scipy.special import roots_jacobi
+
+    exponent = (dimension - 3) / 2
+    nodes, weights = roots_jacobi(_JACOBI_NODES, exponent, exponent)
+    with np.errstate(divide="ignore"):  # in high dimensions the outermost nodes weigh nothing
+        log_weights = np.log(weights / weights.sum())
+    return jnp.asarray(nodes, dtype), jnp.asarray(log_weights, dtype)
+
+
+def _olver(dimension: int, concentration: Array) -> Array:
+    """G for large κ: I_ν(κ) ≈ e^r (κ/(ν + r))^ν (2πr)^{−1/2} (1 + Σ_k u_k), r = √(ν² + κ²), ν = d/2 − 1.
+
+    With q = ν²/r² the terms are polynomials in q over r^k, so that ν = 0 needs no case of its own; the first
+    one left out is of order 1/r⁴.
+    """
+    from scipy.special import gammaln
+
+    order = dimension / 2 - 1
+    radius = jnp.sqrt(order**2 + jnp.square(concentration))
+    q = order**2 / jnp.square(radius)
+    first = (3 - 5 * q) / 24
+    second = (81 - 462 * q + 385 * q**2) / 1152
+    third = (30375 - 369603 * q + 765765 * q**2 - 425425 * q**3) / 414720
+    series = jnp.log1p((first + (second + third / radius) / radius) / radius)
+    constant = float(gammaln(dimension / 2) + order * np.log(2) - 0.5 * np.log(2 * np.pi))
+    return radius + constant - order * jnp.log(order + radius) - 0.5 * jnp.log(radius) + series
 
 
 def _check_dimension(dimension: Any, least: int) -> None:

@@ -70,8 +70,9 @@ def local_covariance(
         centred = values - mean[None, :]
         squares = (centred[:, :, None] * centred[:, None, :]).reshape(measure.count, -1)
         lifted = jax.tree_util.tree_map(lambda leaf: leaf[None], site)
-        spread = (summation or Auto()).moments(kernel, measure.with_values(squares), lifted).mean[0]
-        return spread.reshape(values.shape[1], values.shape[1])
+        # Not a measure carrying the squares: a kernel that looks at values must see the measure's own.
+        logits = logits_of(kernel, lifted, measure.sites, measure.log_weights)
+        return Moments.from_logits(logits, squares).mean[0].reshape(values.shape[1], values.shape[1])
 
     covariances = jax.lax.map(at_one, (sites, means))
     if measure.carried.ndim == 1:
@@ -112,19 +113,22 @@ class Normalised(AbstractMatrixKernel):
     def log_matrix(self, xs: Any, ys: Any) -> Float[Array, "m n"]:
         """The matrix log K(x_i, y_j) − G(x_i)."""
         log_mass = self.summation.moments(self.kernel, self.measure, xs).log_mass
-        finite = jnp.isfinite(log_mass)
-        logits = self.kernel.log_matrix(xs, ys) - jnp.where(finite, log_mass, 0.0)[:, None]
-        return jnp.where(finite[:, None], logits, -jnp.inf)
+        nothing = jnp.isneginf(log_mass)  # NaN must not pass for nothing
+        logits = self.kernel.log_matrix(xs, ys) - jnp.where(nothing, 0.0, log_mass)[:, None]
+        return jnp.where(nothing[:, None], -jnp.inf, logits)
 
 
 def _as_sites(queries: Any) -> tuple[Sites, bool]:
     """Queries with a leading axis, and whether it was added here."""
     if isinstance(queries, Measure):
         return queries.sites, False
-    if isinstance(queries, Sites):
-        single = jnp.ndim(queries.points) == 1
-        lifted = jax.tree_util.tree_map(lambda leaf: jnp.asarray(leaf)[None], queries) if single else queries
-        return as_query_sites(lifted), single
-    points = as_float_array(queries, "queries")
-    single = points.ndim == 1
-    return as_query_sites(points[None] if single else points), single
+    sites = queries if isinstance(queries, Sites) else Sites(queries)
+    points = as_float_array(sites.points, "queries")
+    if points.ndim != 1:
+        return as_query_sites(sites._replace(points=points)), False
+    rest = (sites.positions, sites.values)
+    positions, values = (
+        None if leaf is None else as_float_array(leaf, name)[None]
+        for leaf, name in zip(rest, ("queries.positions", "queries.values"), strict=True)
+    )
+    return as_query_sites(Sites(points[None], positions, values)), True

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from particleflow._arrays import as_float_array, check_same_dtype, is_concrete
-from particleflow.errors import ArgumentError, ShapeError
+from particleflow.errors import ArgumentError, DtypeError, ShapeError
 
 
 class Sites(NamedTuple):
@@ -60,9 +60,7 @@ class Measure(eqx.Module):
             raise ShapeError(
                 f"Argument `values` must have shape ({self.count},) or ({self.count}, k), but has {self.values.shape}."
             )
-        check_same_dtype(
-            points=self.points, log_weights=self.log_weights, values=self.values, positions=self.positions
-        )
+        check_same_dtype(points=self.points, log_weights=self.log_weights, values=self.values, positions=self.positions)
         if is_concrete(self.log_weights) and np.all(np.isneginf(np.asarray(self.log_weights))):
             raise ArgumentError("Argument `log_weights` gives the measure no mass: every weight is zero.")
 
@@ -84,23 +82,22 @@ class Measure(eqx.Module):
             if (numbers < 0).any():
                 place = int(np.argmax(numbers < 0))
                 raise ArgumentError(
-                    f"Argument `weights` must not be negative, but holds {numbers[place]} at index {place}."
+                    f"Argument `weights` must not be negative, but holds {numbers.ravel()[place]} at index {place}."
                 )
             if numbers.size and not numbers.any():
                 raise ArgumentError("Argument `weights` gives the measure no mass: every weight is zero.")
         positive = weights > 0
-        log_weights = jnp.where(positive, jnp.log(jnp.where(positive, weights, 1.0)), -jnp.inf)
+        log_weights = jnp.where(positive, jnp.log(jax.lax.select(positive, weights, jnp.ones_like(weights))), -jnp.inf)
         return Measure(points, log_weights, values, positions)
 
     @staticmethod
     def of_symbols(symbols: Any, values: Any = None, positions: Any = None, dtype: Any = float) -> "Measure":
         """The empirical measure of letters of an alphabet, each letter a point whose one coordinate is its index."""
         indices = np.asarray(symbols)
-        if indices.ndim != 1 or not np.issubdtype(indices.dtype, np.integer):
-            raise ShapeError(
-                f"Argument `symbols` must be a list of letter indices, but has shape {indices.shape} "
-                f"and dtype {indices.dtype}."
-            )
+        if indices.ndim != 1 or indices.size == 0:
+            raise ShapeError(f"Argument `symbols` must be a list of letter indices, but has shape {indices.shape}.")
+        if not np.issubdtype(indices.dtype, np.integer):
+            raise DtypeError(f"Argument `symbols` must hold letter indices (integers), but has dtype {indices.dtype}.")
         return Measure.uniform(jnp.asarray(indices[:, None], dtype), values, positions)
 
     @property
@@ -159,12 +156,13 @@ class Measure(eqx.Module):
         if (self.positions is None) != (other.positions is None):
             raise ArgumentError("Both measures must have `positions`, or neither, but only one has.")
         check_same_dtype(points=self.points, other_points=other.points)
+        positions = None if self.positions is None or other.positions is None else [self.positions, other.positions]
         keeps_values = self.values is not None or other.values is not None
         return Measure(
             jnp.concatenate([self.points, other.points]),
             jnp.concatenate([self.log_weights, other.log_weights]),
             _joined(self.carried, other.carried) if keeps_values else None,
-            None if self.positions is None else jnp.concatenate([self.positions, other.positions]),
+            None if positions is None else jnp.concatenate(positions),
         )
 
 

@@ -11,6 +11,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from particleflow.errors import ShapeError
+
 # A matrix product with few or odd columns is slow on CPU; the masses ride along as one more column of the means.
 _COLUMN_MULTIPLE = 16
 
@@ -38,22 +40,35 @@ class Moments(eqx.Module):
 
     @staticmethod
     def from_sums(sums: Float[Array, "m k+1"], shift: Float[Array, " m"]) -> "Moments":
-        """The moments from Σ_j e^{logit_j − shift} (z_j, 1); no mass gives the identity."""
+        """The moments from Σ_j e^{logit_j − shift} (z_j, 1); no mass gives the identity.
+
+        The mass moves into the shift before the quotient is taken: the derivative of a quotient divides by the
+        square of the mass, which may underflow or overflow although the mass does not.
+        """
         mass = sums[:, -1]
-        some = mass != 0  # NaN counts as something, so that it shows
-        positive = jnp.where(some, mass, 1.0)
-        log_mass = jnp.where(some, shift + jnp.log(positive), -jnp.inf)
-        return Moments(log_mass, jnp.where(some[:, None], sums[:, :-1] / positive[:, None], 0.0))
+        some = ~(mass < jnp.finfo(mass.dtype).tiny)  # NaN counts as something, so that it shows
+        scale = jax.lax.stop_gradient(jnp.where(some, mass, 1.0))
+        relative = sums / scale[:, None]
+        positive = jnp.where(some, relative[:, -1], 1.0)
+        log_mass = jnp.where(some, shift + jnp.log(scale) + jnp.log(positive), -jnp.inf)
+        return Moments(log_mass, jnp.where(some[:, None], relative[:, :-1] / positive[:, None], 0.0))
 
     def merge(self, other: "Moments") -> "Moments":
         """The moments over both pieces: G = log(e^{G₁} + e^{G₂}), m = (e^{G₁} m₁ + e^{G₂} m₂) / e^{G}."""
+        if self.log_mass.shape != other.log_mass.shape or self.mean.shape != other.mean.shape:
+            raise ShapeError(
+                f"Moments of log-mass {self.log_mass.shape} and mean {self.mean.shape} merge with others of the same "
+                f"shapes, but the others have {other.log_mass.shape} and {other.mean.shape}."
+            )
         highest = finite_maximum(jnp.stack([self.log_mass, other.log_mass], axis=-1))
         mine, theirs = jnp.exp(self.log_mass - highest), jnp.exp(other.log_mass - highest)
         mass = mine + theirs
         some = mass != 0
         positive = jnp.where(some, mass, 1.0)
-        mean = (mine / positive)[..., None] * self.mean + (theirs / positive)[..., None] * other.mean
-        return Moments(jnp.where(some, highest + jnp.log(positive), -jnp.inf), mean)
+        along_mean = mass.shape + (1,) * (self.mean.ndim - mass.ndim)  # a mean of numbers has no axis of its own
+        mine, theirs = (jnp.reshape(part / positive, along_mean) for part in (mine, theirs))
+        log_mass = jnp.where(some, highest + jnp.log(positive), -jnp.inf)
+        return Moments(log_mass, mine * self.mean + theirs * other.mean)
 
 
 def finite_maximum(logits: Float[Array, "*m n"]) -> Float[Array, "*m"]:

@@ -10,15 +10,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from particleflow._arrays import as_scalar
 from particleflow.kernels.base import AbstractKernel
 from particleflow.local import local_moments
 from particleflow.measure import Measure
-from particleflow.summation.auto import Auto
 from particleflow.summation.base import AbstractSummation
 
 
 def smoothed(
-    kernel: AbstractKernel, measure: Measure, queries: Any, *, summation: AbstractSummation = Auto()
+    kernel: AbstractKernel, measure: Measure, queries: Any, *, summation: AbstractSummation | None = None
 ) -> Float[Array, "m *k"]:
     """(K f)(x) = ∫ K(x, y) f(y) dμ(y), not normalised."""
     moments = local_moments(kernel, measure, queries, summation=summation)
@@ -27,7 +27,7 @@ def smoothed(
 
 
 def laplacian(
-    kernel: AbstractKernel, measure: Measure, *, normalised: bool = False, summation: AbstractSummation = Auto()
+    kernel: AbstractKernel, measure: Measure, *, normalised: bool = False, summation: AbstractSummation | None = None
 ) -> Float[Array, "n *k"]:
     """(D − K) f at the points of the measure, with D(x) = ∫ K(x, y) dμ(y); f − K̃ f when `normalised`."""
     moments = local_moments(kernel, measure, measure, summation=summation)
@@ -44,7 +44,7 @@ def kernel_difference(
     measure: Measure,
     queries: Any,
     *,
-    summation: AbstractSummation = Auto(),
+    summation: AbstractSummation | None = None,
 ) -> Float[Array, "m *k"]:
     """((K₁ − K₂) f)(x)."""
     return smoothed(first, measure, queries, summation=summation) - smoothed(
@@ -53,11 +53,12 @@ def kernel_difference(
 
 
 def kernel_derivative(
-    family: Any, parameter: float, measure: Measure, queries: Any, *, summation: AbstractSummation = Auto()
+    family: Any, parameter: float, measure: Measure, queries: Any, *, summation: AbstractSummation | None = None
 ) -> Float[Array, "m *k"]:
     """−∂/∂h (K_h f)(x) for a family h ↦ K_h, such as the class `Gaussian`: the limit of (K_h − K_{h+δ}) f / δ."""
     dtype = measure.points.dtype
-    at = jnp.asarray(parameter, dtype)
+    at = as_scalar(parameter, "parameter").astype(dtype)
+    family(at)  # inside the derivative its number is not known, and a kernel could not refuse it
     _, slope = jax.jvp(
         lambda h: smoothed(family(h), measure, queries, summation=summation), (at,), (jnp.ones((), dtype),)
     )

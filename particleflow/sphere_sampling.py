@@ -4,10 +4,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from particleflow._arrays import default_dtype
+
 
 def sample_uniform_sphere(key: Array, dimension: int, count: int, dtype=None) -> Float[Array, "count d"]:
     """Independent uniform points on S^{d−1}: normalised Gaussian vectors."""
-    normal = jax.random.normal(key, (count, dimension), dtype or jnp.zeros(()).dtype)
+    normal = jax.random.normal(key, (count, dimension), dtype or default_dtype())
     return normal / jnp.linalg.norm(normal, axis=1, keepdims=True)
 
 
@@ -20,7 +22,7 @@ def sample_von_mises_fisher(key: Array, parameter: Float[Array, " d"], count: in
     dimension = parameter.shape[0]
     concentration = jnp.linalg.norm(parameter)
     first = jnp.zeros(dimension, parameter.dtype).at[0].set(1.0)
-    axis = jnp.where(concentration > 0, parameter / jnp.where(concentration > 0, concentration, 1.0), first)
+    axis = jnp.where(concentration > 0, parameter / jnp.maximum(concentration, jnp.finfo(parameter.dtype).tiny), first)
     key_projection, key_direction = jax.random.split(key)
     projection = _sample_projection(key_projection, concentration, dimension, count)
     around = jax.random.normal(key_direction, (count, dimension), parameter.dtype)

@@ -1,6 +1,6 @@
 """Localization kernels K(x, y) ≥ 0: one class each, with the formula first."""
 
-from particleflow.kernels.algebra import Mixture, Product, Scaled, Symmetrised
+from particleflow.kernels.algebra import Mixture, Product, Scaled, Symmetrised, Transposed
 from particleflow.kernels.base import AbstractKernel, AbstractMatrixKernel, AbstractPairKernel
 from particleflow.kernels.features import (
     Discrete,
@@ -20,7 +20,16 @@ from particleflow.kernels.inner import (
     SigmoidExponential,
     SquaredDistanceAttention,
 )
-from particleflow.kernels.positional import Alibi, Causal, StrictlyCausal, TimeGaussian, Window
+from particleflow.kernels.positional import (
+    Alibi,
+    Causal,
+    Encoded,
+    PositionTable,
+    Sinusoidal,
+    StrictlyCausal,
+    TimeGaussian,
+    Window,
+)
 from particleflow.kernels.stationary import Ball, Cauchy, Epanechnikov, Gaussian, Laplace, StudentT, Triangle
 
 __all__ = [
@@ -36,6 +45,7 @@ __all__ = [
     "Cosine",
     "Discrete",
     "Embedded",
+    "Encoded",
     "Epanechnikov",
     "FeatureExponential",
     "FeatureProduct",
@@ -43,6 +53,7 @@ __all__ = [
     "Laplace",
     "Mixture",
     "OnValues",
+    "PositionTable",
     "Product",
     "Pullback",
     "Rectified",
@@ -50,11 +61,13 @@ __all__ = [
     "SelfLocalized",
     "Sigmoid",
     "SigmoidExponential",
+    "Sinusoidal",
     "SquaredDistanceAttention",
     "StrictlyCausal",
     "StudentT",
     "Symmetrised",
     "TimeGaussian",
+    "Transposed",
     "Triangle",
     "Window",
 ]

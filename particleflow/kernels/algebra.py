@@ -19,6 +19,7 @@ class Product(AbstractMatrixKernel):
     def __check_init__(self):
         if not self.kernels:
             raise ArgumentError("Argument `kernels` must name at least one kernel, but is empty.")
+        _check_kernels(self.kernels)
 
     def log_matrix(self, xs: Any, ys: Any) -> Float[Array, "m n"]:
         """The matrix Σ_l log K_l(x_i, y_j)."""
@@ -42,6 +43,7 @@ class Mixture(AbstractMatrixKernel):
                 "Arguments `kernels` and `weights` must be equally many and at least one, "
                 f"but there are {len(self.kernels)} kernels and {len(self.weights)} weights."
             )
+        _check_kernels(self.kernels)
         if all(is_concrete(weight) and float(weight) == 0 for weight in self.weights):
             raise ArgumentError("Argument `weights` gives the mixture no mass: every weight is zero.")
 
@@ -66,6 +68,16 @@ class Scaled(AbstractMatrixKernel):
         return safe_log(self.factor) + self.kernel.log_matrix(xs, ys)
 
 
+class Transposed(AbstractMatrixKernel):
+    """K(y, x): the same kernel seen from the other side."""
+
+    kernel: AbstractKernel
+
+    def log_matrix(self, xs: Any, ys: Any) -> Float[Array, "m n"]:
+        """The matrix log K(y_j, x_i)."""
+        return self.kernel.log_matrix(ys, xs).T
+
+
 class Symmetrised(AbstractMatrixKernel):
     """½(K(x, y) + K(y, x)), or √(K(x, y) K(y, x)) with `mean = "geometric"`."""
 
@@ -84,8 +96,14 @@ class Symmetrised(AbstractMatrixKernel):
         return _log_sum_exp(jnp.stack([forward, backward])) - jnp.log(2.0).astype(forward.dtype)
 
 
+def _check_kernels(kernels: tuple[Any, ...]) -> None:
+    for index, kernel in enumerate(kernels):
+        if not isinstance(kernel, AbstractKernel):
+            raise ArgumentError(f"Argument `kernels[{index}]` must be a kernel, but is {type(kernel).__name__}.")
+
+
 def _log_sum_exp(stacked: Float[Array, "l m n"]) -> Float[Array, "m n"]:
     """log Σ_l exp stacked_l, with gradient 0 (not NaN) where every term vanishes."""
     highest = jax.lax.stop_gradient(jnp.max(stacked, axis=0))
     highest = jnp.where(jnp.isfinite(highest), highest, 0.0)
-    return highest + safe_log(jnp.sum(jnp.exp(stacked - highest), axis=0))
+    return highest + safe_log(jnp.sum(jnp.exp(stacked - highest[None]), axis=0))

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from particleflow._arrays import as_float_array, check_same_dtype, is_concrete
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.measure import Sites
 
@@ -47,6 +48,8 @@ class AbstractKernel(eqx.Module):
     def __add__(self, other: "AbstractKernel") -> "AbstractKernel":
         from particleflow.kernels.algebra import Mixture
 
+        if not isinstance(other, AbstractKernel):
+            return NotImplemented
         return Mixture((self, other), (1.0, 1.0))
 
 
@@ -64,13 +67,16 @@ class AbstractMatrixKernel(AbstractKernel):
 
     def log_pair(self, x: Any, y: Any) -> Float[Array, ""]:
         """log K(x, y) of one pair of sites."""
-        lifted = jax.tree_util.tree_map(lambda leaf: jnp.asarray(leaf)[None], (x, y))
+        # A list is one vector, not a tree of numbers.
+        lifted = jax.tree_util.tree_map(
+            lambda leaf: jnp.asarray(leaf)[None], (x, y), is_leaf=lambda node: isinstance(node, list)
+        )
         return self.log_matrix(*lifted)[0, 0]
 
 
 def points_of(sites: Any) -> Array:
     """The points of some sites."""
-    return sites.points if isinstance(sites, Sites) else jnp.asarray(sites)
+    return as_float_array(sites.points if isinstance(sites, Sites) else sites, "points")
 
 
 def positions_of(sites: Any, role: str) -> Array:
@@ -91,11 +97,14 @@ def values_of(sites: Any, role: str) -> Array:
 
 
 def check_same_dimension(xs: Array, ys: Array) -> None:
-    """Raise unless queries and points live in one space."""
+    """Raise unless queries and points are matrices of one precision whose rows live in one space."""
+    if xs.ndim != 2 or ys.ndim != 2:
+        raise ShapeError(f"Queries and points must have shapes (m, d) and (n, d), but have {xs.shape} and {ys.shape}.")
+    check_same_dtype(queries=xs, points=ys)
     if xs.shape[-1] != ys.shape[-1]:
         raise ShapeError(
             f"Queries have dimension {xs.shape[-1]}, but the points have dimension {ys.shape[-1]}; "
-            "a kernel on two different spaces is written with `pullback`."
+            "a kernel on two different spaces is written with `Pullback`."
         )
 
 
@@ -118,6 +127,12 @@ def squared_distances(xs: Float[Array, "m d"], ys: Float[Array, "n d"]) -> Float
     if xs.shape[-1] <= _UNROLLED_DIMENSION:
         columns = zip(xs.T, ys.T, strict=True)
         return sum((jnp.square(x[:, None] - y[None, :]) for x, y in columns), start=jnp.zeros((), xs.dtype))
+    return _fused_squared_distances(xs, ys)
+
+
+@jax.jit
+def _fused_squared_distances(xs: Float[Array, "m d"], ys: Float[Array, "n d"]) -> Float[Array, "m n"]:
+    """The same in one sum, compiled even outside `jit`: the m × n × d differences must never be stored."""
     return jnp.sum(jnp.square(xs[:, None, :] - ys[None, :, :]), axis=-1)
 
 
@@ -126,6 +141,18 @@ def distances(xs: Float[Array, "m d"], ys: Float[Array, "n d"]) -> Float[Array, 
     squares = squared_distances(xs, ys)
     apart = squares > 0
     return jnp.where(apart, jnp.sqrt(jnp.where(apart, squares, 1.0)), 0.0)
+
+
+def rows_at(table: Float[Array, "a k"], indices: Float[Array, " m"], what: str) -> Float[Array, "m k"]:
+    """The rows of a table at whole numbers held as floats; inside `jit` a number that is no row shows as NaN."""
+    valid = (indices == jnp.round(indices)) & (indices >= 0) & (indices < table.shape[0])
+    if is_concrete(valid) and not bool(jnp.all(valid)):
+        raise ArgumentError(
+            f"{what} must be whole numbers from 0 to {table.shape[0] - 1}, the rows of a table, "
+            f"but hold {float(indices[jnp.argmin(valid)])}."
+        )
+    rows = jnp.where(valid, indices, table.shape[0]).astype(jnp.int32)
+    return table.at[rows].get(mode="fill", fill_value=jnp.nan)
 
 
 def safe_log(numbers: Array) -> Array:

@@ -5,7 +5,6 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from particleflow._arrays import as_float_array
@@ -16,6 +15,7 @@ from particleflow.kernels.base import (
     AbstractPairKernel,
     inner_products,
     points_of,
+    rows_at,
     safe_log,
     values_of,
 )
@@ -57,9 +57,10 @@ class Pullback(AbstractMatrixKernel):
 
 
 class Discrete(AbstractMatrixKernel):
-    """K(i, j) = exp log_table[i, j] on letters of an alphabet; a point is its letter's index (see `Measure.of_symbols`).
+    """K(i, j) = exp log_table[i, j] on letters of an alphabet.
 
-    With one letter a particle this is the free N×N kernel of a sample.
+    A point is its letter's index (see `Measure.of_symbols`). With one letter a particle this is the free N×N
+    kernel of a sample.
     """
 
     log_table: Float[Array, "a b"]
@@ -73,7 +74,8 @@ class Discrete(AbstractMatrixKernel):
 
     def log_matrix(self, xs: Any, ys: Any) -> Float[Array, "m n"]:
         """The matrix log_table[x_i, y_j]."""
-        return self.log_table[_letters(xs)][:, _letters(ys)]
+        rows = _rows(self.log_table, xs, "queries")
+        return _rows(rows.T, ys, "points").T
 
 
 class Embedded(AbstractMatrixKernel):
@@ -96,7 +98,7 @@ class Embedded(AbstractMatrixKernel):
 
     def log_matrix(self, xs: Any, ys: Any) -> Float[Array, "m n"]:
         """The matrix φ(x_i)·ψ(y_j)."""
-        return inner_products(self.query_table[_letters(xs)], self.key_table[_letters(ys)])
+        return inner_products(_rows(self.query_table, xs, "queries"), _rows(self.key_table, ys, "points"))
 
 
 class SelfLocalized(AbstractPairKernel):
@@ -129,10 +131,11 @@ def _mapped(feature_map: Callable, sites: Any) -> Any:
     return sites._replace(points=mapped) if isinstance(sites, Sites) else mapped
 
 
-def _letters(sites: Any) -> Array:
+def _rows(table: Float[Array, "a k"], sites: Any, role: str) -> Float[Array, "m k"]:
+    """The rows of a table at the letters of some sites."""
     points = points_of(sites)
-    if points.shape[-1] != 1:
+    if points.ndim != 2 or points.shape[1] != 1:
         raise ShapeError(
-            f"A discrete kernel reads letters from points of one coordinate, but the points have {points.shape[-1]}."
+            f"A discrete kernel reads letters from points of one coordinate, but the {role} have shape {points.shape}."
         )
-    return points[:, 0].astype(jnp.int32)
+    return rows_at(table, points[:, 0], f"The letters of the {role}")

@@ -29,7 +29,9 @@ class Auto(AbstractSummation):
         size = f"{points.shape[0]} × {measure.count} pairs need {needed / 2**20:.3g} MiB"
         if needed <= self.dense_bytes:
             return Choice(Dense(), f"{size}, within the {self.dense_bytes / 2**20:.3g} MiB allowed for a dense matrix")
-        return Choice(Blockwise(), f"{size}, more than the {self.dense_bytes / 2**20:.3g} MiB allowed for a dense matrix")
+        return Choice(
+            Blockwise(), f"{size}, more than the {self.dense_bytes / 2**20:.3g} MiB allowed for a dense matrix"
+        )
 
     def moments(self, kernel: AbstractKernel, measure: Measure, queries: Any) -> Moments:
         """The moments of `measure` under `kernel`, seen from each query."""

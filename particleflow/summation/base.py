@@ -34,16 +34,27 @@ def as_query_sites(queries: Any) -> Sites:
     points = as_float_array(sites.points, "queries")
     if points.ndim != 2 or points.shape[1] == 0:
         raise ShapeError(f"Argument `queries` must have shape (m, d), but has {points.shape}.")
-    for name in ("positions", "values"):
-        array = getattr(sites, name)
-        if array is not None and array.shape[0] != points.shape[0]:
-            raise ShapeError(f"The queries' {name} must be {points.shape[0]}, one a query, but are {array.shape[0]}.")
-    return sites._replace(points=points)
+    count = points.shape[0]
+    positions, values = (
+        None if array is None else as_float_array(array, f"queries.{name}")
+        for name, array in (("positions", sites.positions), ("values", sites.values))
+    )
+    if positions is not None and positions.shape != (count,):
+        raise ShapeError(
+            f"Argument `queries.positions` must have shape ({count},), one number a query, but has {positions.shape}."
+        )
+    if values is not None and (values.ndim not in (1, 2) or values.shape[0] != count):
+        raise ShapeError(
+            f"Argument `queries.values` must have shape ({count},) or ({count}, k), but has {values.shape}."
+        )
+    return Sites(points, positions, values)
 
 
 def check_precision(kernel: AbstractKernel, measure: Measure, queries: Sites) -> None:
     """Raise if kernel, measure and queries do not share one precision."""
-    check_same_dtype(points=measure.points, queries=queries.points, **strong_dtype_leaves(kernel))
+    inside_kernel = {f"kernel.{path}": leaf for path, leaf in strong_dtype_leaves(kernel).items()}
+    inside_queries = {f"queries.{name}": getattr(queries, name) for name in ("positions", "values")}
+    check_same_dtype(points=measure.points, queries=queries.points, **inside_queries, **inside_kernel)
 
 
 def value_columns(measure: Measure) -> Array:
@@ -57,5 +68,7 @@ def logits_of(kernel: AbstractKernel, queries: Sites, sources: Sites, log_weight
     logits = kernel.log_matrix(queries, sources)
     expected = (queries.points.shape[0], sources.points.shape[0])
     if logits.shape != expected:
-        raise ShapeError(f"The kernel {type(kernel).__name__} must return shape {expected}, but returned {logits.shape}.")
+        raise ShapeError(
+            f"The kernel {type(kernel).__name__} must return shape {expected}, but returned {logits.shape}."
+        )
     return logits + log_weights[None, :]

@@ -17,6 +17,8 @@ from particleflow.summation.base import AbstractSummation, as_query_sites, check
 _Sources = tuple[Sites, Array, Array]
 # A row whose mass exceeds the smallest normal number by this factor lost less than 1e-18 of it per source.
 _UNDERFLOW_MARGIN = 1e18
+# A row holding one exponent that was cut has a mass of e^cap up to rounding: half of it tells the two apart.
+_OVERFLOW_MARGIN = 0.5
 
 
 class Blockwise(AbstractSummation):
@@ -39,7 +41,7 @@ class Blockwise(AbstractSummation):
         sites = as_query_sites(queries)
         check_precision(kernel, measure, sites)
         count = sites.points.shape[0]
-        rows = _blocks(sites, min(self.query_block, count))
+        rows = _blocks(sites, max(1, min(self.query_block, count)))
         sources = self._source_blocks(measure)
         by_block = jax.lax.map(lambda block: _row_moments(kernel, block, sources), rows)
         return jax.tree_util.tree_map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:count], by_block)
@@ -63,10 +65,9 @@ def _row_moments(kernel: AbstractKernel, queries: Sites, sources: _Sources) -> M
     cap = float(np.log(limits.max)) / 2
     shift, sums = _sums_with_common_shift(kernel, queries, sources, cap)
     mass = sums[:, -1]
-    safe = jnp.all((mass > float(limits.tiny) * _UNDERFLOW_MARGIN) & (mass < np.exp(cap)))
-    return jax.lax.cond(
-        safe, lambda: Moments.from_sums(sums, shift), lambda: _merged_moments(kernel, queries, sources)
-    )
+    least, most = float(limits.tiny) * _UNDERFLOW_MARGIN, float(np.exp(cap)) * _OVERFLOW_MARGIN
+    safe = jnp.all((mass > least) & (mass < most))
+    return jax.lax.cond(safe, lambda: Moments.from_sums(sums, shift), lambda: _merged_moments(kernel, queries, sources))
 
 
 def _sums_with_common_shift(

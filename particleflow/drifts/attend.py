@@ -1,0 +1,142 @@
+"""Self-attention as a velocity field."""
+
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from particleflow._arrays import apply_linear_map, as_linear_map, as_nonnegative
+from particleflow.drifts.base import AbstractDrift
+from particleflow.drifts.sinkhorn import sinkhorn_tilt
+from particleflow.errors import ArgumentError
+from particleflow.kernels.algebra import Product
+from particleflow.kernels.base import AbstractKernel
+from particleflow.kernels.inner import Attention
+from particleflow.measure import Measure, Sites
+from particleflow.summation.auto import Auto
+from particleflow.summation.base import AbstractSummation, value_columns
+
+_NORMALIZATIONS = ("row", "none", "sinkhorn")
+
+
+class Attend(AbstractDrift):
+    """Self-attention, v(x) = O V m(x) for m the local mean under the kernel K₁(x, y) K₂(t, s).
+
+    `normalization`: "row" divides by ∫ K dμ (softmax, SA); "none" does not (USA, with the 1/n in the measure):
+    v = O V e^{G} m; "sinkhorn" tilts the measure until the weights are doubly stochastic.
+
+    Parameters: `kernel` K₁; `value` V and `output` O, each a number, a diagonal or a matrix; `positional` K₂, left
+    out for none; `summation`, how the mean is summed. Several heads are a sum of attends.
+    """
+
+    kernel: AbstractKernel
+    value: Float[Array, "..."]
+    normalization: Literal["row", "none", "sinkhorn"]
+    positional: AbstractKernel | None
+    output: Float[Array, "..."]
+    summation: AbstractSummation
+
+    def __init__(
+        self,
+        kernel: AbstractKernel,
+        value: Any = 1.0,
+        normalization: Literal["row", "none", "sinkhorn"] = "row",
+        positional: AbstractKernel | None = None,
+        output: Any = 1.0,
+        summation: AbstractSummation | None = None,
+    ):
+        self.kernel = kernel
+        self.value = as_linear_map(value, "value")
+        self.normalization = normalization
+        self.positional = positional
+        self.output = as_linear_map(output, "output")
+        self.summation = summation or Auto()
+
+    def __check_init__(self):
+        if self.normalization not in _NORMALIZATIONS:
+            choices = ", ".join(repr(name) for name in _NORMALIZATIONS)
+            raise ArgumentError(f"Argument `normalization` must be one of {choices}, but is {self.normalization!r}.")
+
+    @property
+    def whole_kernel(self) -> AbstractKernel:
+        """K₁(x, y) K₂(t, s)."""
+        return self.kernel if self.positional is None else Product((self.kernel, self.positional))
+
+    def __call__(self, time: Any, queries: Sites, measure: Measure) -> Float[Array, "m d"]:
+        """O V m(x), times e^{G(x)} without normalisation."""
+        if self.normalization == "sinkhorn":
+            measure = sinkhorn_tilt(self.whole_kernel, measure, self.summation)
+        moments = self.summation.moments(self.whole_kernel, measure, queries)
+        velocity = moments.mean
+        if self.normalization == "none":
+            velocity = jnp.exp(moments.log_mass)[:, None] * velocity
+        return apply_linear_map(self.output, apply_linear_map(self.value, velocity, "value"), "output")
+
+
+class Hardmax(AbstractDrift):
+    """The limit β → ∞: v(x) = V · (mean of the leaders) − pull · x.
+
+    Leaders of x are the points whose ⟨Qx, Ky⟩ is within `tolerance` of the largest: ties are decided by distance
+    from the maximum, never by equality of floats. With `pull` = 1 and V = 1 an explicit step of size α/(1 + α) is
+    the map x ← (x + α · leader)/(1 + α).
+    """
+
+    query: Float[Array, "..."]
+    key: Float[Array, "..."]
+    value: Float[Array, "..."]
+    tolerance: Float[Array, ""]
+    pull: Float[Array, ""]
+    positional: AbstractKernel | None
+
+    def __init__(
+        self,
+        query: Any = 1.0,
+        key: Any = 1.0,
+        value: Any = 1.0,
+        tolerance: Any = 1e-9,
+        pull: Any = 0.0,
+        positional: AbstractKernel | None = None,
+    ):
+        self.query = as_linear_map(query, "query")
+        self.key = as_linear_map(key, "key")
+        self.value = as_linear_map(value, "value")
+        self.tolerance = as_nonnegative(tolerance, "tolerance")
+        self.pull = as_nonnegative(pull, "pull")
+        self.positional = positional
+
+    def __call__(self, time: Any, queries: Sites, measure: Measure) -> Float[Array, "m d"]:
+        """V · (mean of the leaders) − pull · x."""
+        score = Attention(1.0, self.query, self.key)
+        values, weights = value_columns(measure), jnp.exp(measure.log_weights)
+
+        def leaders_of(site: Sites) -> Array:
+            lifted = jax.tree_util.tree_map(lambda leaf: leaf[None], site)
+            scores = score.log_matrix(lifted, measure.sites)[0]
+            if self.positional is not None:
+                scores = scores + self.positional.log_matrix(lifted, measure.sites)[0]
+            leading = jnp.where(scores >= jnp.max(scores) - self.tolerance, weights, 0.0)
+            return leading @ values / jnp.sum(leading)
+
+        leaders = jax.lax.map(leaders_of, queries, batch_size=64)
+        return apply_linear_map(self.value, leaders, "value") - self.pull * queries.points
+
+
+class LinearAttention(AbstractDrift):
+    """v(x) = V ∫ ⟨Qx, Ky⟩ y dμ(y): attention without the exponential, in one d×d matrix."""
+
+    query: Float[Array, "..."]
+    key: Float[Array, "..."]
+    value: Float[Array, "..."]
+
+    def __init__(self, query: Any = 1.0, key: Any = 1.0, value: Any = 1.0):
+        self.query = as_linear_map(query, "query")
+        self.key = as_linear_map(key, "key")
+        self.value = as_linear_map(value, "value")
+
+    def __call__(self, time: Any, queries: Sites, measure: Measure) -> Float[Array, "m d"]:
+        """V (Σ_j w_j y_j (K y_j)ᵀ) Q x."""
+        keys = apply_linear_map(self.key, measure.points, "key")
+        memory = (jnp.exp(measure.log_weights)[:, None] * keys).T @ value_columns(measure)
+        read = apply_linear_map(self.query, queries.points, "query") @ memory
+        return apply_linear_map(self.value, read, "value")

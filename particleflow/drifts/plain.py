@@ -1,0 +1,130 @@
+"""Drifts that act on every particle alone: feed-forward layers, linear fields, confinement."""
+
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from particleflow._arrays import apply_linear_map, as_float_array, as_linear_map, as_nonnegative, as_scalar
+from particleflow.drifts.base import AbstractDrift
+from particleflow.errors import ArgumentError, ShapeError
+from particleflow.measure import Measure, Sites
+
+_ACTIVATIONS = {
+    "tanh": jnp.tanh,
+    "relu": jax.nn.relu,
+    "gelu": jax.nn.gelu,
+    "sigmoid": jax.nn.sigmoid,
+    "identity": lambda x: x,
+}
+
+
+class FeedForward(AbstractDrift):
+    """ẋ = W₂ σ(W₁ x + b₁) + b₂: the field of a residual network (W₂ = 1, b₂ = 0 gives σ(Wx + b)).
+
+    Parameters: `weight` W₁ (h, d); `bias` b₁ (h,) or a number; `output` W₂ (d, h), a diagonal or a number;
+    `output_bias` b₂; `activation` σ, by name.
+    """
+
+    weight: Float[Array, "h d"]
+    bias: Float[Array, "..."]
+    output: Float[Array, "..."]
+    output_bias: Float[Array, "..."]
+    activation: Literal["tanh", "relu", "gelu", "sigmoid", "identity"]
+
+    def __init__(
+        self,
+        weight: Any,
+        bias: Any = 0.0,
+        output: Any = 1.0,
+        output_bias: Any = 0.0,
+        activation: Literal["tanh", "relu", "gelu", "sigmoid", "identity"] = "tanh",
+    ):
+        self.weight = as_linear_map(weight, "weight")
+        self.bias = as_float_array(bias, "bias")
+        self.output = as_linear_map(output, "output")
+        self.output_bias = as_float_array(output_bias, "output_bias")
+        self.activation = activation
+
+    def __check_init__(self):
+        if self.activation not in _ACTIVATIONS:
+            choices = ", ".join(repr(name) for name in _ACTIVATIONS)
+            raise ArgumentError(f"Argument `activation` must be one of {choices}, but is {self.activation!r}.")
+
+    @staticmethod
+    def random(
+        key: Array, dimension: int, width: int, activation: Literal["tanh", "relu", "gelu", "sigmoid"] = "tanh"
+    ) -> "FeedForward":
+        """Independent Gaussian weights of variance 1/d and 1/h, and biases of variance 1."""
+        keys = jax.random.split(key, 3)
+        weight = jax.random.normal(keys[0], (width, dimension)) / jnp.sqrt(dimension)
+        output = jax.random.normal(keys[1], (dimension, width)) / jnp.sqrt(width)
+        return FeedForward(weight, jax.random.normal(keys[2], (width,)), output, 0.0, activation)
+
+    def __call__(self, time: Any, queries: Sites, measure: Measure) -> Float[Array, "m d"]:
+        """W₂ σ(W₁ x + b₁) + b₂."""
+        hidden = _plus(apply_linear_map(self.weight, queries.points, "weight"), self.bias, "bias")
+        velocity = apply_linear_map(self.output, _ACTIVATIONS[self.activation](hidden), "output")
+        return _plus(velocity, self.output_bias, "output_bias")
+
+
+class RandomFeedForward(AbstractDrift):
+    """A feed-forward layer with Gaussian weights drawn from its own `seed`; see `FeedForward.random`."""
+
+    layer: FeedForward
+
+    def __init__(
+        self,
+        dimension: int,
+        width: int = 64,
+        seed: int = 0,
+        activation: Literal["tanh", "relu", "gelu", "sigmoid"] = "tanh",
+    ):
+        self.layer = FeedForward.random(jax.random.key(seed), dimension, width, activation)
+
+    def __call__(self, time: Any, queries: Sites, measure: Measure) -> Float[Array, "m d"]:
+        """The velocity of the layer."""
+        return self.layer(time, queries, measure)
+
+
+class Linear(AbstractDrift):
+    """ẋ = A x, A a number, a diagonal or a matrix."""
+
+    matrix: Float[Array, "..."]
+
+    def __init__(self, matrix: Any):
+        self.matrix = as_linear_map(matrix, "matrix")
+
+    def __call__(self, time: Any, queries: Sites, measure: Measure) -> Float[Array, "m d"]:
+        """A x."""
+        return apply_linear_map(self.matrix, queries.points, "matrix")
+
+
+class Confinement(AbstractDrift):
+    """ẋ = −strength |x − c|^{power−2} (x − c): the gradient flow of (strength/power) |x − c|^power."""
+
+    strength: Float[Array, ""]
+    power: Float[Array, ""]
+    centre: Float[Array, "..."]
+
+    def __init__(self, strength: Any = 1.0, power: Any = 2.0, centre: Any = 0.0):
+        self.strength = as_nonnegative(strength, "strength")
+        self.power = as_scalar(power, "power", lambda number: number >= 2, "at least 2")
+        self.centre = as_float_array(centre, "centre")
+
+    def __call__(self, time: Any, queries: Sites, measure: Measure) -> Float[Array, "m d"]:
+        """−strength |x − c|^{power−2} (x − c)."""
+        away = _plus(queries.points, -self.centre, "centre")
+        squares = jnp.sum(jnp.square(away), axis=1, keepdims=True)
+        nonzero = squares > 0
+        growth = jnp.where(nonzero, jnp.where(nonzero, squares, 1.0) ** ((self.power - 2) / 2), 0.0)
+        return -self.strength * growth * away
+
+
+def _plus(rows: Float[Array, "m d"], vector: Array, name: str) -> Float[Array, "m d"]:
+    if vector.ndim == 0:
+        return rows + vector
+    if vector.shape != rows.shape[1:]:
+        raise ShapeError(f"Argument `{name}` must have shape {rows.shape[1:]}, but has {vector.shape}.")
+    return rows + vector[None, :]

@@ -1,0 +1,85 @@
+"""Drifts that climb a density: MeanShift and gradient ascent on the log-normalizer."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from particleflow._arrays import as_positive
+from particleflow.drifts.base import AbstractDrift
+from particleflow.errors import ArgumentError
+from particleflow.kernels.base import AbstractKernel
+from particleflow.measure import Measure, Sites
+from particleflow.summation.auto import Auto
+from particleflow.summation.base import AbstractSummation
+
+
+class MeanShift(AbstractDrift):
+    """ẋ = m(x) − x, towards fixed `data`, or towards the particles themselves (blurring) when there are none.
+
+    An explicit step of size 1 is the hard map x ← m(x), one of size α the soft map x ← x + α(m(x) − x). A particle
+    that sees nothing stays where it is.
+    """
+
+    kernel: AbstractKernel
+    data: Measure | None
+    summation: AbstractSummation
+
+    def __init__(self, kernel: AbstractKernel, data: Measure | None = None, summation: AbstractSummation | None = None):
+        self.kernel = kernel
+        self.data = data
+        self.summation = summation or Auto()
+
+    def __call__(self, time: Any, queries: Sites, measure: Measure) -> Float[Array, "m d"]:
+        """m(x) − x."""
+        moments = self.summation.moments(self.kernel, self.data or measure, queries)
+        return jnp.where(jnp.isneginf(moments.log_mass)[:, None], 0.0, moments.mean - queries.points)
+
+
+class LogNormalizerAscent(AbstractDrift):
+    """ẋ = rate · ∇G(x) with G(x) = log ∫ K(x, y) dμ(y): gradient ascent at every query at once.
+
+    `rate` is 1/β if left out: β itself for attention (then ẋ = QᵀK m), 1/width² for a Gaussian (then ẋ = m − x).
+    """
+
+    kernel: AbstractKernel
+    rate: Float[Array, ""] | None
+    data: Measure | None
+    summation: AbstractSummation
+
+    def __init__(
+        self,
+        kernel: AbstractKernel,
+        rate: Any = None,
+        data: Measure | None = None,
+        summation: AbstractSummation | None = None,
+    ):
+        self.kernel = kernel
+        self.rate = None if rate is None else as_positive(rate, "rate")
+        self.data = data
+        self.summation = summation or Auto()
+
+    def __check_init__(self):
+        if self.rate is None and not (hasattr(self.kernel, "beta") or hasattr(self.kernel, "width")):
+            raise ArgumentError(
+                f"Argument `rate` must be given, because the kernel {type(self.kernel).__name__} has no `beta`."
+            )
+
+    def _step(self) -> Array:
+        if self.rate is not None:
+            return self.rate
+        if hasattr(self.kernel, "beta"):
+            return 1 / self.kernel.beta  # pyright: ignore[reportAttributeAccessIssue]
+        return jnp.square(self.kernel.width)  # pyright: ignore[reportAttributeAccessIssue]
+
+    def __call__(self, time: Any, queries: Sites, measure: Measure) -> Float[Array, "m d"]:
+        """rate · ∇G(x)."""
+        fixed = self.data or measure
+
+        def log_masses(points: Array) -> Array:
+            return self.summation.moments(self.kernel, fixed, queries._replace(points=points)).log_mass
+
+        # G at one query depends on that query alone, so one backward pass gives all gradients.
+        masses, pull_back = jax.vjp(log_masses, queries.points)
+        return self._step() * pull_back(jnp.ones_like(masses))[0]

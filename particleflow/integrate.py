@@ -1,0 +1,345 @@
+"""One window of a run, solved by diffrax: the only module that imports it.
+
+A run is cut into windows of saved times. Window boundaries and everything carried over them depend on the
+scenario alone, never on wall time, so a run that is resumed at a boundary repeats the uninterrupted one bit for bit.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import diffrax
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import lineax as lx
+import optimistix as optx
+from jaxtyping import Array, Bool, Float
+
+from particleflow.errors import ArgumentError
+from particleflow.events import AbstractEvent
+from particleflow.flow import Flow
+from particleflow.measure import Measure
+from particleflow.observables import Observable, name_of
+
+_SOLVERS: dict[str, Callable[[], diffrax.AbstractSolver]] = {
+    "bosh3": diffrax.Bosh3,
+    "dopri5": diffrax.Dopri5,
+    "dopri8": diffrax.Dopri8,
+    "euler": diffrax.Euler,
+    "heun": diffrax.Heun,
+    "implicit_euler": diffrax.ImplicitEuler,
+    "kvaerno3": diffrax.Kvaerno3,
+    "kvaerno4": diffrax.Kvaerno4,
+    "kvaerno5": diffrax.Kvaerno5,
+    "midpoint": diffrax.Midpoint,
+    "ralston": diffrax.Ralston,
+    "tsit5": diffrax.Tsit5,
+}
+ADAPTIVE_SOLVERS = tuple(name for name in _SOLVERS if name != "euler")
+STOCHASTIC_SOLVERS = ("heun", "midpoint", "ralston")
+MAP = "map"
+_STAGES = {
+    "bosh3": 3,
+    "dopri5": 6,
+    "dopri8": 14,
+    "euler": 1,
+    "heun": 2,
+    "midpoint": 2,
+    "ralston": 2,
+    "tsit5": 6,
+    MAP: 1,
+}
+
+ADJOINTS: dict[str, Callable[[], diffrax.AbstractAdjoint]] = {
+    "recursive_checkpoint": diffrax.RecursiveCheckpointAdjoint,
+    "direct": diffrax.DirectAdjoint,
+    "forward": diffrax.ForwardMode,
+    "backsolve": diffrax.BacksolveAdjoint,
+}
+
+
+@dataclass(frozen=True)
+class Method:
+    """How time is stepped: a solver by its diffrax name, adaptive steps unless `step` is given."""
+
+    solver: str
+    adaptive: bool
+    noisy: bool
+    max_steps: int
+    adjoint: str = "recursive_checkpoint"
+
+    def __post_init__(self):
+        known = (*_SOLVERS, MAP)
+        if self.solver not in known:
+            raise ArgumentError(f"Argument `solver` must be one of {', '.join(known)}, but is {self.solver!r}.")
+        if self.adjoint not in ADJOINTS:
+            raise ArgumentError(f"Argument `adjoint` must be one of {', '.join(ADJOINTS)}, but is {self.adjoint!r}.")
+
+    def evaluations(self, steps: int) -> int | None:
+        """The number of field evaluations that `steps` tried steps cost, where it is fixed (explicit methods)."""
+        return steps * _STAGES[self.solver] if self.solver in _STAGES else None
+
+
+class Numbers(NamedTuple):
+    """The numbers of a method, which may change without compiling again."""
+
+    rtol: Array
+    atol: Array
+    step: Array
+    origin: Array
+    key: Array | None
+
+
+class Window(eqx.Module):
+    """What one window gives: frames, the state and step size at its end, and how it went."""
+
+    times: Float[Array, " k"]
+    points: Float[Array, "k n d"]
+    observables: dict[str, Array]
+    end_time: Float[Array, ""]
+    state: Float[Array, "n d"]
+    proposed: Float[Array, ""]
+    accepted: Array
+    rejected: Array
+    succeeded: Bool[Array, ""]
+    stopped_by_event: Bool[Array, ""]
+    ran_out_of_steps: Bool[Array, ""]
+
+
+def solve_window(
+    method: Method,
+    observe: tuple[Observable, ...],
+    event: AbstractEvent | None,
+    flow: Flow,
+    start: Measure,
+    state: Float[Array, "n d"],
+    begin: Float[Array, ""],
+    times: Float[Array, " k"],
+    proposed: Float[Array, ""],
+    numbers: Numbers,
+) -> Window:
+    """Solve from `begin` to the last of `times` and save at each of them.
+
+    `proposed` is the step size to begin with, 0 for none; `start` gives weights, positions and values, `state` the
+    points to move.
+    """
+
+    def saved(time: Array, y: Array, args: Any) -> dict[str, Any]:
+        measure = start.with_points(flow.geometry.retract(y))
+        return {"points": measure.points, **{name_of(f): jnp.asarray(f(flow, time, measure)) for f in observe}}
+
+    solution = diffrax.diffeqsolve(
+        _terms(method, flow, start, numbers),
+        _ExplicitMap() if method.solver == MAP else _SOLVERS[method.solver](),
+        t0=begin,
+        t1=times[-1],
+        dt0=proposed if method.adaptive else numbers.step,
+        y0=state,
+        saveat=diffrax.SaveAt(
+            subs=(diffrax.SubSaveAt(ts=times, fn=saved), diffrax.SubSaveAt(t1=True)), controller_state=True
+        ),
+        stepsize_controller=_controller(method, begin, times, numbers),
+        max_steps=method.max_steps,
+        throw=False,
+        adjoint=ADJOINTS[method.adjoint](),
+        event=None if event is None else _as_diffrax_event(event, flow, start),
+    )
+    frames, last = solution.ys
+    return Window(
+        times=solution.ts[0],
+        points=frames.pop("points"),
+        observables=frames,
+        end_time=solution.ts[1][0],
+        state=last[0],
+        proposed=solution.controller_state.proposed if method.adaptive else numbers.step,
+        accepted=solution.stats["num_accepted_steps"],
+        rejected=solution.stats["num_rejected_steps"],
+        succeeded=solution.result == diffrax.RESULTS.successful,
+        stopped_by_event=solution.result == diffrax.RESULTS.event_occurred,
+        ran_out_of_steps=solution.result == diffrax.RESULTS.max_steps_reached,
+    )
+
+
+def final_state(
+    method: Method, flow: Flow, start: Measure, begin: Array, end: Array, numbers: Numbers
+) -> Float[Array, "n d"]:
+    """The points at time `end`, as a differentiable function of flow and start."""
+    solution = diffrax.diffeqsolve(
+        _terms(method, flow, start, numbers),
+        _ExplicitMap() if method.solver == MAP else _SOLVERS[method.solver](),
+        t0=begin,
+        t1=end,
+        dt0=None if method.adaptive else numbers.step,
+        y0=start.points,
+        stepsize_controller=(
+            _error_controller(begin, end, numbers) if method.adaptive else _OnGrid(numbers.origin, numbers.step)
+        ),
+        max_steps=method.max_steps,
+        adjoint=ADJOINTS[method.adjoint](),
+    )
+    assert solution.ys is not None
+    return flow.geometry.retract(solution.ys[0])
+
+
+def _terms(method: Method, flow: Flow, start: Measure, numbers: Numbers) -> Any:
+    if method.solver == MAP:
+        return diffrax.ODETerm(lambda t, y, args: lambda size: flow.step(t, y, start, size))
+    field = diffrax.ODETerm(lambda t, y, args: flow.velocity(t, y, start))
+    if not method.noisy:
+        return field
+    assert numbers.key is not None
+    own, common = jax.random.split(numbers.key)
+    shape = start.points.shape
+    paths = (
+        (own, shape, flow.temperature),
+        (common, (1, shape[1]), flow.common_temperature),
+    )
+    noises = [
+        diffrax.ControlTerm(_diffusion(flow, temperature, size), _GridNoise(key, numbers, size, start.points.dtype))
+        for key, size, temperature in paths
+    ]
+    return diffrax.MultiTerm(field, *noises)
+
+
+def _diffusion(flow: Flow, temperature: Array, size: tuple[int, ...]) -> Callable:
+    def field(t: Any, y: Array, args: Any) -> lx.AbstractLinearOperator:
+        def act(increment: Array) -> Array:
+            noise = jnp.sqrt(2 * temperature) * jnp.broadcast_to(increment, y.shape)
+            return flow.geometry.tangent(y, noise, t)
+
+        return lx.FunctionLinearOperator(act, jax.ShapeDtypeStruct(size, y.dtype))
+
+    return field
+
+
+class _GridNoise(diffrax.AbstractPath):
+    """Brownian increments over the cells of the time grid, each from the key folded with the cell's index.
+
+    The path is a function of the key and the grid alone: it does not know how saves and windows are cut.
+    """
+
+    key: Array
+    numbers: Numbers
+    size: tuple[int, ...] = eqx.field(static=True)
+    dtype: Any = eqx.field(static=True)
+    t0: ClassVar[float] = -float("inf")  # pyright: ignore[reportIncompatibleVariableOverride]
+    t1: ClassVar[float] = float("inf")  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def evaluate(self, t0: Any, t1: Any = None, left: bool = True, use_levy: bool = False) -> Array:
+        """The increment of the cell that begins at t0."""
+        cell = jnp.round((t0 - self.numbers.origin) / self.numbers.step).astype(jnp.uint32)
+        normal = jax.random.normal(jax.random.fold_in(self.key, cell), self.size, self.dtype)
+        return normal * jnp.sqrt(self.numbers.step).astype(self.dtype)
+
+
+class _ExplicitMap(diffrax.AbstractSolver):
+    """A map as a solver: y₁ is what the term's field, a function of the step size, says."""
+
+    term_structure: ClassVar = diffrax.AbstractTerm
+    interpolation_cls: ClassVar = diffrax.LocalLinearInterpolation
+
+    def order(self, terms: Any) -> int:
+        """Maps are exact; as an approximation of the flow they have order one."""
+        return 1
+
+    def init(self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any) -> None:
+        """No state."""
+        return
+
+    def step(self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any, solver_state: Any, made_jump: Any) -> tuple:
+        """Apply the map once."""
+        y1 = terms.vf(t0, y0, args)(t1 - t0)
+        return y1, None, {"y0": y0, "y1": y1}, None, diffrax.RESULTS.successful
+
+    def func(self, terms: Any, t0: Any, y0: Any, args: Any) -> Any:
+        """The map itself."""
+        return terms.vf(t0, y0, args)
+
+
+class _OnGrid(diffrax.AbstractStepSizeController):
+    """Steps from grid point to grid point, origin + k · step, without accumulating rounding."""
+
+    origin: Array
+    step: Array
+
+    def wrap(self, direction: Any) -> "_OnGrid":
+        """Time runs forwards."""
+        return self
+
+    def _next(self, time: Any) -> Array:
+        return self.origin + (jnp.round((time - self.origin) / self.step) + 1) * self.step
+
+    def init(self, terms, t0, t1, y0, dt0, args, func, error_order):
+        """The first grid point after t0."""
+        return self._next(t0), None
+
+    def adapt_step_size(self, t0, t1, y0, y1_candidate, args, y_error, error_order, controller_state):
+        """Always on to the next grid point."""
+        return True, t1, self._next(t1), False, None, diffrax.RESULTS.successful
+
+
+class _Proposal(eqx.Module):
+    inner: Any
+    proposed: Array
+
+
+class _Carrying(diffrax.AbstractAdaptiveStepSizeController):
+    """An error controller that remembers the step it wants next, so that the next window can begin with it.
+
+    A step cut short by the end of a window says little about the step that the error allows; the wish from before
+    the cut is kept.
+    """
+
+    pid: diffrax.PIDController
+    rtol: Array
+    atol: Array
+    norm: Callable
+
+    def wrap(self, direction: Any) -> "_Carrying":
+        """Time runs forwards."""
+        return self
+
+    def init(self, terms, t0, t1, y0, dt0, args, func, error_order):
+        """Begin with the carried step, or with an estimate when there is none."""
+        estimate, inner = self.pid.init(terms, t0, t1, y0, None, args, func, error_order)
+        first = jnp.where(dt0 > 0, dt0, estimate - t0)
+        return t0 + first, _Proposal(inner, first)
+
+    def adapt_step_size(self, t0, t1, y0, y1_candidate, args, y_error, error_order, controller_state):
+        """As the error controller says."""
+        keep, next_t0, next_t1, jump, inner, result = self.pid.adapt_step_size(
+            t0, t1, y0, y1_candidate, args, y_error, error_order, controller_state.inner
+        )
+        was_cut = keep & (t1 - t0 < 0.999 * controller_state.proposed)
+        wish = next_t1 - next_t0
+        wish = jnp.where(was_cut, jnp.maximum(wish, controller_state.proposed), wish)
+        return keep, next_t0, next_t1, jump, _Proposal(inner, wish), result
+
+
+def _controller(method: Method, begin: Array, times: Array, numbers: Numbers) -> diffrax.AbstractStepSizeController:
+    if not method.adaptive:
+        return _OnGrid(numbers.origin, numbers.step)
+    pid = _error_controller(begin, times[-1], numbers)
+    return _Carrying(pid, numbers.rtol, numbers.atol, pid.norm)
+
+
+def _error_controller(begin: Array, end: Array, numbers: Numbers) -> diffrax.PIDController:
+    smallest = 8 * jnp.finfo(begin.dtype).eps * jnp.maximum(jnp.abs(begin), 1e-6 * (end - begin))
+    return diffrax.PIDController(
+        rtol=numbers.rtol, atol=numbers.atol, norm=_worst_particle, dtmin=smallest, force_dtmin=False
+    )
+
+
+def _worst_particle(scaled_error: Float[Array, "n d"]) -> Float[Array, ""]:
+    """The root mean square over coordinates of the worst particle: no particle hides behind the others."""
+    squares = jnp.max(jnp.mean(jnp.square(scaled_error), axis=-1))
+    positive = squares > 0
+    return jnp.where(positive, jnp.sqrt(jnp.where(positive, squares, 1.0)), 0.0)
+
+
+def _as_diffrax_event(event: AbstractEvent, flow: Flow, start: Measure) -> diffrax.Event:
+    def level(t: Any, y: Array, args: Any, **_: Any) -> Array:
+        return event.level(flow, t, start.with_points(flow.geometry.retract(y)))
+
+    return diffrax.Event(level, optx.Bisection(rtol=1e-12, atol=1e-12))
