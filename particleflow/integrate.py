@@ -145,14 +145,17 @@ def solve_window(
         adjoint=ADJOINTS[method.adjoint](),
         event=None if event is None else _as_diffrax_event(event, flow, start),
     )
+    assert solution.ys is not None
+    assert solution.ts is not None
     frames, last = solution.ys
+    carried: Any = solution.controller_state
     return Window(
         times=solution.ts[0],
         points=frames.pop("points"),
         observables=frames,
         end_time=solution.ts[1][0],
         state=last[0],
-        proposed=solution.controller_state.proposed if method.adaptive else numbers.step,
+        proposed=carried.proposed if method.adaptive else numbers.step,
         accepted=solution.stats["num_accepted_steps"],
         rejected=solution.stats["num_rejected_steps"],
         succeeded=solution.result == diffrax.RESULTS.successful,
@@ -292,8 +295,8 @@ class _Carrying(diffrax.AbstractAdaptiveStepSizeController):
     """
 
     pid: diffrax.PIDController
-    rtol: Array
-    atol: Array
+    rtol: Any
+    atol: Any
     norm: Callable
 
     def wrap(self, direction: Any) -> "_Carrying":
@@ -303,7 +306,7 @@ class _Carrying(diffrax.AbstractAdaptiveStepSizeController):
     def init(self, terms, t0, t1, y0, dt0, args, func, error_order):
         """Begin with the carried step, or with an estimate when there is none."""
         estimate, inner = self.pid.init(terms, t0, t1, y0, None, args, func, error_order)
-        first = jnp.where(dt0 > 0, dt0, estimate - t0)
+        first: Any = jnp.where(dt0 > 0, dt0, estimate - t0)
         return t0 + first, _Proposal(inner, first)
 
     def adapt_step_size(self, t0, t1, y0, y1_candidate, args, y_error, error_order, controller_state):
@@ -321,7 +324,7 @@ def _controller(method: Method, begin: Array, times: Array, numbers: Numbers) ->
     if not method.adaptive:
         return _OnGrid(numbers.origin, numbers.step)
     pid = _error_controller(begin, times[-1], numbers)
-    return _Carrying(pid, numbers.rtol, numbers.atol, pid.norm)
+    return _Carrying(pid=pid, rtol=numbers.rtol, atol=numbers.atol, norm=pid.norm)
 
 
 def _error_controller(begin: Array, end: Array, numbers: Numbers) -> diffrax.PIDController:

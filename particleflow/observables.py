@@ -48,7 +48,7 @@ def log_energy(flow: Flow, time: Any, measure: Measure) -> Float[Array, ""]:
 
 
 def dissipation(flow: Flow, time: Any, measure: Measure) -> Float[Array, ""]:
-    """∫ Z |ẋ|² dμ with Z = e^{G} for row-normalised attention and 1 otherwise: dE/dt for Q = K = V = 1 on the sphere."""
+    """∫ Z |ẋ|² dμ, Z = e^{G} for row-normalised attention and 1 otherwise: dE/dt for Q = K = V = 1 on the sphere."""
     velocity = flow.velocity(time, measure.points, measure)
     log_factor = measure.log_weights
     first = terms_of(flow.drift)[0]
@@ -172,7 +172,7 @@ def _interaction(flow: Flow, time: Any, measure: Measure) -> tuple[AbstractKerne
 def _inverse_temperature(kernel: AbstractKernel) -> Array:
     if hasattr(kernel, "beta"):
         beta = kernel.beta  # pyright: ignore[reportAttributeAccessIssue]
-        return jnp.where(beta == 0, 1.0, beta)
+        return jnp.asarray(jnp.where(beta == 0, 1.0, beta))
     if hasattr(kernel, "width"):
         return 1 / jnp.square(kernel.width)  # pyright: ignore[reportAttributeAccessIssue]
     return jnp.asarray(1.0)

@@ -74,7 +74,7 @@ def make_plan(
     window: int | None,
     max_steps: int,
 ) -> Plan:
-    """Check everything a user can get wrong and decide what is left open; see `simulate.stream`."""
+    """Check everything a user can get wrong and decide what is left open; see `simulation.stream`."""
     one_flow, flow_per_run, stacked_flow = _as_flow(flow)
     measure, runs = _as_starts(start, len(flow) if flow_per_run else None)  # pyright: ignore[reportArgumentType]
     single = measure if runs is None else jax.tree_util.tree_map(lambda leaf: leaf[0], measure)
@@ -197,25 +197,23 @@ def _as_starts(start: Any, runs: int | None) -> tuple[Measure, int | None]:
             return measure, None
         return jax.tree_util.tree_map(lambda leaf: jnp.broadcast_to(leaf, (runs, *leaf.shape)), measure), runs
     if isinstance(start, list | tuple) and all(isinstance(each, Measure) for each in start):
-        measures = [as_start(each) for each in start]
+        measure, found = stack([as_start(each) for each in start], "start"), len(start)
     else:
         points = as_float_array(start, "start")
         if points.ndim == 2:
             return _as_starts(Measure.uniform(points), runs)
-        if points.ndim != 3:
+        if points.ndim != 3 or 0 in points.shape:
             raise ShapeError(f"Argument `start` must have shape (n, d) or (runs, n, d), but has {points.shape}.")
-        measures = [as_start(each) for each in points]
-    if runs is not None and len(measures) != runs:
-        raise ShapeError(f"There are {runs} flows, but {len(measures)} starts.")
-    return stack(measures, "start"), len(measures)
+        measure, found = jax.vmap(as_start)(points), points.shape[0]
+    if runs is not None and found != runs:
+        raise ShapeError(f"There are {runs} flows, but {found} starts.")
+    return measure, found
 
 
 def _check_start(flow: Flow, measure: Measure, runs: int | None) -> None:
-    singles = [measure] if runs is None else [jax.tree_util.tree_map(lambda a, r=r: a[r], measure) for r in range(runs)]
     check_same_dtype(start=measure.points, **strong_dtype_leaves(flow))
-    for single in singles:
-        flow.geometry.check_contains(single.points)
-    single = singles[0]
+    flow.geometry.check_contains(measure.points.reshape(-1, measure.points.shape[-1]))
+    single = measure if runs is None else jax.tree_util.tree_map(lambda leaf: leaf[0], measure)
     shape = jax.eval_shape(lambda: flow.velocity(jnp.zeros((), single.points.dtype), single.points, single)).shape
     if shape != single.points.shape:
         raise ShapeError(f"The drift must return shape {single.points.shape}, one velocity a particle, but {shape}.")
@@ -245,7 +243,8 @@ def _as_times(times: Any, dtype: Any) -> np.ndarray:
     bad = np.flatnonzero(np.diff(rounded) <= 0)
     if bad.size:
         raise ArgumentError(
-            f"Argument `times` must increase, but goes from {rounded[bad[0]]} to {rounded[bad[0] + 1]} at index {bad[0]}."
+            f"Argument `times` must increase, but goes from {rounded[bad[0]]} "
+            f"to {rounded[bad[0] + 1]} at index {bad[0]}."
         )
     return rounded
 
@@ -256,7 +255,8 @@ def _on_grid(times: np.ndarray, step: float) -> np.ndarray:
     if (off > 1e-6 * np.maximum(1.0, np.abs(cells))).any():
         worst = int(np.argmax(off))
         raise ArgumentError(
-            f"With a fixed `step` of {step} every saved time must be a multiple of it, but times[{worst}] is {times[worst]}."
+            f"With a fixed `step` of {step} every saved time must be a multiple of it, "
+            f"but times[{worst}] is {times[worst]}."
         )
     return (float(times[0]) + np.round(cells) * step).astype(times.dtype)
 

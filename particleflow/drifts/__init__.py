@@ -1,4 +1,4 @@
-"""Vector fields: attention and its relatives, MeanShift, gradient ascent, feed-forward, and what changes them in time."""
+"""Vector fields: attention and its relatives, MeanShift, gradient ascent, feed-forward; schedules and layers."""
 
 from particleflow.drifts.attend import Attend, Hardmax, LinearAttention
 from particleflow.drifts.base import AbstractDrift, Multiple, Sum, terms_of
