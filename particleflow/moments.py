@@ -13,8 +13,10 @@ from jaxtyping import Array, Float
 
 from particleflow.errors import ShapeError
 
-# A matrix product with few or odd columns is slow on CPU; the masses ride along as one more column of the means.
+# The masses ride along as one more column of the means. A large matrix product with few or odd columns is slow on
+# CPU; for small ones padding costs more than it saves.
 _COLUMN_MULTIPLE = 16
+_PADDED_ROWS = 256
 
 
 class Moments(eqx.Module):
@@ -85,6 +87,6 @@ def shifted_sums(
     if cap is not None:
         exponents = jnp.minimum(exponents, cap)
     columns = values.shape[1]
-    padding = -(columns + 1) % _COLUMN_MULTIPLE
+    padding = -(columns + 1) % _COLUMN_MULTIPLE if logits.shape[0] >= _PADDED_ROWS else 0
     with_mass = jnp.pad(values, ((0, 0), (0, 1 + padding))).at[:, columns].set(1.0)
     return jnp.matmul(jnp.exp(exponents), with_mass, precision=jax.lax.Precision.HIGHEST)[:, : columns + 1]

@@ -1,7 +1,7 @@
 """What a run will do, checked before anything is compiled."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import equinox as eqx
@@ -73,6 +73,7 @@ def make_plan(
     key: Array | None,
     window: int | None,
     max_steps: int,
+    count_evaluations: bool = False,
 ) -> Plan:
     """Check everything a user can get wrong and decide what is left open; see `simulation.stream`."""
     one_flow, flow_per_run, stacked_flow = _as_flow(flow)
@@ -81,6 +82,8 @@ def make_plan(
     _check_start(one_flow, measure, runs)
     saved_times = _as_times(times, single.points.dtype)
     method = make_method(one_flow, single, rtol, atol, step, solver, max_steps, float(saved_times[-1]), key)
+    if count_evaluations:
+        method = replace(method, counted=True)
     if step is not None:
         saved_times = _on_grid(saved_times, step)
     numbers = make_numbers(single.points.dtype, rtol, atol, step, saved_times[0], key, runs)

@@ -19,7 +19,7 @@ from jaxtyping import Array
 from particleflow.errors import RunError
 from particleflow.events import AbstractEvent
 from particleflow.flow import Flow
-from particleflow.integrate import Numbers, Window, final_state, solve_window
+from particleflow.integrate import Numbers, Window, final_state, restart_tally, solve_window
 from particleflow.measure import Measure
 from particleflow.observables import Observable, name_of
 from particleflow.plan import Plan, as_start, make_method, make_numbers, make_plan
@@ -78,6 +78,7 @@ def simulate(
     particles: Any = None,
     labels: Any = None,
     fsync: bool = True,
+    count_evaluations: bool = False,
     provenance: dict[str, Any] | None = None,
     progress: Callable[[Frames], None] | None = None,
 ) -> Trajectory:
@@ -86,13 +87,16 @@ def simulate(
     `store` is the file to stream the frames to, in precision `storage` ("float32" or "float64"; that of the run if
     left out), only the `particles` asked for. With `resume` a run that was cut short goes on where its last window
     ended, bit for bit. `labels` are kept with the particles, `provenance` with the file. `progress` is called after
-    every window. A failure names time and particle; what was saved before it stays.
+    every window. `count_evaluations` counts field evaluations inside the compiled run, which only implicit solvers
+    need (others follow a formula) and which keeps the compiled program out of JAX's cache. A failure names time and
+    particle; what was saved before it stays.
     """
     began = clock.perf_counter()
     plan = make_plan(
         flow, start, times, rtol=rtol, atol=atol, step=step, solver=solver, observe=observe, event=event, key=key,
-        window=window, max_steps=max_steps,
+        window=window, max_steps=max_steps, count_evaluations=count_evaluations,
     )  # fmt: skip
+    restart_tally()
     recorder = Recorder(
         plan, None if store is None else Path(store), resume=resume, storage=storage, particles=particles,
         labels=labels, fsync=fsync, provenance=provenance or {},

@@ -20,8 +20,10 @@ from particleflow._arrays import as_float_array, check_same_dtype, is_concrete
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.measure import Sites
 
-# A matrix product with two or three columns is several times slower on CPU than one padded to sixteen.
+# A large matrix product with two or three columns is several times slower on CPU than one padded to sixteen;
+# for small matrices the padding costs more than it saves.
 _PADDED_COLUMNS = 16
+_PADDED_ROWS = 256
 # Up to this dimension differences are written out coordinate by coordinate, which vectorises over pairs.
 _UNROLLED_DIMENSION = 32
 
@@ -112,7 +114,7 @@ def inner_products(xs: Float[Array, "m d"], ys: Float[Array, "n d"]) -> Float[Ar
     """The matrix ⟨x_i, y_j⟩."""
     check_same_dimension(xs, ys)
     missing = _PADDED_COLUMNS - xs.shape[-1]
-    if missing > 0:
+    if missing > 0 and xs.shape[0] >= _PADDED_ROWS:
         xs, ys = (jnp.pad(a, ((0, 0), (0, missing))) for a in (xs, ys))
     return jnp.matmul(xs, ys.T, precision=jax.lax.Precision.HIGHEST)
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -40,18 +41,24 @@ class Blockwise(AbstractSummation):
         """The moments of `measure` under `kernel`, seen from each query."""
         sites = as_query_sites(queries)
         check_precision(kernel, measure, sites)
-        count = sites.points.shape[0]
-        rows = _blocks(sites, max(1, min(self.query_block, count)))
-        sources = self._source_blocks(measure)
-        by_block = jax.lax.map(lambda block: _row_moments(kernel, block, sources), rows)
-        return jax.tree_util.tree_map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:count], by_block)
+        return _moments_by_blocks(self, kernel, measure, sites)
 
-    def _source_blocks(self, measure: Measure) -> _Sources:
+    def source_blocks(self, measure: Measure) -> _Sources:
+        """The measure cut into blocks of sources."""
         size = min(self.source_block, measure.count)
         missing = -measure.count % size
         log_weights = jnp.pad(measure.log_weights, (0, missing), constant_values=-jnp.inf)
         values = _blocks(value_columns(measure), size)
         return _blocks(measure.sites, size), log_weights.reshape(-1, size), values
+
+
+@eqx.filter_jit  # a loop outside `jit` would be compiled again at every call
+def _moments_by_blocks(how: Blockwise, kernel: AbstractKernel, measure: Measure, queries: Sites) -> Moments:
+    count = queries.points.shape[0]
+    rows = _blocks(queries, max(1, min(how.query_block, count)))
+    sources = how.source_blocks(measure)
+    by_block = jax.lax.map(lambda block: _row_moments(kernel, block, sources), rows)
+    return jax.tree_util.tree_map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:count], by_block)
 
 
 def _row_moments(kernel: AbstractKernel, queries: Sites, sources: _Sources) -> Moments:
