@@ -1,0 +1,128 @@
+"""Checkpoints: all that a run needs to go on, in one file that is either whole or not there.
+
+A checkpoint is an npz archive without pickled objects. It is written under another name, brought to disk and renamed,
+and carries a SHA-256 over its contents; the newest two are kept, so that a torn newest one still leaves the one before.
+"""
+
+import hashlib
+import io
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from particleflow.errors import ArgumentError, StoreError
+from particleflow.store.files import partial_path, sync_folder
+from particleflow.store.layout import to_json
+
+_FILE = re.compile(r"checkpoint-(\d{8})\.npz")
+_INFO, _DIGEST = "__info__", "__sha256__"
+_KEPT = 2
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The arrays and plain values of a checkpoint, its `path`, and why newer ones were `skipped`."""
+
+    arrays: dict[str, np.ndarray]
+    info: dict[str, Any]
+    path: Path
+    skipped: tuple[str, ...] = field(default=())
+
+
+def save_checkpoint(folder: str | os.PathLike[str], arrays: Mapping[str, Any], info: Mapping[str, Any]) -> Path:
+    """Write the next checkpoint of a run and drop all but the newest two.
+
+    Parameters: `folder`, the run folder; `arrays`, numbers by name; `info`, plain values (time, frames, scenario hash).
+    """
+    folder = Path(folder)
+    content = {name: _numbers(name, value) for name, value in arrays.items()}
+    content[_INFO] = np.frombuffer(to_json(dict(info)).encode(), dtype=np.uint8)
+    content[_DIGEST] = np.frombuffer(_digest(content), dtype=np.uint8)
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **content)
+    existing = _files(folder)
+    number = max(existing, default=-1) + 1
+    path = folder / f"checkpoint-{number:08d}.npz"
+    try:
+        _write(path, buffer.getbuffer())
+    except OSError as error:
+        partial_path(path).unlink(missing_ok=True)
+        raise StoreError(
+            f"The checkpoint {path} cannot be written: {error.strerror}. The one before is kept."
+            " Free some space and resume the run."
+        ) from error
+    for old in sorted(existing)[: -(_KEPT - 1)]:
+        existing[old].unlink(missing_ok=True)
+    return path
+
+
+def load_checkpoint(folder: str | os.PathLike[str]) -> Checkpoint:
+    """Read the newest checkpoint of a run that is whole.
+
+    Parameters: `folder`, the run folder.
+    """
+    skipped = []
+    files = _files(Path(folder))
+    for number in sorted(files, reverse=True):
+        try:
+            arrays, info = _read(files[number])
+        except Exception as error:  # a damaged archive fails in a dozen ways, and all mean the same here
+            skipped.append(f"{files[number]} is damaged ({error or type(error).__name__})")
+            continue
+        return Checkpoint(arrays, info, files[number], tuple(skipped))
+    reason = "; ".join(skipped) or "it has none"
+    raise StoreError(f"The run {folder} has no usable checkpoint: {reason}. Run the scenario again from the start.")
+
+
+def _numbers(name: str, value: Any) -> np.ndarray:
+    array = np.asarray(value)
+    if array.dtype.kind not in "biufc" or name in (_INFO, _DIGEST) or not name or "/" in name or "\0" in name:
+        raise ArgumentError(
+            f"The checkpoint array {name!r} cannot be stored: expected numbers under a plain name, found type"
+            f" {array.dtype}."
+        )
+    return array
+
+
+def _write(path: Path, content: memoryview) -> None:
+    """Contents first, then the name, then the folder."""
+    partial = partial_path(path)
+    with partial.open("wb") as handle:
+        handle.write(content)
+        handle.flush()
+        os.fsync(handle.fileno())
+    partial.replace(path)
+    sync_folder(path.parent)
+
+
+def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as archive:
+        content = {name: archive[name] for name in archive.files}
+    digest = content.pop(_DIGEST).tobytes()
+    if digest != _digest(content):
+        raise ValueError("its SHA-256 does not match")
+    info = json.loads(content.pop(_INFO).tobytes())
+    return content, dict(info)
+
+
+def _digest(content: Mapping[str, np.ndarray]) -> bytes:
+    """SHA-256 over names, types, shapes and bytes, in the order of the names."""
+    digest = hashlib.sha256()
+    for name in sorted(content):
+        array = content[name]
+        digest.update(f"{name}|{array.dtype.str}|{array.shape}|".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.digest()
+
+
+def _files(folder: Path) -> dict[int, Path]:
+    if not folder.is_dir():
+        raise StoreError(f"There is no run folder at {folder}.")
+    matches = ((_FILE.fullmatch(path.name), path) for path in folder.iterdir())
+    return {int(match[1]): path for match, path in matches if match}

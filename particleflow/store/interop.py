@@ -1,0 +1,120 @@
+"""The doors that need packages of the extra `interop`: xarray, NetCDF through h5netcdf, and GSD."""
+
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from particleflow.errors import ArgumentError
+from particleflow.store.layout import Layout, axis_names, to_json
+
+if TYPE_CHECKING:
+    import xarray
+
+    from particleflow.store.formats import Projection
+    from particleflow.trajectory import Trajectory
+
+
+def _need(module: str) -> Any:
+    try:
+        return import_module(module)
+    except ImportError as error:
+        package = module.split(".")[0]
+        raise ArgumentError(
+            f"This needs {package}, which is not installed: pip install 'particleflow[interop]'."
+        ) from error
+
+
+def _axes(trajectory: "Trajectory") -> dict[str, list[str]]:
+    """The names of the axes of the points (as `points`) and of every observable, after the time axis.
+
+    Axes of observables that are their own get the observable's name in front, so that two of them never clash.
+    """
+    shapes = {name: tuple(series.shape[1:]) for name, series in trajectory.observables.items()}
+    layout = Layout(trajectory.count, trajectory.dimension, trajectory.runs, "float64", shapes)
+    names = {"points": axis_names(layout, "position")}
+    for name in shapes:
+        names[name] = [axis if axis == "run" else f"{name}_{axis}" for axis in axis_names(layout, name)]
+    return names
+
+
+def to_xarray(trajectory: "Trajectory") -> "xarray.Dataset":
+    """The trajectory as a dataset whose variables are read from the file when they are asked for."""
+    xarray = _need("xarray")
+    series = {"points": trajectory.points, **trajectory.observables}
+    variables = {}
+    for name, axes in _axes(trajectory).items():
+        values = series[name]
+        lazy = values if isinstance(values, np.ndarray) else _lazily(values)
+        variables[name] = xarray.Variable(("time", *axes), lazy)
+    variables["step"] = xarray.Variable("time", trajectory.steps)
+    for name in ("log_weights", "positions", "labels", "particles"):
+        constant = getattr(trajectory, name)
+        if constant is not None:
+            variables[name] = xarray.Variable("particle", constant)
+    attributes = {"metadata": to_json(trajectory.metadata), "title": str(trajectory.metadata.get("title", ""))}
+    return xarray.Dataset(variables, coords={"time": trajectory.times}, attrs=attributes)
+
+
+def _lazily(values: Any) -> Any:
+    """Wrap an array in a file so that xarray postpones reading it."""
+    backends, indexing = _need("xarray.backends"), _need("xarray.core.indexing")
+
+    class Stored(backends.BackendArray):
+        shape, dtype = values.shape, values.dtype
+
+        def __getitem__(self, key: Any) -> Any:
+            return indexing.explicit_indexing_adapter(
+                key, self.shape, indexing.IndexingSupport.BASIC, lambda basic: values[basic]
+            )
+
+    return indexing.LazilyIndexedArray(Stored())
+
+
+def write_netcdf(trajectory: "Trajectory", path: Path) -> None:
+    """NetCDF 4: the same variables as `to_xarray`, written window by window."""
+    from particleflow.store.formats import windows
+
+    h5netcdf = _need("h5netcdf")
+    series = {"points": trajectory.points, **trajectory.observables}
+    sizes = {"time": len(trajectory), "particle": trajectory.count}
+    axes = _axes(trajectory)
+    for name, names in axes.items():
+        sizes |= dict(zip(names, series[name].shape[1:], strict=True))
+    with h5netcdf.File(path, "w") as file:
+        file.dimensions = sizes
+        file.attrs["metadata"] = to_json(trajectory.metadata)
+        file.create_variable("time", ("time",), data=trajectory.times)
+        file.create_variable("step", ("time",), data=trajectory.steps)
+        for name in ("log_weights", "positions", "labels", "particles"):
+            constant = getattr(trajectory, name)
+            if constant is not None:
+                file.create_variable(name, ("particle",), data=constant)
+        for name, names in axes.items():
+            variable = file.create_variable(name, ("time", *names), dtype=series[name].dtype)
+            for window in windows(trajectory):
+                variable[window] = np.asarray(series[name][window])
+
+
+def write_gsd(trajectory: "Trajectory", path: Path, project: "Projection") -> None:
+    """GSD in the HOOMD schema: single-precision positions in a box that holds them all; time and observables as log."""
+    hoomd = _need("gsd.hoomd")
+    extent = max((float(np.abs(project(frame.points)).max()) for frame in trajectory), default=1.0)
+    edge = 2.0 * (extent if np.isfinite(extent) and extent > 0 else 1.0) * 1.001
+    labels = np.zeros(trajectory.count, dtype=int) if trajectory.labels is None else trajectory.labels
+    kinds, type_ids = np.unique(labels, return_inverse=True)
+    with hoomd.open(str(path), mode="w") as file:
+        for frame in trajectory:
+            snapshot = hoomd.Frame()
+            snapshot.configuration.step = frame.step
+            snapshot.configuration.box = [edge, edge, edge, 0, 0, 0]
+            snapshot.configuration.dimensions = 3
+            snapshot.particles.N = trajectory.count
+            snapshot.particles.types = [f"label {kind}" for kind in kinds]
+            snapshot.particles.typeid = type_ids.astype(np.uint32)
+            snapshot.particles.position = project(frame.points).astype(np.float32)
+            snapshot.log["particleflow/time"] = np.array([frame.time])
+            for name, value in frame.observables.items():
+                snapshot.log[f"particleflow/{name}"] = np.atleast_1d(value)
+            file.append(snapshot)

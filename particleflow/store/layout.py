@@ -1,0 +1,275 @@
+"""Where everything lies in a trajectory file (H5MD 1.1), and how the file is laid out before the first frame.
+
+    /h5md                                    @version, author, creator
+    /particles/trajectory/box                @dimension, @boundary
+    /particles/trajectory/position/          value (T,N,d) or (T,R,N,d), time (T,), step (T,), and the axes
+    /observables/<name>/                     value (T,...), time and step as hard links
+    /particleflow/                           ours: provenance, scenario, committed, status, checksums, constants
+
+Everything that grows or matters is chunked with a fletcher32 checksum, and no string is of variable length, because
+HDF5 keeps those in a heap without a checksum. `checksums` holds one CRC-32 per frame and dataset: it tells which frame
+of a damaged block is bad, and which frames of a half-written block are good.
+"""
+
+import json
+import re
+import zlib
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from particleflow._version import __version__
+from particleflow.errors import ArgumentError
+
+Node = Any  # an h5py file, group or dataset: h5py's own annotations cannot tell which one a path leads to
+
+FORMAT_VERSION = 1
+FILE_NAME = "trajectory.h5"
+LIBRARY_VERSION = ("v110", "v110")  # the oldest format with SWMR; "latest" would shut out older readers
+# Pages keep every index block within one page of the disk: a kill inside a write then cannot tear it.
+CREATION = {"libver": LIBRARY_VERSION, "fs_strategy": "page", "fs_page_size": 4096}
+POSITION = "/particles/trajectory/position"
+OURS = "/particleflow"
+CONSTANTS = ("log_weights", "positions", "labels", "particles")
+STATUSES = ("running", "finished", "stopped by event", "failed", "interrupted")
+FIXED_COLUMNS = ("time", "step", "position")
+_RESERVED = (*FIXED_COLUMNS, "checksums")
+
+_CHUNK_BYTES = 1 << 19  # half a megabyte: between 0.25 and 1 MB streaming costs least
+_SMALL_CHUNK_BYTES = 4088  # with its checksum a block of a scalar series then fits into one page of the disk
+_MOST_FRAMES_PER_CHUNK = 256
+_STATUS_BYTES = 1 << 14
+_NAME = re.compile(r"[^\W\d][\w.+-]{0,99}")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The shapes and types that stay the same over a whole file.
+
+    Parameters: the number of particles `count`, their `dimension`, the number of `runs` (None for a single run), the
+    `dtype` of the stored points, and for every observable its shape within one frame.
+    """
+
+    count: int
+    dimension: int
+    runs: int | None = None
+    dtype: str = "float64"
+    observables: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, size in (("count", self.count), ("dimension", self.dimension), ("runs", self.runs or 1)):
+            if size < 1:
+                raise ArgumentError(f"Argument `{name}` must be at least 1, but is {size}.")
+        if self.dtype not in ("float32", "float64"):
+            raise ArgumentError(f"Argument `dtype` must be 'float32' or 'float64', but is {self.dtype!r}.")
+        for name in self.observables:
+            check_name(name)
+
+    @property
+    def frame_shape(self) -> tuple[int, ...]:
+        """The shape of the points of one frame: (N, d) or (R, N, d)."""
+        runs = () if self.runs is None else (self.runs,)
+        return (*runs, self.count, self.dimension)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The datasets that grow, in the order of the checksum columns."""
+        return (*FIXED_COLUMNS, *self.observables)
+
+    def shape_of(self, column: str) -> tuple[int, ...]:
+        """The shape of one frame of a growing dataset."""
+        if column in ("time", "step"):
+            return ()
+        return self.frame_shape if column == "position" else self.observables[column]
+
+    def dtype_of(self, column: str) -> np.dtype:
+        """The stored number type of a growing dataset, little-endian on every machine."""
+        names = {"step": "<i8", "position": "<f4" if self.dtype == "float32" else "<f8"}
+        return np.dtype(names.get(column, "<f8"))
+
+
+def check_name(name: str) -> str:
+    """Return an observable's name, or refuse one that could leave its place in a file, an archive or a terminal."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or ".." in name or name in _RESERVED:
+        raise ArgumentError(
+            f"The observable name {name!r} cannot be stored: expected a letter or `_`, then letters, digits and any of"
+            f" `_ . + -` (at most 100, no `..`), and none of {', '.join(_RESERVED)}. Rename the observable."
+        )
+    return name
+
+
+def path_of(column: str) -> str:
+    """The place of a growing dataset in the file."""
+    if column in ("time", "step"):
+        return f"{POSITION}/{column}"
+    if column == "checksums":
+        return f"{OURS}/checksums"
+    return f"{POSITION}/value" if column == "position" else f"/observables/{column}/value"
+
+
+def chunk_shape(shape: tuple[int, ...], itemsize: int, expected_frames: int | None = None) -> tuple[int, ...]:
+    """The shape of one block: many small frames together, or a piece of one frame larger than the target."""
+    frame_bytes = prod(shape) * itemsize
+    target = _SMALL_CHUNK_BYTES if frame_bytes <= 64 else _CHUNK_BYTES
+    if frame_bytes <= target:
+        most = max(1, target // max(frame_bytes, 1))
+        most = most if frame_bytes <= 64 else min(most, _MOST_FRAMES_PER_CHUNK)
+        return (max(1, min(most, expected_frames or most)), *shape)
+    pieces, room = [], target // itemsize
+    for size in reversed(shape):
+        pieces.append(max(1, min(size, room)))
+        room //= pieces[-1]
+    return (1, *reversed(pieces))
+
+
+def checksum(frame: np.ndarray) -> int:
+    """The CRC-32 of one frame's bytes, as they are stored."""
+    return zlib.crc32(np.ascontiguousarray(frame).data)
+
+
+def build(
+    file: Node,
+    layout: Layout,
+    provenance: dict[str, Any],
+    constants: dict[str, np.ndarray],
+    expected_frames: int | None = None,
+) -> None:
+    """Write the whole skeleton: SWMR allows no new group, dataset or attribute once it is switched on."""
+    _build_header(file, layout, provenance)
+    position = file.create_group(POSITION)
+    box = file.create_group("/particles/trajectory/box")
+    box.attrs["dimension"] = layout.dimension
+    box.attrs["boundary"] = np.array([b"none"] * layout.dimension)
+    for column in layout.columns:
+        shape, dtype = layout.shape_of(column), layout.dtype_of(column)
+        _growing(file, path_of(column), shape, dtype, expected_frames)
+        if column not in FIXED_COLUMNS:
+            for shared in ("time", "step"):
+                file[f"/observables/{column}/{shared}"] = position[shared]
+    _attach_axes(file, layout)
+    ours = file.require_group(OURS)
+    checksums = _growing(file, path_of("checksums"), (len(layout.columns),), np.dtype("<u4"), expected_frames)
+    checksums.attrs["columns"] = np.array([column.encode() for column in layout.columns])
+    for name, data in constants.items():
+        checked(ours, name, data)
+    for name, shape, dtype in (("committed", (2,), "<i8"), ("status", (2, _STATUS_BYTES), "u1")):
+        ours.create_dataset(name, data=np.zeros(shape, dtype))
+    write_committed(file, 0)
+
+
+def _build_header(file: Node, layout: Layout, provenance: dict[str, Any]) -> None:
+    header = file.create_group("h5md")
+    header.attrs["version"] = np.array([1, 1], dtype="<i4")
+    author = str(provenance.get("author", "unknown"))
+    for group, values in (("author", {"name": author}), ("creator", {"name": "particleflow", "version": __version__})):
+        attributes = header.create_group(group).attrs
+        for key, value in values.items():
+            attributes[key] = np.bytes_(value.encode()[:1000] or b"unknown")
+    ours = file.create_group(OURS)
+    ours.attrs["format_version"] = FORMAT_VERSION
+    description = {"created": datetime.now(UTC).isoformat(), **provenance}
+    scenario = description.pop("scenario", None)
+    if isinstance(scenario, str):
+        checked(ours, "scenario", _text(scenario))
+    elif scenario is not None:
+        description["scenario"] = scenario
+    checked(ours, "provenance", _text(to_json(description)))
+
+
+def _growing(file: Node, path: str, shape: tuple[int, ...], dtype: np.dtype, expected_frames: int | None) -> Node:
+    chunks = chunk_shape(shape, dtype.itemsize, expected_frames)
+    return file.create_dataset(
+        path,
+        shape=(0, *shape),
+        maxshape=(None, *shape),
+        chunks=chunks,
+        dtype=dtype,
+        fletcher32=True,
+        rdcc_nbytes=4 * _CHUNK_BYTES,
+    )
+
+
+def checked(group: Node, name: str, data: np.ndarray) -> Node:
+    """Store a fixed array under a fletcher32 checksum."""
+    data = np.atleast_1d(data)
+    chunks = (max(1, min(len(data), _CHUNK_BYTES // data.dtype.itemsize)), *data.shape[1:])
+    return group.create_dataset(name, data=data, chunks=chunks, fletcher32=True)
+
+
+def _attach_axes(file: Node, layout: Layout) -> None:
+    """Name every axis by a dimension scale in the dataset's own group, where netCDF readers look for it."""
+    time = file[f"{POSITION}/time"]
+    time.make_scale("time")
+    for column in layout.columns[1:]:
+        dataset = file[path_of(column)]
+        dataset.dims[0].attach_scale(time)
+        for axis, (name, size) in enumerate(zip(axis_names(layout, column), layout.shape_of(column), strict=True), 1):
+            group = dataset.parent
+            if name not in group:
+                checked(group, name, np.arange(size)).make_scale(name)
+            dataset.dims[axis].attach_scale(group[name])
+
+
+def axis_names(layout: Layout, column: str) -> list[str]:
+    """The names of a frame's axes: run, particle, coordinate for points; run, axis_1, ... for observables."""
+    shape = layout.shape_of(column)
+    if column == "position":
+        return ["run", "particle", "coordinate"][-len(shape) :]
+    names = [f"axis_{axis}" for axis in range(1, len(shape) + 1)]
+    if layout.runs is not None and shape[:1] == (layout.runs,):
+        names[0] = "run"
+    return names
+
+
+def write_committed(file: Node, frames: int) -> None:
+    """Write the number of acknowledged frames beside its complement, so that a damaged number shows."""
+    file[f"{OURS}/committed"][...] = np.array([frames, ~frames], dtype="<i8")
+
+
+def read_committed(file: Node) -> int | None:
+    """The number of acknowledged frames, or None if the record is damaged."""
+    frames, complement = (int(value) for value in file[f"{OURS}/committed"][...])
+    return frames if frames == ~complement and frames >= 0 else None
+
+
+def write_status(file: Node, record: dict[str, Any], sequence: int) -> None:
+    """Write a status into the slot that does not hold the newest one; the older one stays valid until this one is.
+
+    A slot is CRC-32 (4 bytes), sequence number (8), JSON text padded with zeros.
+    """
+    text = to_json(record).encode()
+    if len(text) > _STATUS_BYTES - 12:
+        text = to_json({**record, "message": str(record.get("message"))[:2000], "statistics": None}).encode()
+    body = sequence.to_bytes(8, "little") + text.ljust(_STATUS_BYTES - 12, b"\0")
+    slot = zlib.crc32(body).to_bytes(4, "little") + body
+    file[f"{OURS}/status"][sequence % 2] = np.frombuffer(slot, dtype=np.uint8)
+
+
+def read_status(file: Node) -> tuple[dict[str, Any], int, bool]:
+    """Return the newest valid status, its sequence number, and whether the other slot is sound or was never used."""
+    best: tuple[dict[str, Any], int] = ({}, 0)
+    sound = True
+    for slot in np.asarray(file[f"{OURS}/status"]):
+        content = slot.tobytes()
+        sequence = int.from_bytes(content[4:12], "little")
+        if zlib.crc32(content[4:]) != int.from_bytes(content[:4], "little"):
+            sound = sound and not any(content)
+        elif sequence > best[1]:
+            best = (dict(json.loads(content[12:].rstrip(b"\0"))), sequence)
+    return best[0], best[1], sound
+
+
+def to_json(value: Any) -> str:
+    """JSON text of plain values, NumPy numbers and arrays; anything else becomes its text."""
+    return json.dumps(value, ensure_ascii=False, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else str(value)
+
+
+def _text(text: str) -> np.ndarray:
+    return np.frombuffer(text.encode("utf-8", "replace") or b" ", dtype=np.uint8)

@@ -1,0 +1,325 @@
+"""The reader: opens a finished, running or killed trajectory file and believes only what is committed and intact."""
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import product
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from particleflow.errors import ArgumentError, StoreError
+from particleflow.store import layout as lay
+from particleflow.store.files import UnclosedFile, is_being_written, trajectory_path, was_closed
+
+_SIGNATURE = b"\x89HDF\r\n\x1a\n"
+_DAMAGE = (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError, RecursionError, MemoryError)
+
+
+class StoredRun:
+    """One trajectory file, open for reading; frames are read when they are asked for.
+
+    Parameters: `path`, a run folder or its trajectory file; `lenient` opens a file whose count, status or times are
+    damaged as far as its frames are intact, which only `recover` wants.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, lenient: bool = False) -> None:
+        self.path = trajectory_path(path)
+        self._lenient = lenient
+        self._open()
+
+    def _open(self) -> None:
+        self.closed_cleanly = _check_file(self.path)
+        self._inode = self.path.stat().st_ino
+        self._file, self._content = _open_file(self.path, self.closed_cleanly)
+        try:
+            self._load(self._file)
+        except StoreError:
+            self.close()
+            raise
+        except _DAMAGE as error:
+            self.close()
+            raise StoreError(
+                f"{self.path} is damaged or cut off: its structure cannot be read ({_first_line(error)})."
+                f" Try `particleflow recover {self.path}`, or take the file from a backup."
+            ) from error
+
+    def _load(self, file: lay.Node) -> None:
+        cut_off = self._content is not None and self._content.cut_off
+        _check_ours(file, self.path, "is cut off" if cut_off else "is an HDF5 file of another program")
+        columns = [name.decode() for name in file[lay.path_of("checksums")].attrs["columns"]]
+        self._datasets = {column: _dataset(file, lay.path_of(column), self.path) for column in (*columns, "checksums")}
+        self.layout = _layout(columns, self._datasets, self.path)
+        self.provenance = dict(json.loads(_text(file, "provenance", self.path)))
+        if "scenario" in file[lay.OURS]:
+            self.provenance["scenario"] = _text(file, "scenario", self.path)
+        ours = file[lay.OURS]
+        self.constants = {
+            name: _dataset(file, f"{lay.OURS}/{name}", self.path)[...] for name in lay.CONSTANTS if name in ours
+        }
+        self._count_frames()
+
+    def _count_frames(self) -> None:
+        """Read the number of committed frames first and the lengths after it: the writer goes the other way."""
+        committed = lay.read_committed(self._file)
+        self.record, _, sound = lay.read_status(self._file)
+        if self.closed_cleanly and not self._lenient and (committed is None or not sound or not self.record):
+            what = "number of committed frames" if committed is None else "status"
+            raise StoreError(
+                f"{self.path} is damaged: its {what} does not match its checksum."
+                f" `particleflow recover {self.path}` rebuilds it from the frames, which have checksums of their own."
+            )
+        lengths = [len(dataset) for dataset in self._datasets.values()]
+        self.longest = max(lengths)
+        self.frames = min(lengths) if committed is None else min(committed, *lengths)
+        if committed is None:
+            self.frames = self.first_damaged()
+        shown = 0 if self._lenient else self.frames
+        self.times = self.read("time", slice(0, shown))
+        self.steps = self.read("step", slice(0, shown))
+
+    @property
+    def status(self) -> str:
+        """running, finished, stopped by event, failed, interrupted, or killed: running, but by no living process."""
+        status = str(self.record.get("status", "running"))
+        if status == "running" and not is_being_written(self.path):
+            return "killed"
+        return status
+
+    def refresh(self) -> int:
+        """Look for frames that a running simulation has added since, and return their number in all."""
+        same = self.path.exists() and self.path.stat().st_ino == self._inode
+        if same and self.closed_cleanly and was_closed(self.path):
+            return self.frames
+        living = self._content is None and not was_closed(self.path) and is_being_written(self.path)
+        if not same or self.closed_cleanly or not living:  # a SWMR reader would wait for a dead writer without end
+            self.close()
+            self._open()
+            return self.frames
+        self._file[f"{lay.OURS}/committed"].refresh()
+        self._file[f"{lay.OURS}/status"].refresh()
+        for dataset in self._datasets.values():
+            dataset.refresh()
+        self._count_frames()
+        return self.frames
+
+    def read(self, column: str, frames: slice, rest: tuple[Any, ...] = ()) -> np.ndarray:
+        """Read some frames of one dataset, and only the part of each that `rest` selects.
+
+        Parameters: `column`, a name of the layout; `frames`, a slice with a positive step; `rest`, integers and slices
+        with positive steps for the further axes.
+        """
+        dataset = self._datasets[column]
+        try:
+            return dataset[(frames, *rest)]
+        except (OSError, RuntimeError):
+            return self._read_damaged(column, range(*frames.indices(len(dataset))), rest)
+
+    def _read_damaged(self, column: str, frames: Iterable[int], rest: tuple[Any, ...]) -> np.ndarray:
+        """Read frame by frame, taking from a bad block those frames that their own checksums vouch for."""
+        dataset = self._datasets[column]
+        good, bad = [], []
+        known: dict[int, list[int]] = {}
+        for frame in frames:
+            try:
+                good.append(dataset[(frame, *rest)])
+                continue
+            except (OSError, RuntimeError):
+                block = frame // dataset.chunks[0]
+            if block not in known:
+                known[block] = self._bad_frames(column, block)
+            if frame in known[block]:
+                bad.append(frame)
+            else:
+                good.append(self._raw_frame(column, frame)[rest])
+        if bad:
+            raise self._damage(column, bad)
+        return np.array(good, dtype=dataset.dtype)
+
+    def _bad_frames(self, column: str, block: int) -> list[int]:
+        """The frames of a block that failed its checksum and that cannot be trusted.
+
+        The last block of a file that was not closed may have been caught half-written; its committed frames are whole.
+        Elsewhere, if no frame is to blame, the block's own checksum is, and then none of its frames is trusted.
+        """
+        dataset = self._datasets[column]
+        start = block * dataset.chunks[0]
+        stop = min(start + dataset.chunks[0], max(self.frames, 1))
+        if column == "checksums":  # vouched for by nothing else; a wrong sum makes its frame fail, never pass
+            return [] if not self.closed_cleanly and stop == self.frames else list(range(start, stop))
+        index = self.layout.columns.index(column)
+        bad = []
+        for frame in range(start, stop):
+            raw = self._raw_frame(column, frame, missing=None)
+            if raw is None or lay.checksum(raw) != int(self.read("checksums", slice(frame, frame + 1), (index,))[0]):
+                bad.append(frame)
+        tail = not self.closed_cleanly and stop == self.frames
+        return bad if bad or tail else list(range(start, stop))
+
+    def _raw_frame(self, column: str, frame: int, missing: Any = ...) -> np.ndarray:
+        """One frame from the stored bytes, past the block's checksum; `missing` if the bytes are not there."""
+        dataset = self._datasets[column]
+        chunk, shape = dataset.chunks, dataset.shape[1:]
+        whole = np.empty(shape, dtype=dataset.dtype)
+        row = frame % chunk[0]
+        for corner in product(*(range(0, size, piece) for size, piece in zip(shape, chunk[1:], strict=True))):
+            try:
+                _, content = dataset.id.read_direct_chunk((frame - row, *corner))
+                block = np.frombuffer(content[:-4], dtype=dataset.dtype).reshape(chunk)
+            except (OSError, RuntimeError, ValueError):
+                if missing is ...:
+                    raise
+                return missing
+            edges = list(zip(corner, chunk[1:], shape, strict=True))  # the last piece of an axis may stick out
+            target = tuple(slice(start, start + piece) for start, piece, _ in edges)
+            whole[target] = block[row][tuple(slice(0, size - start) for start, _, size in edges)]
+        return whole
+
+    def first_damaged(self) -> int:
+        """The first frame that is damaged in any dataset, or the number of frames."""
+        first = self.frames
+        for column in self.layout.columns:
+            first = next(self._damaged(column, first), first)
+        return first
+
+    def damaged_frames(self) -> dict[str, list[int]]:
+        """Check every frame of every dataset against both checksums: dataset -> the frames that fail."""
+        found = {column: list(self._damaged(column, self.frames)) for column in (*self.layout.columns, "checksums")}
+        return {column: frames for column, frames in found.items() if frames}
+
+    def _damaged(self, column: str, frames: int) -> Iterator[int]:
+        """The damaged ones among the first frames of one dataset, found block by block."""
+        rows = self._datasets[column].chunks[0]
+        for start in range(0, frames, rows):
+            stop = min(start + rows, frames)
+            try:
+                yield from self._failing(column, start, stop)
+            except StoreError:
+                yield from (frame for frame in range(start, stop) if not self._is_sound(column, frame))
+
+    def _failing(self, column: str, start: int, stop: int) -> list[int]:
+        values = self.read(column, slice(start, stop))
+        if column == "checksums":
+            return []
+        sums = self.read("checksums", slice(start, stop), (self.layout.columns.index(column),))
+        return [start + i for i, (v, c) in enumerate(zip(values, sums, strict=True)) if lay.checksum(v) != int(c)]
+
+    def _is_sound(self, column: str, frame: int) -> bool:
+        try:
+            return not self._failing(column, frame, frame + 1)
+        except StoreError:
+            return False
+
+    def _damage(self, column: str, frames: list[int]) -> StoreError:
+        shown = ", ".join(str(frame) for frame in frames[:8]) + (", ..." if len(frames) > 8 else "")
+        noun = "frame" if len(frames) == 1 else "frames"
+        return StoreError(
+            f"{self.path} is damaged: {noun} {shown} of `{column}` ({lay.path_of(column)}) cannot be read or fail their"
+            f" checksum. The other frames can still be read; `particleflow recover {self.path}` keeps those before."
+        )
+
+    def dataset(self, column: str) -> lay.Node:
+        """The HDF5 dataset behind a column, for copying blocks."""
+        return self._datasets[column]
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file:
+            self._file.close()
+        if self._content is not None:
+            self._content.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _check_file(path: Path) -> bool:
+    """Refuse what is no trajectory file, and return whether its last writer closed it."""
+    if not path.exists():
+        raise StoreError(f"There is no trajectory at {path}. Give a run folder or its {lay.FILE_NAME}.")
+    try:
+        with path.open("rb") as handle:
+            head = handle.read(12)
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error.strerror}.") from error
+    if not head:
+        raise StoreError(f"{path} is empty. Give the {lay.FILE_NAME} of a run, or run the scenario again.")
+    if head[:8] != _SIGNATURE:
+        raise StoreError(f"{path} is not an HDF5 file (it begins with {head[:8]!r}). Give a run's {lay.FILE_NAME}.")
+    if len(head) < 12 or head[8] < 3:
+        raise StoreError(f"{path} is cut off or was written by another program: it is no particleflow trajectory.")
+    return head[11] == 0
+
+
+def _open_file(path: Path, closed_cleanly: bool) -> tuple[lay.Node, UnclosedFile | None]:
+    """Open a file as its state allows: beside a living writer as SWMR reader, plainly if closed, else by its bytes."""
+    import h5py
+
+    options = {"locking": "best-effort", "rdcc_nbytes": 1 << 21}
+    try:
+        if not closed_cleanly and is_being_written(path):
+            return h5py.File(path, "r", swmr=True, **options), None
+        if closed_cleanly:
+            with suppress(OSError):  # cut off, or open elsewhere in this process; the bytes will tell
+                return h5py.File(path, "r", **options), None
+        content = UnclosedFile(path)
+        return h5py.File(content, "r", rdcc_nbytes=1 << 21), content
+    except (OSError, RuntimeError) as error:
+        raise StoreError(
+            f"{path} cannot be opened: it is cut off or damaged ({_first_line(error)}). Take it from a backup, or run"
+            " the scenario again."
+        ) from error
+
+
+def _check_ours(file: lay.Node, path: Path, otherwise: str) -> None:
+    ours = file.get("particleflow")
+    if ours is None or "h5md" not in file or "format_version" not in ours.attrs:
+        raise StoreError(
+            f"{path} {otherwise}: it has no /particleflow group. Give the {lay.FILE_NAME} of a particleflow run."
+        )
+    version = int(ours.attrs["format_version"])
+    if version > lay.FORMAT_VERSION:
+        raise StoreError(
+            f"{path} was written by a newer particleflow (file format {version}, this one reads {lay.FORMAT_VERSION})."
+            " Update particleflow."
+        )
+
+
+def _dataset(file: lay.Node, name: str, path: Path) -> lay.Node:
+    """A dataset that lies in this very file: links and storage that lead elsewhere are refused."""
+    import h5py
+
+    link = file.get(name, getlink=True)
+    found = file[name] if isinstance(link, h5py.HardLink) else None
+    if isinstance(found, h5py.Dataset) and found.chunks is not None and found.dtype.kind in "iuf":
+        leads_elsewhere = found.file.filename != file.filename
+        if not leads_elsewhere:
+            return found
+    raise StoreError(f"{path}: {name} is not a plain dataset of numbers in this file. Not written by us; not read.")
+
+
+def _layout(columns: list[str], datasets: dict[str, lay.Node], path: Path) -> lay.Layout:
+    shapes = {column: datasets[column].shape[1:] for column in columns}
+    position = shapes.get("position", ())
+    if tuple(columns[:3]) != lay.FIXED_COLUMNS or len(position) not in (2, 3) or shapes["time"] or shapes["step"]:
+        raise StoreError(f"{path} has no positions of the shape (T, N, d) or (T, R, N, d): no trajectory of ours.")
+    observables = {column: shapes[column] for column in columns[3:]}
+    runs = position[0] if len(position) == 3 else None
+    try:
+        return lay.Layout(position[-2], position[-1], runs, datasets["position"].dtype.name, observables)
+    except ArgumentError as error:
+        raise StoreError(f"{path} is no trajectory of ours: {error}") from error
+
+
+def _text(file: lay.Node, name: str, path: Path) -> str:
+    return _dataset(file, f"{lay.OURS}/{name}", path)[...].tobytes().decode("utf-8", "replace")
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).splitlines()
+    return lines[0] if lines else type(error).__name__

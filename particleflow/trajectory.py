@@ -1,0 +1,323 @@
+"""A trajectory: particles over time, in memory or in a file, as a Python sequence of frames.
+
+Everything after the simulation (analysis, pictures, export) takes a `Trajectory` and does not see where its numbers
+lie. JAX is never imported here, and h5py only when a file is opened.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Self, overload
+
+import numpy as np
+
+from particleflow.errors import ArgumentError, ShapeError
+
+if TYPE_CHECKING:
+    import xarray
+
+    from particleflow.store.lazy import LazyArray
+    from particleflow.store.reader import StoredRun
+
+    type_of_array = np.ndarray | LazyArray
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One moment of a trajectory: `time`, `step`, `points` (N,d) or (R,N,d), and the `observables` by name."""
+
+    time: float
+    step: int
+    points: np.ndarray
+    observables: Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class _Particles:
+    """What a particle keeps over the whole run; each is None or holds one number per particle."""
+
+    log_weights: np.ndarray | None = None
+    positions: np.ndarray | None = None
+    labels: np.ndarray | None = None
+    particles: np.ndarray | None = None
+
+
+class Trajectory:
+    """Particles over time: `len`, index, slice and iterate over frames; made by `from_arrays` or `open`.
+
+    Attributes: `times` (T,), `steps` (T,), `points` (T,N,d) or, for an ensemble, (T,R,N,d), `observables` name ->
+    (T,...) or (T,R,...), `metadata` (title, geometry, scenario, seed, statistics, ... as far as known).
+    """
+
+    def __init__(
+        self,
+        times: np.ndarray,
+        steps: np.ndarray,
+        points: "type_of_array",
+        observables: Mapping[str, "type_of_array"],
+        particles: _Particles,
+        metadata: dict[str, Any],
+        stored: "StoredRun | None" = None,
+    ) -> None:
+        self.times, self.steps, self.points = times, steps, points
+        self.observables: Mapping[str, "type_of_array"] = MappingProxyType(dict(observables))
+        self.metadata = metadata
+        self._particles, self._stored = particles, stored
+
+    @classmethod
+    def from_arrays(
+        cls,
+        times: Any,
+        points: Any,
+        *,
+        steps: Any = None,
+        observables: Mapping[str, Any] | None = None,
+        log_weights: Any = None,
+        positions: Any = None,
+        labels: Any = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Make a trajectory in memory.
+
+        Parameters: `times` (T,); `points` (T,N,d) or (T,R,N,d); `steps` (T,), 0, 1, 2, ... if left out; `observables`
+        name -> (T,...); per-particle `log_weights`, `positions` (token index or time) and integer `labels`; `metadata`.
+        """
+        times, points = np.asarray(times, dtype=np.float64), np.asarray(points)
+        if times.ndim != 1 or points.ndim not in (3, 4) or len(points) != len(times):
+            raise ShapeError(
+                "A trajectory needs times of shape (T,) and points of shape (T, N, d) or (T, R, N, d),"
+                f" but they have {times.shape} and {points.shape}."
+            )
+        steps = np.arange(len(times)) if steps is None else np.asarray(steps, dtype=np.int64)
+        series = {name: np.asarray(values) for name, values in (observables or {}).items()}
+        for name, values in (("steps", steps), *series.items()):
+            if values.shape[:1] != times.shape:
+                raise ShapeError(f"`{name}` needs one entry per frame ({len(times)}), but has shape {values.shape}.")
+        particles = _Particles(
+            log_weights=_per_particle("log_weights", log_weights, np.float64, points.shape[-2]),
+            positions=_per_particle("positions", positions, np.float64, points.shape[-2]),
+            labels=_per_particle("labels", labels, np.int64, points.shape[-2]),
+        )
+        return cls(times, steps, points, series, particles, dict(metadata or {}))
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Self:
+        """Open a stored run, finished, running or killed; frames are read when they are asked for.
+
+        Parameters: `path`, a run folder or its `trajectory.h5`.
+        """
+        from particleflow.store.reader import StoredRun
+
+        return cls(*_contents(StoredRun(path)))
+
+    @property
+    def count(self) -> int:
+        """The number of particles N."""
+        return self.points.shape[-2]
+
+    @property
+    def dimension(self) -> int:
+        """The dimension d of the space."""
+        return self.points.shape[-1]
+
+    @property
+    def runs(self) -> int | None:
+        """The number of runs R of an ensemble, None for a single run."""
+        return self.points.shape[1] if self.points.ndim == 4 else None
+
+    @property
+    def log_weights(self) -> np.ndarray | None:
+        """The logarithms of the particles' weights (N,), None if all are equal."""
+        return self._particles.log_weights
+
+    @property
+    def weights(self) -> np.ndarray:
+        """The particles' weights (N,), which sum to one: w_i = exp(l_i) / sum_j exp(l_j), or 1/N."""
+        if self.log_weights is None:
+            return np.full(self.count, 1.0 / self.count)
+        weights = np.exp(self.log_weights - np.max(self.log_weights))
+        return weights / weights.sum()
+
+    @property
+    def positions(self) -> np.ndarray | None:
+        """The particles' own positions (token index or time) (N,), None if they have none."""
+        return self._particles.positions
+
+    @property
+    def labels(self) -> np.ndarray | None:
+        """The particles' integer labels (N,), None if they have none."""
+        return self._particles.labels
+
+    @property
+    def particles(self) -> np.ndarray | None:
+        """The indices of the stored particles (N,) if only some of the simulated ones were stored."""
+        return self._particles.particles
+
+    @property
+    def status(self) -> str:
+        """How the run stands: running, finished, stopped by event, failed, interrupted, killed, or in memory."""
+        if self._stored is not None:
+            return self._stored.status
+        return str(self.metadata.get("status", "in memory"))
+
+    @property
+    def path(self) -> str | None:
+        """The file behind this trajectory, None if it is in memory."""
+        return None if self._stored is None else str(self._stored.path)
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    def __iter__(self) -> Iterator[Frame]:
+        return (self[index] for index in range(len(self)))
+
+    @overload
+    def __getitem__(self, index: int) -> Frame: ...
+    @overload
+    def __getitem__(self, index: slice) -> Self: ...
+    def __getitem__(self, index: int | slice) -> "Frame | Self":
+        if isinstance(index, slice):
+            series = {name: _frames(values, index) for name, values in self.observables.items()}
+            return self._like(self.times[index], self.steps[index], _frames(self.points, index), series)
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"frame {index} is out of range: the trajectory has {len(self)} frames")
+        series = {name: np.asarray(values[index]) for name, values in self.observables.items()}
+        return Frame(float(self.times[index]), int(self.steps[index]), np.asarray(self.points[index]), series)
+
+    def run(self, run: int) -> Self:
+        """One run of an ensemble as a trajectory of its own, still in the file if it was.
+
+        Parameters: `run`, from 0 to R - 1.
+        """
+        if self.runs is None or not 0 <= run < self.runs:
+            found = "a single run" if self.runs is None else f"runs 0 to {self.runs - 1}"
+            raise ArgumentError(f"Argument `run` is {run}, but this trajectory holds {found}.")
+        series = {
+            name: _run(values, run) if values.shape[1:2] == (self.runs,) else values
+            for name, values in self.observables.items()
+        }
+        return self._like(self.times, self.steps, _run(self.points, run), series)
+
+    def _like(self, times: Any, steps: Any, points: Any, observables: Mapping[str, Any]) -> Self:
+        return type(self)(times, steps, points, observables, self._particles, self.metadata, self._stored)
+
+    def refresh(self) -> int:
+        """Take in the frames that a running simulation has added since, and return the number of frames.
+
+        Slices and runs taken before keep the frames they had.
+        """
+        if self._stored is not None:
+            self._stored.refresh()
+            fresh = type(self)(*_contents(self._stored))
+            self.__dict__.update(fresh.__dict__)
+        return len(self)
+
+    def damaged_frames(self) -> dict[str, list[int]]:
+        """Check every frame in the file against its checksums: dataset -> damaged frames, empty if all is well."""
+        return {} if self._stored is None else self._stored.damaged_frames()
+
+    def save(self, path: str | os.PathLike[str], *, dtype: str | None = None, overwrite: bool = False) -> None:
+        """Write the trajectory to a file that `open` reads.
+
+        Parameters: `path`; `dtype`, 'float32' or 'float64' (that of the points if left out); `overwrite` a file there.
+        """
+        from particleflow.store.formats import save
+
+        save(self, path, dtype=dtype, overwrite=overwrite)
+
+    def to_xarray(self) -> "xarray.Dataset":
+        """The trajectory as an `xarray.Dataset` over time, run, particle and coordinate; files stay lazy."""
+        from particleflow.store.interop import to_xarray
+
+        return to_xarray(self)
+
+    def close(self) -> None:
+        """Close the file, if there is one; the slices and runs taken from it end with it."""
+        if self._stored is not None:
+            self._stored.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        where = "in memory" if self.path is None else repr(self.path)
+        shape, dtype = tuple(self.points.shape), self.points.dtype
+        return f"Trajectory(points={shape}, dtype={dtype}, status={self.status!r}, {where})"
+
+    def __str__(self) -> str:
+        """An aligned card: what the run is, how much of it there is, and how it stands."""
+        rows: dict[str, Any] = {
+            "frames": _frames_line(self),
+            "particles": f"{self.count} in dimension {self.dimension}",
+        }
+        if "geometry" in self.metadata:
+            rows["geometry"] = self.metadata["geometry"]
+        if self.runs is not None:
+            rows["runs"] = self.runs
+        rows["observables"] = ", ".join(self.observables) or "none"
+        rows["points"] = f"{self.points.dtype}, {_size(self.points.nbytes)}"
+        rows["file"] = self.path or "none (in memory)"
+        rows["status"] = self.status + (f": {self.metadata['message']}" if self.metadata.get("message") else "")
+        rows.update({name: value for name, value in self._statistics().items() if value is not None})
+        title = _printable(self.metadata.get("title") or "Trajectory")
+        width = max(len(name) for name in rows)
+        return "\n".join([title, *(f"  {name:<{width}}  {_printable(value)}" for name, value in rows.items())])
+
+    def _statistics(self) -> dict[str, Any]:
+        """What the solver reported, if it did."""
+        statistics = self.metadata.get("statistics")
+        return {_printable(name): value for name, value in statistics.items()} if isinstance(statistics, dict) else {}
+
+
+def _contents(stored: "StoredRun") -> tuple[Any, ...]:
+    """What a trajectory needs of an open file, in the order of its constructor."""
+    from particleflow.store.lazy import LazyArray
+
+    frames = range(stored.frames)
+    series = {name: LazyArray(stored, name, frames) for name in stored.layout.observables}
+    record = {name: value for name, value in stored.record.items() if value is not None}
+    metadata = {**stored.provenance, **record, "status": stored.status}
+    particles = replace(_Particles(), **stored.constants)
+    points = LazyArray(stored, "position", frames)
+    return stored.times, stored.steps, points, series, particles, metadata, stored
+
+
+def _frames(values: Any, index: slice) -> Any:
+    return values[index] if isinstance(values, np.ndarray) else values.select(index)
+
+
+def _run(values: Any, run: int) -> Any:
+    return values[:, run] if isinstance(values, np.ndarray) else values.of_run(run)
+
+
+def _per_particle(name: str, values: Any, dtype: type, count: int) -> np.ndarray | None:
+    if values is None:
+        return None
+    array = np.asarray(values, dtype=dtype)
+    if array.shape[:1] != (count,):
+        raise ShapeError(f"`{name}` needs one entry for each of the {count} particles, but has shape {array.shape}.")
+    return array
+
+
+def _frames_line(trajectory: Trajectory) -> str:
+    if len(trajectory) == 0:
+        return "0"
+    times, steps = trajectory.times, trajectory.steps
+    return f"{len(trajectory)}, t = {times[0]:g} to {times[-1]:g}, step {steps[0]} to {steps[-1]}"
+
+
+def _size(size: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} TB"
+
+
+def _printable(value: Any) -> str:
+    """Text from a file for a terminal: one line, no control characters."""
+    return "".join(letter if letter.isprintable() else " " for letter in str(value))[:300]

@@ -1,0 +1,132 @@
+"""What the store costs: seconds and memory of streaming, of reading files larger than memory, and of a cold start.
+
+    python tests/benchmarks/store.py [--quick]
+
+Each measurement runs in a process of its own, because the peak of resident memory is a number per process.
+"""
+
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+COUNT, DIMENSION, WINDOW = 10_000, 3, 20
+
+
+def peak_megabytes() -> float:
+    """The most resident memory this process has had (Linux counts in kilobytes)."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+
+
+def stream(folder: str, frames: int, fsync: bool) -> dict[str, float]:
+    """Write a run of N = 10,000, d = 3 in windows of 20 frames, and time the writer alone."""
+    from particleflow.store import TrajectoryWriter
+
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(WINDOW, COUNT, DIMENSION))
+    spent = busy = 0.0
+    with TrajectoryWriter.create(
+        folder, count=COUNT, dimension=DIMENSION, observables={"energy": ()}, fsync=fsync
+    ) as writer:
+        for start in range(0, frames, WINDOW):
+            points += 1e-3
+            steps = np.arange(start, start + WINDOW)
+            begun, begun_busy = time.perf_counter(), time.process_time()
+            writer.append(steps * 0.1, steps, points, {"energy": points[:, 0, 0]})
+            spent += time.perf_counter() - begun
+            busy += time.process_time() - begun_busy
+    numbers = {"seconds": spent, "ms_per_frame": 1e3 * spent / frames, "busy_ms_per_frame": 1e3 * busy / frames}
+    numbers["peak_megabytes"] = peak_megabytes()
+    return {**numbers, "percent_of_one_field": 100 * busy / frames / field_seconds()}
+
+
+def field_seconds() -> float:
+    """Processor time of one exact attention field, the least that a frame costs to compute (in blocks, float32)."""
+    points = np.random.default_rng(0).normal(size=(COUNT, DIMENSION)).astype(np.float32)
+    points /= np.linalg.norm(points, axis=1, keepdims=True)
+    values = np.hstack([points, np.ones((COUNT, 1), np.float32)])
+    begun = time.process_time()
+    for start in range(0, COUNT, 500):
+        values[start : start + 500] += np.exp(4 * (points[start : start + 500] @ points.T - 1)) @ values
+    return time.process_time() - begun
+
+
+def sparse(folder: str, frames: int) -> dict[str, float]:
+    """Read some frames of a file that claims many gigabytes: its points are declared, but few of them written."""
+    import h5py
+
+    from particleflow.store import layout
+    from particleflow.trajectory import Trajectory
+
+    path = Path(folder) / "trajectory.h5"
+    plan = layout.Layout(COUNT, DIMENSION)
+    shown = [0, frames // 2, frames - 1]
+    opened: Any = h5py.File(path, "w", **layout.CREATION)
+    with opened as file:
+        layout.build(file, plan, {"title": "sparse"}, {})
+        for column in (*plan.columns, "checksums"):
+            file[layout.path_of(column)].resize(frames, axis=0)
+        for frame in shown:
+            file[layout.path_of("position")][frame] = frame
+        layout.write_committed(file, frames)
+        layout.write_status(file, {"status": "finished"}, 1)
+    before = peak_megabytes()
+    with Trajectory.open(path) as trajectory:
+        claimed = trajectory.points.nbytes / 1e9
+        begun = time.perf_counter()
+        means = [float(trajectory[frame].points.mean()) for frame in shown]
+        total = sum(float(frame.points[0, 0]) for frame in trajectory[:: frames // 100])
+        one = np.asarray(trajectory.points[:: frames // 1000, 5])
+        seconds = time.perf_counter() - begun
+    assert means == shown, means
+    assert total == (frames // 2 if frames // 2 % (frames // 100) == 0 else 0), total
+    added = peak_megabytes() - before
+    return {"gigabytes": claimed, "seconds": seconds, "added_megabytes": added, "frames_of_one_particle": len(one)}
+
+
+def cold(folder: str) -> dict[str, float]:
+    """Import, open and read one frame, from the start of the interpreter."""
+    from particleflow.trajectory import Trajectory
+
+    with Trajectory.open(folder) as trajectory:
+        points = trajectory[len(trajectory) // 2].points
+    assert points.shape == (COUNT, DIMENSION)
+    return {"processor_seconds": time.process_time(), "jax_imported": float("jax" in sys.modules)}
+
+
+def measure(name: str, *arguments: object) -> dict[str, float]:
+    """Run one measurement in a new process; the time of the whole process is added to what it reports."""
+    begun = time.perf_counter()
+    command = [sys.executable, __file__, "--only", name, *(json.dumps(argument) for argument in arguments)]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True)
+    return {**json.loads(answer.stdout), "process_seconds": time.perf_counter() - begun}
+
+
+def main(quick: bool) -> None:
+    """Print one line per measurement."""
+    for frames in (100, 400) if quick else (1000, 4000):
+        for fsync in (False, True):
+            with tempfile.TemporaryDirectory() as folder:
+                report(f"stream {frames} frames, fsync={fsync}", measure("stream", folder, frames, fsync))
+                if frames in (100, 1000) and fsync:
+                    report("cold start", measure("cold", folder))
+    with tempfile.TemporaryDirectory() as folder:
+        report("sparse file", measure("sparse", folder, 50_000))
+
+
+def report(title: str, numbers: dict[str, float]) -> None:
+    print(f"{title:<32}" + "  ".join(f"{name} {value:.4g}" for name, value in numbers.items()), flush=True)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--only"]:
+        chosen = {"stream": stream, "sparse": sparse, "cold": cold}[sys.argv[2]]
+        print(json.dumps(chosen(*(json.loads(argument) for argument in sys.argv[3:]))))
+    else:
+        main("--quick" in sys.argv)
