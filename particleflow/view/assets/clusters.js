@@ -1,0 +1,46 @@
+// Clusters of the moment: what the legend names, where the rings stand, and the colour of single particles.
+
+// The groups that the legend names, largest first.
+function groups(app) {
+  const { run } = app;
+  if (app.mode === "label") {
+    const found = new Map(Array.from(run.arrays.label_codes, (code, j) => [code, `label ${run.arrays.labels[j]}`]));
+    return [...found].sort((a, b) => a[0] - b[0]).map(([code, name]) => ({ code, name }));
+  }
+  const sizes = app.sizesAt(app.held >= 0 ? app.held : app.moment.k);
+  return [...sizes].filter(([code]) => code !== MISSING_LABEL).sort((a, b) => b[1] - a[1])
+    .map(([code, size]) => ({ code, name: formatCount(size) }));
+}
+
+// Clusters that hold at least a fiftieth of the particles, with their centres now.
+function heavyClusters(app) {
+  const { run, moment } = app;
+  const least = Math.max(3, run.count / 50);
+  const heavy = new Map();
+  for (const [code, size] of app.sizesAt(moment.k)) {
+    if (size >= least && code !== MISSING_LABEL) heavy.set(code, { code, size, centre: [0, 0, 0], found: 0 });
+  }
+  if (!heavy.size || app.camera.kind === "strip") return [];
+  // a sample of the members places the ring well enough, and keeps large runs fast
+  const stride = Math.max(1, Math.floor(run.count / 5000));
+  const point = [0, 0, 0];
+  for (let j = 0; j < run.count; j += stride) {
+    const entry = heavy.get(run.cluster(j, moment.k));
+    if (!entry || !run.point(j, moment, point)) continue;
+    for (let c = 0; c < 3; c++) entry.centre[c] += point[c];
+    entry.found++;
+  }
+  return [...heavy.values()].filter((entry) => entry.found)
+    .map((entry) => ({ ...entry, centre: entry.centre.map((sum) => sum / entry.found) }));
+}
+
+// CSS colour of particle j in stored frame k, as the points have it.
+function paint(app, j, k) {
+  const { colors, run } = app;
+  if (app.mode === "cluster") return cssColor(colors.category(run.cluster(j, app.held >= 0 ? app.held : k)));
+  if (app.mode === "label") return cssColor(colors.category(run.arrays.label_codes[j]));
+  if (app.mode === "index") return cssColor(colors.scale(Math.round((32 * j) / Math.max(1, run.count - 1)) / 32));
+  const [low, high] = app.speedRange;
+  const level = (Math.log10(Math.max(speedOf(run, app.timeline, j, k), 1e-300)) - low) / (high - low);
+  return cssColor(colors.scale(Math.round(32 * clamp(level, 0, 1)) / 32));
+}

@@ -1,0 +1,56 @@
+// Starting up, and the page's interface.
+//
+// window.particleflow, for tests and for the curious:
+//   ready              promise that resolves when the first picture has been drawn
+//   state()            {time, unit, frame, playing, speed, scale, mode, selected, renderer, frames, count}
+//   positions(k)       Float64Array of the decoded coordinates of stored frame k, particle by particle
+//   clusters(k)        array of cluster codes of stored frame k, or null
+//   frameTimes()       times of the stored frames
+//   cursors()          screen x of the cursor of every panel, and of its plot's left and right end
+//   seek(time), play(), pause()
+//   benchmark(n)       promise of the median milliseconds of script per picture, over n pictures with a new frame each
+
+function publish(app) {
+  const interface_ = {
+    state: () => ({
+      time: app.time, unit: app.unit, frame: app.moment.k, playing: app.playing, speed: app.speed,
+      scale: app.timeline.mode, mode: app.mode, selected: app.selected, hovered: app.hovered,
+      renderer: app.renderer.kind, frames: app.run.frames, count: app.run.count,
+    }),
+    positions: (k) => app.run.positions(k),
+    clusters: (k) => (app.run.hasClusters ? Array.from({ length: app.run.count }, (_, j) => app.run.cluster(j, k)) : null),
+    frameTimes: () => Array.from(app.timeline.frameTimes),
+    cursors: () => app.panels.list.map((panel) => {
+      const [plot, cursor] = [panel.plot.getBoundingClientRect(), panel.cursor.getBoundingClientRect()];
+      return { x: cursor.left, left: plot.left + GUTTER.left, right: plot.right - GUTTER.right };
+    }),
+    seek: (time) => app.seek(time),
+    play: () => app.play(),
+    pause: () => app.pause(),
+    benchmark: (pictures) => app.benchmark(pictures),
+  };
+  Object.assign(window.particleflow, interface_);
+}
+
+async function start() {
+  const facts = JSON.parse(byId("facts").textContent);
+  showHeading(facts);
+  const bar = byId("loading");
+  const progress = (share) => {
+    bar.firstElementChild.style.width = `${100 * share}%`;
+    bar.setAttribute("aria-valuenow", Math.round(100 * share));
+  };
+  const arrays = await readArrays(facts.sections);
+  const codes = await readCodes(facts, progress);
+  bar.hidden = true;
+  publish(new App(facts, arrays, codes));
+  await new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));
+}
+
+window.particleflow = {};
+window.particleflow.ready = start().catch((problem) => {
+  byId("loading").hidden = true;
+  byId("notice").hidden = false;
+  byId("notice").textContent = `This page could not be shown: ${problem.message}. A current browser is needed.`;
+  throw problem;
+});

@@ -1,0 +1,239 @@
+"""The interactive page: one HTML file that opens offline and plays a run.
+
+Everything is inside the file: the points as quantised, predicted, deflated base64 text (`page_codec`), the numbers of
+the panels, the style and the script (`assets/`). A Content-Security-Policy allows exactly that script and that style,
+by hash, and no request of any kind. Text from outside (titles, names, scenarios) travels as JSON data and the script
+only ever assigns it to `textContent`.
+
+For tests and curious readers the page offers `window.particleflow`; `assets/page.js` documents it.
+"""
+
+import base64
+import hashlib
+import html
+import json
+import os
+import re
+import tempfile
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from particleflow.errors import ArgumentError
+from particleflow.view import page_data, style
+from particleflow.view.page_clusters import Clusters, clusters_from, found_clusters
+from particleflow.view.page_codec import Section, array_section
+from particleflow.view.page_tree import layout_merge_tree
+
+SCRIPTS = (
+    "decode.js",
+    "timeline.js",
+    "colors.js",
+    "camera.js",
+    "points.js",
+    "canvas_points.js",
+    "scene.js",
+    "panels.js",
+    "panel_kinds.js",
+    "words.js",
+    "clusters.js",
+    "controls.js",
+    "app.js",
+    "page.js",
+)
+PALETTE_SIZE = 96
+
+
+def write_page(
+    trajectory: Any,
+    path: str | os.PathLike[str],
+    *,
+    analysis: Any = None,
+    labels: Any = None,
+    counts: Any = None,
+    merge_tree: Any = None,
+    max_bytes: float = 25e6,
+    theme: str = "auto",
+) -> Path:
+    """Write one self-contained HTML file that plays a trajectory and links it to its energy, clusters and merges.
+
+    Parameters: the trajectory (of an ensemble the first run is shown); where to write; an analysis such as that of
+    `track_clusters` (a mapping or object with `labels`, `counts` and `merge_tree` or `tree`), or these by themselves:
+    cluster labels (T, N), cluster counts (T,) and merges (a, b, time, size); the largest file; "auto" (what the
+    reader's system prefers), "light" or "dark". With no analysis the clusters are found here; `analysis=False` leaves
+    them out. Bits, then frames, then particles are given up to stay under `max_bytes`, and the page says so.
+    """
+    if theme not in ("auto", "light", "dark"):
+        raise ArgumentError(f"Argument `theme` must be 'auto', 'light' or 'dark', but is {theme!r}.")
+    if len(trajectory) == 0:
+        raise ArgumentError("The trajectory has no frame yet, so there is nothing to show; run the scenario first.")
+    total_runs = trajectory.runs
+    trajectory = trajectory if total_runs is None else trajectory.run(0)
+    given = Clusters(labels, counts, merge_tree)
+    unknown = analysis is None and all(value is None for value in (labels, counts, merge_tree))
+    clusters = found_clusters(trajectory) if unknown else clusters_from(analysis).or_else(given)
+    meta, sections = _content(trajectory, clusters, total_runs, float(max_bytes))
+    meta["theme"] = theme
+    text = _assemble(meta, sections)
+    return _write(Path(path), text)
+
+
+def _content(trajectory: Any, clusters: Clusters, runs: int | None, max_bytes: float) -> tuple[dict, list[Section]]:
+    """The page's facts (small, JSON) and its arrays (large, compressed)."""
+    total, count = len(trajectory), trajectory.count
+    times = np.asarray(trajectory.times, np.float64)
+    found = page_data.survey(trajectory)
+    timeline = page_data.choose_frames(times, found.arc, page_data.TIMELINE_LIMIT)
+    codes = None
+    if clusters.labels is not None:
+        codes = page_data.rank_labels(page_data.check_series("labels", clusters.labels, (total, count)))
+    fixed, extra = _panels(trajectory, clusters, codes, timeline)
+    fixed += [array_section("times", times[timeline]), array_section("arc", found.arc[timeline])]
+    shell = len(_assemble({**_facts(trajectory), **extra}, fixed)) + 8 * total + 12 * count + 4096
+    if max_bytes < shell + 20_000:
+        raise ArgumentError(f"`max_bytes` must be above {shell + 20_000} for this run, but is {max_bytes:.0f}.")
+    chosen, stored = page_data.fit(trajectory, found, codes, max_bytes - shell)
+    fixed += [array_section("frames", chosen.frames.astype(np.uint32)), *_particles(trajectory, chosen.particles)]
+    meta = _facts(trajectory) | extra | _storage(trajectory, found, chosen, runs)
+    return meta, fixed + stored
+
+
+def _panels(
+    trajectory: Any, clusters: Clusters, codes: np.ndarray | None, timeline: np.ndarray
+) -> tuple[list[Section], dict]:
+    """Observables, cluster counts and the merge tree, with the names that go into the page's facts."""
+    observables = page_data.scalar_observables(trajectory, timeline)
+    sections = [array_section(f"observable{i}", values) for i, values in enumerate(observables.values())]
+    extra: dict = {"observables": list(observables), "counts": clusters.counts is not None, "tree": 0}
+    extra["threshold"] = clusters.note
+    if clusters.counts is not None:
+        counts = page_data.check_series("counts", clusters.counts, (len(trajectory),))
+        sections.append(array_section("counts", counts[timeline].astype(np.float64)))
+    rows = np.asarray(clusters.merge_tree if clusters.merge_tree is not None else np.empty((0, 4)), np.float64)
+    if rows.size:
+        begin, end = float(trajectory.times[0]), float(trajectory.times[-1])
+        tree = layout_merge_tree(rows, leaves=trajectory.count, begin=begin, end=end, births=clusters.births)
+        tree["label"] = _branch_codes(tree["label"], clusters.labels, codes)
+        extra["tree"] = len(rows)
+        sections += [array_section(f"tree_{name}", values) for name, values in tree.items()]
+        sections.append(array_section("merge_times", np.sort(rows[:, 2])))
+    return sections, extra
+
+
+def _branch_codes(names: np.ndarray, labels: Any, codes: np.ndarray | None) -> np.ndarray:
+    """Colour codes of branches that are named after cluster labels; −1 where the name is no label of the run."""
+    known = {} if codes is None else page_data.label_codes(np.asarray(labels), codes)
+    return np.array([known.get(int(name), -1) for name in names], np.float64)
+
+
+def _particles(trajectory: Any, chosen: np.ndarray | None) -> list[Section]:
+    """What is known of each shown particle: its number, position, label and weight, where the run has them."""
+    keep = slice(None) if chosen is None else chosen
+    found = [] if chosen is None else [array_section("particles", chosen.astype(np.uint32))]
+    if trajectory.positions is not None:
+        found.append(array_section("positions_of", np.asarray(trajectory.positions, np.float64)[keep]))
+    if trajectory.labels is not None:
+        given = np.asarray(trajectory.labels)[keep].astype(np.int32)
+        ranks = page_data.rank_labels(given[None, :])[0]
+        found += [array_section("labels", given), array_section("label_codes", ranks.astype(np.uint32))]
+    if trajectory.log_weights is not None:
+        found.append(array_section("weights", np.asarray(trajectory.weights, np.float64)[keep]))
+    return found
+
+
+def _facts(trajectory: Any) -> dict:
+    """The run's own words about itself, as text, cut to a sensible length."""
+    metadata = trajectory.metadata
+    text = {key: _text(metadata.get(key), limit) for key, limit in _TEXT_LIMITS.items()}
+    palettes = {name: _hex(style.palette(PALETTE_SIZE, style.find(name))) for name in ("light", "dark")}
+    steps = np.linspace(0.0, 1.0, 33)
+    ramps = {name: _hex(style.ordered_colors(steps, style.find(name))) for name in ("light", "dark")}
+    seed = metadata.get("seed")
+    return {**text, "seed": None if seed is None else _text(seed, 80), "palettes": palettes, "ramps": ramps}
+
+
+_TEXT_LIMITS = {"title": 300, "geometry": 60, "status": 60, "scenario": 20_000}
+
+
+def _text(value: Any, limit: int) -> str:
+    """Text from outside that can be written as UTF-8, cut to a limit."""
+    return "" if value is None else str(value)[:limit].encode("utf-8", "replace").decode("utf-8")
+
+
+def _hex(colors: np.ndarray) -> list[str]:
+    values = np.rint(np.clip(colors, 0, 1) * 255).astype(int)
+    return ["#{:02x}{:02x}{:02x}".format(*color) for color in values]
+
+
+def _storage(trajectory: Any, found: page_data.Survey, chosen: page_data.Selection, runs: int | None) -> dict:
+    """How the points were stored and what was left out, for the decoder and for the reader."""
+    shown = trajectory.count if chosen.particles is None else len(chosen.particles)
+    return {
+        "low": chosen.grid.low.tolist(),
+        "step": chosen.grid.step.tolist(),
+        "high": chosen.grid.high.tolist(),
+        "bits": chosen.grid.bits,
+        "order": chosen.order,
+        "count": shown,
+        "totalCount": trajectory.count,
+        "frameCount": len(chosen.frames),
+        "totalFrames": len(trajectory),
+        "dimension": trajectory.dimension,
+        "shownDimension": len(chosen.grid.low),
+        "explained": None if found.projection is None else found.explained,
+        "runs": runs,
+        "radius": page_data.circle_radius(trajectory),
+    }
+
+
+def _json(value: Any) -> str:
+    """JSON that no HTML parser can mistake for markup: every <, > and & is written as an escape."""
+    text = json.dumps(value, ensure_ascii=True, allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _asset(name: str) -> str:
+    return (files("particleflow.view") / "assets" / name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    return "'sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii") + "'"
+
+
+def _assemble(meta: dict, sections: list[Section]) -> str:
+    """The template with its slots filled in one pass, so that no inserted text is ever searched for slots again."""
+    script = "(() => {\n'use strict';\n" + "\n".join(_asset(name) for name in SCRIPTS) + "\n})();\n"
+    sheet = _asset("page.css")
+    policy = (
+        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(sheet)}; img-src data: blob:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    facts = {**meta, "sections": [section.describe() for section in sections]}
+    data = "\n".join(f'<script type="text/plain" id="section-{s.name}">{s.text}</script>' for s in sections)
+    slots = {
+        "policy": policy,
+        "title": html.escape(meta["title"] or "particleflow"),
+        "theme": meta.get("theme", "auto"),
+        "style": sheet,
+        "facts": _json(facts),
+        "data": data,
+        "script": script,
+    }
+    return re.sub(r"\[\[(\w+)\]\]", lambda match: slots[match[1]], _asset("page.html"))
+
+
+def _write(path: Path, text: str) -> Path:
+    """Write beside the target and rename, so that a page is never half written."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as stream:
+            stream.write(text)
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    return path

@@ -1,0 +1,62 @@
+"""What the page needs to know about clusters, taken from plain arrays or from an analysis of the run."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from particleflow.errors import ParticleflowError
+from particleflow.view.page_tree import Births
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """Labels (T, N), counts (T,), merges (a, b, time, size), label → (birth time, size), and the threshold in words."""
+
+    labels: Any = None
+    counts: Any = None
+    merge_tree: Any = None
+    births: Births | None = None
+    note: str = ""
+
+    def or_else(self, given: "Clusters") -> "Clusters":
+        """The same, with everything that is given by itself in place of what the analysis says."""
+        named = {name: getattr(given, name) for name in ("labels", "counts", "merge_tree")}
+        named = {name: value for name, value in named.items() if value is not None}
+        # births speak of the labels of the analysis' own tree
+        births = None if "merge_tree" in named else self.births
+        return replace(self, births=births, **named)
+
+
+def _pick(analysis: Any, *names: str) -> Any:
+    """The first of the named entries that a mapping or an object has."""
+    for name in names:
+        value = analysis.get(name) if hasattr(analysis, "get") else getattr(analysis, name, None)
+        if value is not None:
+            return value
+    return None
+
+
+def found_clusters(trajectory: Any) -> Clusters:
+    """Clusters of a single run at the default threshold; a run that cannot be analysed is shown without them."""
+    from particleflow.analysis.tracking import track_clusters
+
+    try:
+        return clusters_from(track_clusters(trajectory))
+    except ParticleflowError as problem:
+        return Clusters(note=f"not analysed: {problem}")
+
+
+def clusters_from(analysis: Any) -> Clusters:
+    """Clusters of an analysis: a `ClusterTrack`, or a mapping or object with labels, counts, merge_tree (or tree)."""
+    if analysis is None or analysis is False:
+        return Clusters()
+    tree, births = _pick(analysis, "merge_tree", "tree"), None
+    if hasattr(tree, "merges") and hasattr(tree, "births"):
+        births = {int(birth.label): (float(birth.time), float(birth.size)) for birth in tree.births}
+        rows = [(merge.survivor, merge.absorbed, merge.time, merge.size) for merge in tree.merges]
+        tree = np.array(rows, np.float64).reshape(-1, 4)
+    threshold = _pick(analysis, "threshold")
+    value = getattr(threshold, "value", threshold)
+    note = f"particles closer than {float(value):.4g} are linked" if isinstance(value, int | float) else ""
+    return Clusters(_pick(analysis, "labels"), _pick(analysis, "counts"), tree, births, note)

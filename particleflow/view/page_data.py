@@ -1,0 +1,262 @@
+"""What the page shows, as arrays: a survey of the run, the frames worth keeping, the projection, the fit to a size."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from particleflow.errors import ArgumentError, ShapeError
+from particleflow.view.page_codec import (
+    BITS,
+    Grid,
+    Section,
+    cheapest_order,
+    code_sections,
+    label_blocks,
+    position_blocks,
+)
+
+BLOCK_VALUES = 4_000_000  # coordinates read from the file at once: 32 MB of float64
+SAMPLE_ROWS = 50_000  # particles × frames that the projection is computed from
+MINIMUM_FRAMES = 120  # fewer frames than this look like a slide show: particles are thinned out instead
+TIMELINE_LIMIT = 20_000
+NO_CLUSTER = 65_535
+
+
+@dataclass(frozen=True)
+class Survey:
+    """One pass over a run: the box it lives in, how far it moves between frames, and how it is projected."""
+
+    low: np.ndarray
+    high: np.ndarray
+    arc: np.ndarray
+    projection: np.ndarray | None
+    centre: np.ndarray
+    explained: float
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What is stored of a run: frames, particles (None: all), the grid and the prediction order."""
+
+    frames: np.ndarray
+    particles: np.ndarray | None
+    grid: Grid
+    order: int
+
+
+def _blocks(trajectory: Any) -> Iterator[np.ndarray]:
+    size = max(1, BLOCK_VALUES // (trajectory.count * trajectory.dimension))
+    for begin in range(0, len(trajectory), size):
+        yield np.asarray(trajectory.points[begin : begin + size], np.float64)
+
+
+def principal_axes(trajectory: Any, components: int = 3) -> tuple[np.ndarray, np.ndarray, float]:
+    """Axes (d, 3), centre (d,) and explained variance of the run's points, by the singular values of a sample.
+
+    X − x̄ = U S Wᵀ; the page shows (x − x̄) W[:, :3] and says that it keeps Σ_{i≤3} S_i² / Σ S_i² of the variance.
+    """
+    total, count = len(trajectory), trajectory.count
+    frames = np.unique(np.linspace(0, total - 1, min(total, 50)).astype(int))
+    stride = max(1, -(-count * len(frames) // SAMPLE_ROWS))
+    sample = np.concatenate([np.asarray(trajectory.points[int(frame)], np.float64)[::stride] for frame in frames])
+    sample = sample[np.isfinite(sample).all(axis=1)]
+    if not len(sample):
+        raise ArgumentError("The trajectory has no finite point, so nothing can be projected; check the run's status.")
+    centre = sample.mean(axis=0)
+    _, singular, axes = np.linalg.svd(sample - centre, full_matrices=False)
+    axes = axes[:components].T
+    # singular vectors have no sign of their own: make the largest entry positive, so that a page is reproducible
+    signs = np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])])
+    energy = float((singular**2).sum())
+    explained = float((singular[:components] ** 2).sum() / energy) if energy > 0 else 1.0
+    return axes * np.where(signs == 0, 1.0, signs), centre, explained
+
+
+def survey(trajectory: Any) -> Survey:
+    """Box, arc length and projection of a run, reading it once in blocks.
+
+    arc_k = Σ_{j≤k} (mean_i |x_i(t_j) − x_i(t_{j−1})|²)^{1/2}, over particles that are finite in both frames.
+    """
+    dimension = trajectory.dimension
+    projection, centre, explained = None, np.zeros(dimension), 1.0
+    if dimension > 3:
+        projection, centre, explained = principal_axes(trajectory)
+    low, high = np.full(min(dimension, 3), np.inf), np.full(min(dimension, 3), -np.inf)
+    steps, last = [], None
+    for block in _blocks(trajectory):
+        chain = block if last is None else np.concatenate([last, block])
+        squared = np.square(np.diff(chain, axis=0)).sum(axis=2)
+        squared = np.where(np.isfinite(squared), squared, 0.0)
+        steps.append(np.sqrt(squared.mean(axis=1)))
+        shown = block if projection is None else (block - centre) @ projection
+        finite = np.isfinite(shown)
+        low = np.minimum(low, np.where(finite, shown, np.inf).min(axis=(0, 1)))
+        high = np.maximum(high, np.where(finite, shown, -np.inf).max(axis=(0, 1)))
+        last = block[-1:]
+    if not (np.isfinite(low) & np.isfinite(high)).all():
+        raise ArgumentError("The trajectory has no finite point to show; check it with `particleflow info`.")
+    arc = np.concatenate([[0.0], np.cumsum(np.concatenate(steps))])
+    return Survey(low, high, arc, projection, centre, explained)
+
+
+def circle_radius(trajectory: Any) -> float | None:
+    """Radius of the circle (d = 2) or sphere (d = 3) on which the first, middle and last frames lie, else None."""
+    if trajectory.dimension not in (2, 3) or trajectory.metadata.get("geometry") == "euclidean":
+        return None
+    frames = {0, len(trajectory) // 2, len(trajectory) - 1}
+    norms = np.concatenate([np.linalg.norm(np.asarray(trajectory.points[frame], float), axis=-1) for frame in frames])
+    norms = norms[np.isfinite(norms)]
+    middle = float(np.median(norms)) if norms.size else 0.0
+    return middle if middle > 0 and float(np.ptp(norms)) <= 1e-4 * middle else None
+
+
+def box(found: Survey, radius: float | None) -> tuple[np.ndarray, np.ndarray]:
+    """The box that codes are spread over: a cube around a circle or sphere, else what was found."""
+    low, high = found.low, found.high
+    return (low, high) if radius is None else (np.minimum(low, -radius), np.maximum(high, radius))
+
+
+def choose_frames(times: np.ndarray, arc: np.ndarray, limit: int) -> np.ndarray:
+    """At most `limit` frame numbers, first and last among them, dense where the run moves.
+
+    Frames are spread evenly in ½ arc length + ¼ frame number + ¼ log time, each scaled to [0, 1]: a metastable plateau
+    keeps a few frames and a fast merge keeps many.
+    """
+    total = len(times)
+    if total <= limit:
+        return np.arange(total)
+    number = np.arange(total) / (total - 1)
+    travelled = arc / arc[-1] if arc[-1] > 0 else number
+    elapsed = times - times[0]
+    positive = elapsed > 0
+    logarithm = np.log(np.where(positive, elapsed, elapsed[positive].min() if positive.any() else 1.0))
+    span = logarithm[-1] - logarithm[0]
+    logarithmic = (logarithm - logarithm[0]) / span if span > 0 else number
+    importance = 0.5 * travelled + 0.25 * number + 0.25 * logarithmic
+    wanted = np.linspace(0.0, importance[-1], max(2, limit))
+    chosen = np.searchsorted(importance, wanted, side="left").clip(0, total - 1)
+    chosen = np.unique(np.concatenate([[0], chosen[1:-1], [total - 1]]))
+    # several wanted places can fall on one frame: what is left of the limit is spread over the frames not yet chosen
+    others = np.setdiff1d(np.arange(total), chosen)
+    missing = max(2, limit) - len(chosen)
+    filled = others[np.linspace(0, len(others) - 1, missing).astype(int)]
+    return np.unique(np.concatenate([chosen, filled]))
+
+
+def reader(trajectory: Any, found: Survey, particles: np.ndarray | None) -> Callable[[np.ndarray], np.ndarray]:
+    """A function from frame numbers to the shown coordinates (F, N', d') of the shown particles."""
+
+    def read(frames: np.ndarray) -> np.ndarray:
+        consecutive = len(frames) > 1 and frames[-1] - frames[0] == len(frames) - 1
+        rows = [int(frames[0])] if len(frames) == 1 else [int(frame) for frame in frames]
+        if consecutive:
+            points = np.asarray(trajectory.points[rows[0] : rows[-1] + 1], np.float64)
+        else:
+            points = np.stack([np.asarray(trajectory.points[row], np.float64) for row in rows])
+        points = points if particles is None else points[:, particles]
+        return points if found.projection is None else (points - found.centre) @ found.projection
+
+    return read
+
+
+def rank_labels(labels: np.ndarray) -> np.ndarray:
+    """Cluster codes: 0 for the label that holds most particles over all frames, 1 for the next, …; −1 → no cluster.
+
+    The first codes get the most distinct colours, so the clusters that last are the ones that can be told apart.
+    """
+    values, inverse, sizes = np.unique(labels, return_inverse=True, return_counts=True)
+    order = np.lexsort((values, np.where(values < 0, 1, -sizes)))  # of equals the smaller label comes first
+    codes = np.empty(len(values), np.int64)
+    codes[order] = np.arange(len(values))
+    codes = np.minimum(codes, NO_CLUSTER - 1)
+    codes[values < 0] = NO_CLUSTER
+    return codes[inverse.reshape(labels.shape)].astype(np.uint16)
+
+
+def label_codes(labels: np.ndarray, codes: np.ndarray) -> dict[int, int]:
+    """The code that each original label was given."""
+    values, first = np.unique(labels, return_index=True)
+    flat = codes.reshape(-1)
+    return {int(value): int(flat[index]) for value, index in zip(values, first, strict=True)}
+
+
+def scalar_observables(trajectory: Any, frames: np.ndarray) -> dict[str, np.ndarray]:
+    """Observables that are one number a frame; short vectors are split into their entries, the rest is left out."""
+    found: dict[str, np.ndarray] = {}
+    for name in trajectory.observables:
+        values = np.asarray(trajectory.observables[name])
+        if len(values) != len(trajectory) or values.dtype.kind not in "fiub":
+            continue
+        table = values.reshape(len(values), -1).astype(np.float64)[frames]
+        if not 1 <= table.shape[1] <= 6:
+            continue
+        for column in range(table.shape[1]):
+            found[name if table.shape[1] == 1 else f"{name}[{column}]"] = table[:, column]
+    # energy is what a reader looks for first
+    return dict(sorted(found.items(), key=lambda item: ("energy" not in item[0].lower(),)))
+
+
+def check_series(name: str, values: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """`values` as an array of the given shape, or a ShapeError that says what was found."""
+    array = np.asarray(values)
+    if array.shape != shape:
+        raise ShapeError(f"`{name}` must have shape {shape} to fit the trajectory, but has shape {array.shape}.")
+    return array
+
+
+def _sample_codes(trajectory: Any, found: Survey, chosen: Selection) -> np.ndarray:
+    """A short window of consecutive stored frames from the first third of the run, where most motion is."""
+    begin = min(len(chosen.frames) // 8, max(0, len(chosen.frames) - 10))
+    window = chosen.frames[begin : begin + 10]
+    count = trajectory.count if chosen.particles is None else len(chosen.particles)
+    read = reader(trajectory, found, chosen.particles)
+    return np.concatenate(list(position_blocks(read, chosen.grid, window, count)))
+
+
+def _encode(
+    trajectory: Any, found: Survey, chosen: Selection, labels: np.ndarray | None, budget: float
+) -> tuple[list[Section], float]:
+    """Sections of one selection, and their size as a fraction of the budget, extrapolated if it was passed early."""
+    count = trajectory.count if chosen.particles is None else len(chosen.particles)
+    read = reader(trajectory, found, chosen.particles)
+    blocks = position_blocks(read, chosen.grid, chosen.frames, count)
+    sections, used = code_sections("positions", blocks, chosen.order, budget)
+    done = sum(section.shape[0] for section in sections)
+    extra: list[Section] = []
+    if labels is not None and done == len(chosen.frames):
+        extra, more = code_sections("clusters", label_blocks(labels, chosen.frames, chosen.particles), 1)
+        used += more
+    return sections + extra, used * len(chosen.frames) / (done * budget)
+
+
+def fit(trajectory: Any, found: Survey, labels: np.ndarray | None, budget: float) -> tuple[Selection, list[Section]]:
+    """The richest selection whose text stays under `budget` bytes: fewer bits first, then frames, then particles."""
+    low, high = box(found, circle_radius(trajectory))
+    times = np.asarray(trajectory.times, np.float64)
+    chosen = Selection(np.arange(len(times)), None, Grid(low, high, BITS[0]), 1)
+    for attempt in range(24):
+        chosen = replace(chosen, order=cheapest_order(_sample_codes(trajectory, found, chosen)))
+        sections, ratio = _encode(trajectory, found, chosen, labels, budget)
+        if ratio <= 1.0:
+            return chosen, sections
+        chosen = _reduce(chosen, ratio, times, found.arc, trajectory.count, attempt)
+    raise ArgumentError(f"The run does not fit into {budget:.3g} bytes even thinned out; pass a larger `max_bytes`.")
+
+
+def _reduce(chosen: Selection, ratio: float, times: np.ndarray, arc: np.ndarray, count: int, attempt: int) -> Selection:
+    """The next smaller selection, aiming at the size that the last attempt missed by `ratio`."""
+    cheaper = [fewer for fewer in BITS if fewer < chosen.grid.bits]
+    if cheaper:
+        # far too big: go straight to the fewest bits
+        return replace(chosen, grid=replace(chosen.grid, bits=cheaper[0] if ratio < 1.6 else cheaper[-1]))
+    frames = int(len(chosen.frames) / (ratio * 1.03))
+    if frames >= MINIMUM_FRAMES or len(chosen.frames) > MINIMUM_FRAMES:
+        return replace(chosen, frames=choose_frames(times, arc, max(frames, min(MINIMUM_FRAMES, len(times)))))
+    kept = count if chosen.particles is None else len(chosen.particles)
+    target = max(1, int(kept / (ratio * 1.03)))
+    if target == kept or kept == 1:
+        return replace(chosen, frames=choose_frames(times, arc, max(2, frames)))
+    drawn = np.random.default_rng(attempt).choice(count, target, replace=False)
+    return replace(chosen, particles=np.sort(drawn))

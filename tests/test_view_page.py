@@ -1,0 +1,531 @@
+"""The interactive page: what is stored is what was simulated, and a real browser shows it."""
+
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from html.parser import HTMLParser
+from io import BytesIO
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from matplotlib.image import imread
+from sklearn.decomposition import PCA
+
+from particleflow.errors import ArgumentError, ShapeError
+from particleflow.trajectory import Trajectory
+from particleflow.view.notebook import repr_html
+from particleflow.view.page import write_page
+
+mpl.use("Agg")
+
+EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>"
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--use-gl=angle",
+    "--use-angle=swiftshader",
+    "--enable-unsafe-swiftshader",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+def two_groups(frames: int = 40, count: int = 60, dimension: int = 3, seed: int = 0) -> np.ndarray:
+    """Points on a sphere that move along great circles' chords to two poles: half of them to each."""
+    generator = np.random.default_rng(seed)
+    start = generator.normal(size=(count, dimension))
+    pole = np.zeros(dimension)
+    pole[0] = 1.0
+    goal = np.where(np.arange(count)[:, None] < count // 2, pole, -pole)
+    weight = np.linspace(0.0, 1.0, frames)[:, None, None]
+    points = (1 - weight) * start / np.linalg.norm(start, axis=1, keepdims=True) + weight * goal
+    return points / np.linalg.norm(points, axis=2, keepdims=True)
+
+
+def demo(title: str = "Two groups", **changes: Any) -> Trajectory:
+    points = two_groups()
+    times = np.linspace(0.0, 4.0, len(points))
+    energy = np.square(points.mean(axis=1)).sum(axis=1)
+    contents: dict = {
+        "observables": {"order": energy[::-1].copy(), "energy": energy},
+        "labels": np.arange(60) % 3,
+        "positions": np.arange(60.0),
+        "metadata": {"title": title, "geometry": "sphere", "scenario": f'title = "{title}"', "seed": 3},
+    }
+    return Trajectory.from_arrays(times, points, **(contents | changes))
+
+
+def planted(frames: int = 40, count: int = 60) -> dict:
+    """Labels, counts and merges that are known: one cluster for each particle, then pairs, then the two groups."""
+    labels = np.tile(np.arange(count), (frames, 1))
+    labels[10:] = labels[10:] // 2 * 2
+    labels[20:] = np.where(np.arange(count) < count // 2, 0, count // 2)
+    counts = np.array([len(set(row)) for row in labels.tolist()])
+    step = 4.0 / (frames - 1)
+    pairs = [(i, i + 1, 10 * step, 2) for i in range(0, count, 2)]
+    half = count // 2
+    groups = [(base, base + i, 20 * step, i + 2) for base in (0, half) for i in range(2, half, 2)]
+    return {"labels": labels, "counts": counts, "merge_tree": np.array(pairs + groups, float)}
+
+
+# ---- the file ------------------------------------------------------------------------------------------------------
+
+
+class Page(HTMLParser):
+    """Collects what a browser would act on: elements, addresses and the bodies of scripts."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.tags: list[tuple[str, dict]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+
+def test_the_file_asks_for_nothing(tmp_path: Path):
+    text = write_page(demo(), tmp_path / "page.html", analysis=False).read_text(encoding="utf-8")
+    page = Page(text)
+    addresses = [attrs[name] for _, attrs in page.tags for name in ("src", "href", "srcset", "action") if name in attrs]
+    assert addresses == ["data:,"]
+    assert not re.search(r"https?://|@import|url\(", text)
+    policy = next(attrs["content"] for tag, attrs in page.tags if attrs.get("http-equiv") == "Content-Security-Policy")
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+
+
+def test_text_from_outside_adds_no_element(tmp_path: Path):
+    def shape(title: str) -> list[str]:
+        text = write_page(demo(title), tmp_path / "page.html", analysis=False).read_text(encoding="utf-8")
+        return [tag for tag, _ in Page(text).tags]
+
+    assert shape(EVIL) == shape("harmless")
+    assert shape("</script><!--<script>\u2028]]>[[script]]") == shape("harmless")
+
+
+@pytest.mark.parametrize("size", [300_000, 600_000])
+def test_large_runs_stay_under_the_limit(tmp_path: Path, size: int):
+    points = np.random.default_rng(0).normal(size=(200, 1500, 3)).cumsum(axis=0)
+    path = write_page(
+        Trajectory.from_arrays(np.arange(200.0), points), tmp_path / "p.html", analysis=False, max_bytes=size
+    )
+    assert 0.4 * size < path.stat().st_size <= size
+
+
+def test_wrong_arguments_are_named(tmp_path: Path):
+    with pytest.raises(ShapeError, match=r"`labels` must have shape \(40, 60\)"):
+        write_page(demo(), tmp_path / "page.html", labels=np.zeros((2, 60)))
+    with pytest.raises(ArgumentError, match="theme"):
+        write_page(demo(), tmp_path / "page.html", theme="sepia")
+    with pytest.raises(ArgumentError, match="max_bytes"):
+        write_page(demo(), tmp_path / "page.html", max_bytes=1000)
+    assert not list(tmp_path.iterdir())
+
+
+def test_notebook_card_escapes_and_counts():
+    card = repr_html(demo(EVIL, observables={EVIL: np.arange(40.0)}))
+    assert "<script" not in card
+    assert "<img" not in card
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in card
+    assert card.count("<circle") == 3 * 60
+    assert card.count("<polyline") == 1
+    assert "40 frames" in card
+    assert len(card) < 40_000
+
+
+# ---- in a browser --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator:
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="needs `pip install playwright` (no browser download)"
+    )
+    path = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+    if path is None:
+        pytest.skip(f"no browser found: install Debian's `chromium` (looked for {', '.join(BROWSERS)})")
+    with playwright.sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=path, headless=True, args=ARGUMENTS)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def show(browser, tmp_path: Path) -> Iterator:
+    """Open a page and collect everything that must not happen; checked when the test ends."""
+    contexts, trouble = [], []
+
+    def open_page(trajectory: Trajectory, *, viewport: tuple[int, int] = (1280, 800), **options: Any):
+        wanted: dict[str, Any] = {"analysis": False} | options
+        path = write_page(trajectory, tmp_path / f"page{len(contexts)}.html", **wanted)
+        size = {"width": viewport[0], "height": viewport[1]}
+        context = browser.new_context(viewport=size, color_scheme="light", reduced_motion="reduce")
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: trouble.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: trouble.append(str(error)))
+        page.on("dialog", lambda dialog: (trouble.append(dialog.message), dialog.dismiss()))
+        page.on("request", lambda request: trouble.append(request.url) if request.url != path.as_uri() else None)
+        page.goto(path.as_uri())
+        page.evaluate("window.particleflow.ready")
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert trouble == []
+
+
+def state(page) -> SimpleNamespace:
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    return SimpleNamespace(**page.evaluate("window.particleflow.state()"))
+
+
+def stored(page, frame: int, dimension: int) -> np.ndarray:
+    values = page.evaluate(f"Array.from(window.particleflow.positions({frame}), (x) => Number.isNaN(x) ? null : x)")
+    return np.array(values, float).reshape(-1, dimension)
+
+
+def wait_until(happened: Callable[[], bool], seconds: float = 10.0) -> bool:
+    begin = time.monotonic()
+    while time.monotonic() - begin < seconds:
+        if happened():
+            return True
+    return False
+
+
+def picture(page) -> bytes:
+    return page.locator("#stage").screenshot()
+
+
+def test_decoded_positions_are_the_simulated_ones(show):
+    run = demo()
+    page = show(run, **planted())
+    assert state(page).renderer == "webgl2"
+    assert np.allclose(page.evaluate("window.particleflow.frameTimes()"), run.times)
+    for frame in (0, 1, 2, 17, 39):
+        error = np.abs(stored(page, frame, 3) - run.points[frame]).max()
+        assert error <= 0.5001 * 2 / 65534
+    clusters = [page.evaluate(f"window.particleflow.clusters({frame})") for frame in (0, 15, 30)]
+    assert [len(set(codes)) for codes in clusters] == [60, 30, 2]
+
+
+def test_play_moves_the_points_and_stops_at_the_end(show):
+    page = show(demo())
+    before = state(page)
+    first = picture(page)
+    page.keyboard.press("Space")
+    page.wait_for_timeout(600)
+    assert state(page).playing
+    page.keyboard.press("Space")
+    after = state(page)
+    assert not after.playing
+    assert before.time == 0.0
+    assert 0.0 < after.time < 4.0
+    assert picture(page) != first
+    page.evaluate("window.particleflow.seek(3.9)")
+    page.locator("#speed").select_option("8")
+    page.locator("#play").click()
+    page.wait_for_timeout(100)
+    # the page's policy forbids evaluating strings inside it, so the wait is here
+    assert wait_until(lambda: not state(page).playing)
+    assert state(page).time == 4.0
+
+
+def pixels(page) -> np.ndarray:
+    """The stage as (height, width, 3) numbers in [0, 1], one for each CSS pixel."""
+    return np.asarray(imread(BytesIO(picture(page)), format="png"))[..., :3]
+
+
+def test_points_are_drawn_where_they_are(show):
+    """Two particles exchange corners of [−1, 1]²; at the middle of the run both stand in the middle."""
+    points = np.array([[[-1.0, -1.0], [1.0, 1.0]], [[1.0, 1.0], [-1.0, -1.0]]])
+    page = show(Trajectory.from_arrays([0.0, 1.0], points, labels=[0, 1], metadata={"geometry": "euclidean"}))
+    page.locator("#color").select_option("label")
+    blue, orange = ([int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)] for color in ("#0072b2", "#e69f00"))
+    for moment, expected in (
+        (0.0, {-1: blue, 1: orange}),
+        (0.75, {0.5: blue, -0.5: orange}),
+        (1.0, {1: blue, -1: orange}),
+    ):
+        page.evaluate(f"window.particleflow.seek({moment})")
+        state(page)
+        seen = pixels(page)
+        height, width, _ = seen.shape
+        scale = min((width - 80) / 2, (height - 96) / 2)  # the margins are 56, 24, 52 and 44 pixels
+        for place, color in expected.items():
+            spot = seen[round((height + 8) / 2 - place * scale), round((width + 32) / 2 + place * scale)]
+            assert np.allclose(spot, color, atol=0.1)  # the points are slightly transparent
+
+
+def test_keys(show):
+    page = show(demo(), **planted())
+    times = demo().times
+    page.keyboard.press("End")
+    assert state(page).time == 4.0
+    page.keyboard.press("ArrowLeft")
+    assert state(page).time == pytest.approx(times[38])
+    page.keyboard.press("Shift+ArrowLeft")
+    assert state(page).time == pytest.approx(times[28])
+    page.keyboard.press("ArrowRight")
+    assert state(page).time == pytest.approx(times[29])
+    page.keyboard.press("Home")
+    assert state(page).time == 0.0
+    page.keyboard.press("+")
+    assert state(page).speed == 2
+    page.keyboard.press("-")
+    page.keyboard.press("-")
+    assert state(page).speed == 0.5
+    modes = []
+    for _ in range(4):
+        modes.append(state(page).mode)
+        page.keyboard.press("c")
+    assert modes == ["cluster", "label", "index", "speed"]
+    page.keyboard.press("?")
+    assert page.locator("#help").is_visible()
+    page.keyboard.press("Escape")
+    assert not page.locator("#help").is_visible()
+
+
+def test_colourings_differ(show):
+    page = show(demo(), **planted())
+    page.evaluate("window.particleflow.seek(2.5)")
+    pictures = []
+    for mode in ("cluster", "label", "index", "speed"):
+        page.locator("#color").select_option(mode)
+        state(page)
+        pictures.append(picture(page))
+    assert len(set(pictures)) == 4
+
+
+def test_the_cursor_is_shared_and_panels_scrub(show):
+    page = show(demo(), **planted())
+    panels = page.locator(".panel .plot")
+    assert panels.count() == 3
+    for index in range(3):
+        fraction = 0.2 + 0.25 * index
+        box = page.evaluate("window.particleflow.cursors()")[index]
+        plot = panels.nth(index).bounding_box()
+        page.mouse.move(box["left"] + 5, plot["y"] + plot["height"] / 2)
+        page.mouse.down()
+        page.mouse.move(box["left"] + fraction * (box["right"] - box["left"]), plot["y"] + plot["height"] / 2)
+        page.mouse.up()
+        now = state(page)
+        assert now.unit == pytest.approx(fraction, abs=0.005)
+        cursors = page.evaluate("window.particleflow.cursors()")
+        places = {round(cursor["x"], 1) for cursor in cursors}
+        assert len(places) == 1
+        expected = cursors[0]["left"] + now.unit * (cursors[0]["right"] - cursors[0]["left"])
+        assert places.pop() == pytest.approx(expected, abs=1.0)
+        assert float(page.locator("#scrubber").input_value()) == pytest.approx(now.unit, abs=1e-6)
+
+
+@pytest.mark.parametrize("scale", ["linear", "log", "arc"])
+def test_time_scales_place_the_cursor(show, scale: str):
+    run = demo()
+    arc = np.sqrt(np.square(np.diff(run.points, axis=0)).sum(axis=2).mean(axis=1)).sum
+    page = show(run)
+    page.locator(f"#scale button[data-scale={scale}]").click()
+    page.evaluate("window.particleflow.seek(2.0)")
+    steps = np.sqrt(np.square(np.diff(np.asarray(run.points), axis=0)).sum(axis=2).mean(axis=1))
+    travelled = np.interp(2.0, run.times, np.concatenate([[0], np.cumsum(steps)])) / arc()
+    first = run.times[1]
+    expected = {
+        "linear": 0.5,
+        "log": 0.03 + 0.97 * np.log(2.0 / first) / np.log(4.0 / first),
+        "arc": 0.98 * travelled + 0.02 * 0.5,
+    }
+    assert state(page).unit == pytest.approx(expected[scale], abs=1e-6)
+
+
+def test_panels_show_the_numbers_at_the_cursor(show):
+    run = demo()
+    page = show(run, **planted())
+    page.evaluate(f"window.particleflow.seek({run.times[15]})")
+    state(page)
+    values = page.locator(".panel .value").all_inner_texts()
+    assert float(values[0]) == pytest.approx(float(run.observables["energy"][15]), rel=1e-4)
+    assert values[1] == "30"
+    assert values[2] == "28 merges to come"
+    page.locator(".panel select").select_option(label="order")
+    value = page.locator(".panel .value").first.inner_text()
+    assert float(value) == pytest.approx(float(run.observables["order"][15]), rel=1e-4)
+
+
+def test_hover_and_selection_tell_a_particles_data(show):
+    points = np.array([[[-1.0, -1.0], [1.0, 1.0], [0.25, 0.0]]] * 2)
+    run = Trajectory.from_arrays([0.0, 1.0], points, positions=[10.0, 20.0, 30.0], labels=[4, 5, 6])
+    page = show(run, labels=np.array([[0, 0, 1]] * 2), counts=[2, 2])
+    page.keyboard.press("]")
+    page.keyboard.press("]")
+    page.keyboard.press("]")
+    state(page)
+    shown = " ".join(page.locator("#tooltip").inner_text().split())
+    assert shown == "particle 2 position 30 label 6 cluster 2 (1 particle) x₁ 0.25 x₂ 0 speed 0"
+    page.keyboard.press("Escape")
+    state(page)
+    assert not page.locator("#tooltip").is_visible()
+    stage = page.locator("#stage").bounding_box()
+    # the box is [−1, 1]², fitted between the margins 56, 24, 52, 44 with equal units
+    scale = min((stage["width"] - 80) / 2, (stage["height"] - 96) / 2)
+    middle = stage["x"] + (stage["width"] + 32) / 2, stage["y"] + (stage["height"] + 8) / 2
+    page.mouse.move(middle[0] + 0.25 * scale + 2, middle[1] + 2)
+    assert state(page).hovered == 2
+    page.mouse.move(middle[0] + scale, middle[1] - scale)
+    assert state(page).hovered == 1
+    assert "particle\n1" in page.locator("#tooltip").inner_text()
+
+
+def test_dragging_turns_the_sphere_and_reset_restores_it(show):
+    page = show(demo())
+    first = picture(page)
+    box = page.locator("#stage").bounding_box()
+    page.mouse.move(box["x"] + 200, box["y"] + 200)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 300, box["y"] + 240, steps=4)
+    page.mouse.up()
+    state(page)
+    assert picture(page) != first
+    page.locator("#reset").click()
+    state(page)
+    assert picture(page) == first
+
+
+def test_hostile_text_is_shown_as_text(show):
+    page = show(demo(EVIL, observables={EVIL: np.arange(40.0), "</script>": np.arange(40.0)}))
+    assert page.locator("#title").inner_text() == EVIL
+    assert page.title() == EVIL
+    page.locator("#about-button").click()
+    assert EVIL in page.locator("#scenario").inner_text()
+    assert page.locator("img").count() == 0
+    names = page.locator(".panel select option").all_inner_texts()
+    assert set(names) == {EVIL, "</script>"}
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 5])
+def test_other_dimensions_are_shown(show, dimension: int):
+    points = np.random.default_rng(2).normal(size=(12, 40, dimension)).cumsum(axis=0)
+    page = show(Trajectory.from_arrays(np.arange(12.0), points))
+    shown = stored(page, 5, min(dimension, 3))
+    if dimension > 3:
+        reference = PCA(3).fit_transform(points.reshape(-1, dimension)).reshape(12, 40, 3)[5]
+        assert np.allclose(np.abs(shown), np.abs(reference), atol=1e-3)
+        assert "principal components" in page.locator("#subtitle").inner_text()
+    else:
+        assert np.allclose(shown, points[5], atol=1e-3)
+    first = picture(page)
+    page.keyboard.press("End")
+    state(page)
+    assert picture(page) != first
+
+
+def test_reductions_are_told(show):
+    points = np.random.default_rng(0).normal(size=(300, 800, 3)).cumsum(axis=0)
+    page = show(Trajectory.from_arrays(np.arange(300.0), points), max_bytes=700_000)
+    now = state(page)
+    assert now.frames < 300
+    assert f"{now.frames} of 300 frames" in page.locator("#subtitle").inner_text().replace("\u00a0", " ")
+    index = int(now.frames) // 2
+    frame = int(page.evaluate(f"window.particleflow.frameTimes()[{index}]"))
+    assert now.count == 800
+    half_step = 0.5 * np.ptp(points, axis=(0, 1)) / (2**12 - 2)
+    assert (np.abs(stored(page, index, 3) - points[frame]) <= 1.0001 * half_step).all()
+
+
+def test_missing_particles_are_left_out(show):
+    points = two_groups().copy()
+    points[20:, 3] = np.nan
+    page = show(Trajectory.from_arrays(np.linspace(0, 4, 40), points), analysis=None)
+    assert np.isnan(stored(page, 30, 3)[3]).all()
+    assert np.isfinite(np.delete(stored(page, 30, 3), 3, axis=0)).all()
+    page.locator("#about-button").click()
+    assert "not analysed" in page.locator("#facts-list").inner_text()
+
+
+def test_one_frame_is_enough(show):
+    page = show(Trajectory.from_arrays([0.0], two_groups()[:1]))
+    page.keyboard.press("Space")
+    assert not state(page).playing
+
+
+def test_clusters_are_found_without_being_given(show):
+    page = show(demo(), analysis=None)
+    counts = page.locator(".panel .value")
+    page.keyboard.press("End")
+    state(page)
+    assert counts.nth(1).inner_text() == "2"
+    assert len(set(page.evaluate("window.particleflow.clusters(39)"))) == 2
+
+
+def test_theme_follows_the_system_and_the_button(show):
+    page = show(demo())
+    background = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(background)
+    page.emulate_media(color_scheme="dark")
+    dark = page.evaluate(background)
+    assert light != dark
+    page.keyboard.press("t")
+    assert page.evaluate(background) == light
+
+
+@pytest.mark.parametrize("width", [320, 390, 900, 1600])
+def test_every_width_fits(show, width: int):
+    page = show(
+        demo("A title that is long enough to need more than one line on a phone"), viewport=(width, 800), **planted()
+    )
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    for selector in ("#play", "#scrubber", "#scale", "#color", "#help-button", "#readout"):
+        box = page.locator(selector).bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= width
+    # no label is cut: everything with text is as wide as its text
+    clipped = page.evaluate("""() => [...document.querySelectorAll("button, h1, .name, .value, #readout, #clock")]
+        .filter((e) => e.offsetParent && e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).display !== "inline")
+        .map((e) => e.id || e.textContent)""")
+    assert clipped == []
+
+
+def test_controls_have_accessible_names(show):
+    page = show(demo(), **planted())
+    nameless = page.evaluate("""() => [...document.querySelectorAll("button, select, input, canvas:not([aria-hidden])")]
+        .filter((e) => !(e.getAttribute("aria-label") || e.textContent.trim() || e.labels?.length))
+        .map((e) => e.id)""")
+    assert nameless == []
+    assert "time 0" in page.locator("#scrubber").get_attribute("aria-valuetext")
+
+
+def test_without_webgl_a_canvas_shows_the_points(browser, tmp_path: Path):
+    opened = browser.browser_type.launch(
+        executable_path=next(found for name in BROWSERS if (found := shutil.which(name))),
+        headless=True,
+        args=[*ARGUMENTS, "--disable-3d-apis"],
+    )
+    try:
+        page = opened.new_page()
+        page.goto(write_page(demo(), tmp_path / "page.html", **planted()).as_uri())
+        page.evaluate("window.particleflow.ready")
+        assert state(page).renderer == "canvas"
+        assert "no WebGL2" in page.locator("#notice").inner_text()
+        first = picture(page)
+        page.keyboard.press("End")
+        state(page)
+        assert picture(page) != first
+    finally:
+        opened.close()
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_points_cost_little_script(show):
+    points = two_groups(20, 100_000)
+    page = show(Trajectory.from_arrays(np.arange(20.0), points, metadata={"geometry": "sphere"}))
+    assert state(page).count == 100_000
+    assert page.evaluate("window.particleflow.benchmark(20)") < 16
