@@ -9,11 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from particleflow.view.style import THEMES
-
 SIZE = 132  # pixels of a snapshot's side
 POINTS = 300  # more dots than this only make the card heavy
-_BLUE = THEMES["light"].categories[0]
+_BLUE = "#0072B2"  # the first of the colours that colour-blind readers can tell apart
 _TURN = np.array([[0.8, 0.6, 0.0], [-0.2, 0.27, 0.94]])  # the direction from which three dimensions are seen
 
 

@@ -267,6 +267,12 @@ class Trajectory:
         width = max(len(name) for name in rows)
         return "\n".join([title, *(f"  {name:<{width}}  {_printable(value)}" for name, value in rows.items())])
 
+    def _repr_html_(self) -> str:
+        """The card that a notebook shows."""
+        from particleflow.notebook import repr_html
+
+        return repr_html(self)
+
     def _statistics(self) -> dict[str, Any]:
         """What the solver reported, if it did."""
         statistics = self.metadata.get("statistics")

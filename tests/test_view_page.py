@@ -17,8 +17,8 @@ from matplotlib.image import imread
 from sklearn.decomposition import PCA
 
 from particleflow.errors import ArgumentError, ShapeError
+from particleflow.notebook import repr_html
 from particleflow.trajectory import Trajectory
-from particleflow.view.notebook import repr_html
 from particleflow.view.page import write_page
 
 mpl.use("Agg")
@@ -132,7 +132,9 @@ def test_wrong_arguments_are_named(tmp_path: Path):
 
 
 def test_notebook_card_escapes_and_counts():
-    card = repr_html(demo(EVIL, observables={EVIL: np.arange(40.0)}))
+    run = demo(EVIL, observables={EVIL: np.arange(40.0)})
+    card = repr_html(run)
+    assert run._repr_html_() == card
     assert "<script" not in card
     assert "<img" not in card
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in card

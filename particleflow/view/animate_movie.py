@@ -1,0 +1,219 @@
+"""Animations: particles on the stage, energy and cluster count beside them with a time cursor, to mp4 or gif."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from particleflow.errors import ArgumentError
+from particleflow.view import style
+from particleflow.view.animate_sprites import SpriteBank
+from particleflow.view.animate_stage import Stage, build_stage, freeze, grab, turn_lines
+from particleflow.view.animate_write import check_size, check_target, open_writer
+from particleflow.view.figures_base import (
+    check_labels,
+    crowd_share,
+    particle_colors,
+    projection,
+    rotation,
+    single_run,
+    thinned,
+)
+from particleflow.view.figures_series import check_counts
+from particleflow.view.figures_snapshots import ELEVATION, box_coordinates, depth_style, facing_azimuth, format_time
+from particleflow.view.resample import Resampling, interpolate, resample
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from particleflow.trajectory import Trajectory
+
+MAX_PARTICLES = 20_000
+
+
+def animate(
+    trajectory: "Trajectory",
+    path: str | Path,
+    *,
+    frames: int = 240,
+    fps: float = 30,
+    spacing: str = "auto",
+    theme: str | style.Theme = "dark",
+    colors: Any = None,
+    counts: Any = None,
+    plateaus: Any = (),
+    size: tuple[int, int] | None = None,
+    turn: float = 120.0,
+    progress: Callable[[int, int], None] | None = None,
+) -> Path:
+    """Write a movie of a trajectory to `path` (.mp4 or .gif) and return the path; it appears whole or not at all.
+
+    Circle (with its kymograph), sphere or box (turning by `turn` degrees), plane, line (as a growing kymograph) and
+    principal components (d > 3) follow from the trajectory. Energy is shown if it was recorded, cluster `counts` (T,)
+    and `plateaus` (start, end, count) if given. `colors` are labels (N,) or (T, N), or RGB in [0, 1] of shape (N, 3).
+    `frames` instants are spaced evenly in "linear" time, "log" time or "arc" length; "auto" chooses (see `resample`).
+    `size` is in pixels, multiples of 16: 1280 × 720, for a gif 800 × 448. An ensemble shows its run 0; of more than
+    20,000 particles that many, evenly chosen, are drawn. `progress(done, total)` is called after every frame.
+    """
+    path = Path(path)
+    check_target(path, fps)
+    size = check_size(size or ((800, 448) if path.suffix.lower() == ".gif" else (1280, 720)))
+    with style.use(_movie_theme(style.find(theme))):
+        movie = Movie(trajectory, frames, spacing, size, colors=colors, counts=counts, plateaus=plateaus, turn=turn)
+        samples = (
+            [movie.frame(index) for index in (0, frames // 2, frames - 1)] if path.suffix.lower() == ".gif" else []
+        )
+        with open_writer(path, size, fps, samples) as write:
+            for index in range(frames):
+                write(movie.frame(index))
+                if progress is not None:
+                    progress(index + 1, frames)
+    return path
+
+
+def _movie_theme(theme: style.Theme) -> style.Theme:
+    """The theme with letters large enough for a screen across the room."""
+    from dataclasses import replace
+
+    return replace(theme, font_size=12.5, line_width=1.9)
+
+
+class Movie:
+    """The frames of an animation, drawn on demand: `frame(index)` for index in 0 … frames − 1."""
+
+    def __init__(
+        self, trajectory: "Trajectory", frames: int, spacing: str, size: tuple[int, int],
+        *, colors: Any = None, counts: Any = None, plateaus: Any = (), turn: float = 120.0,
+    ):  # fmt: skip
+        self.run = single_run(trajectory)
+        self.view = projection(self.run)
+        self.instants: Resampling = resample(self.run, frames, spacing)
+        self.particles = thinned(self.run.count, MAX_PARTICLES)
+        self.azimuths = facing_azimuth(self.run) + turn * (np.arange(frames) / max(frames - 1, 1) - 0.5)
+        self._theme = style.current()
+        self._sprites = SpriteBank()
+        self._read: dict[int, np.ndarray] = {}
+        labels = self._choose_colors(colors)
+        counts = _run_counts(self.run, counts)
+        self.stage: Stage = build_stage(
+            self.run, self.view, size, self.instants.spacing, labels=labels, counts=counts, plateaus=plateaus
+        )
+        freeze(self.stage, self.instants.times, self.instants.lower, np.asarray(self.run.times, float))
+
+    def _choose_colors(self, colors: Any) -> Any:
+        """Fix the particles' colours (n, 3), or a table and labels (T, n); returns what the panels can colour by."""
+        self._labels, labels = None, None
+        if colors is not None and np.issubdtype(np.asarray(colors).dtype, np.floating):
+            if np.shape(colors) != (self.run.count, 3):
+                raise ArgumentError(
+                    f"Argument `colors` must be integer labels or RGB of shape ({self.run.count}, 3), "
+                    f"but has shape {np.shape(colors)}."
+                )
+            self._colors = np.clip(np.asarray(colors, float), 0, 1)[self.particles]
+        elif colors is not None:
+            labels = check_labels(self.run, colors)
+            self._labels = np.maximum(labels, -1)[..., self.particles]
+            self._colors = style.label_colors(np.arange(-1, int(labels.max(initial=-1)) + 1))
+        else:
+            self._colors = particle_colors(self.run)[self.particles]
+        return labels
+
+    def _points(self, frame: int) -> np.ndarray:
+        """A saved frame; the last two read are kept."""
+        if frame not in self._read:
+            while len(self._read) > 1:
+                del self._read[min(self._read)]
+            self._read[frame] = np.asarray(self.run.points[frame], float)[self.particles]
+        return self._read[frame]
+
+    def coordinates(self, index: int) -> np.ndarray:
+        """The projected points (n, 1 … 3) of one instant, interpolated between saved frames."""
+        lower, fraction = int(self.instants.lower[index]), float(self.instants.fraction[index])
+        before = self._points(lower)
+        if fraction == 0.0:
+            return self.view(before)
+        return self.view(interpolate(before, self._points(lower + 1), fraction, spherical=self.view.spherical))
+
+    def frame(self, index: int) -> "Image":
+        """One frame of the movie as an RGBA image."""
+        stage = self.stage
+        camera = rotation(float(self.azimuths[index]), ELEVATION)
+        stage.canvas.restore_region(stage.region)
+        turn_lines(stage, camera)
+        for line in stage.lines:
+            stage.main.draw_artist(line)
+        stage.clock.set_text(f"t = {format_time(float(self.instants.times[index]))}")
+        stage.canvas.figure.draw_artist(stage.clock)
+        image = grab(stage)
+        self._reveal(image, index)
+        places, radii, colors = self.sprites(index, camera)
+        self._sprites.paste(image, places, radii, colors)
+        return image
+
+    def _reveal(self, image: "Image", index: int) -> None:
+        """Show the past of every panel up to the cursor, the cursor, and the dot on its curve."""
+        from matplotlib.colors import to_rgb
+
+        assert self.stage.past is not None
+        ink = tuple(int(255 * part) for part in to_rgb(self._theme.muted))
+        for panel in self.stage.panels:
+            left, top, _, bottom = panel.box
+            column = int(panel.columns[index])
+            if column > left:
+                image.paste(self.stage.past.crop((left, top, column, bottom)), (left, top))
+            image.paste((*ink, 255), (column, top, column + max(round(self.stage.scale), 1), bottom))
+            if panel.dots is not None and np.isfinite(panel.dots[index]):
+                place = np.array([[panel.columns[index], panel.dots[index]]])
+                radius = np.array([4.5 * self.stage.scale])
+                self._sprites.paste(image, place, radius, np.array([to_rgb(panel.color)]))
+
+    def sprites(self, index: int, camera: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Pixel places (n, 2), radii (n,) and colours (n, 3) of the particles of a frame, from far to near."""
+        coordinates = self.coordinates(index)
+        colors = self._colors
+        if self._labels is not None:
+            labels = self._labels if self._labels.ndim == 1 else self._labels[self.instants.lower[index]]
+            colors = colors[labels + 1]
+        fits = np.isfinite(coordinates).all(axis=-1)
+        coordinates, colors = coordinates[fits], colors[fits]
+        share = crowd_share(coordinates, self._cell())
+        radii = np.sqrt(np.clip(130.0 / np.sqrt(max(len(coordinates), 1)), 2.2, 6.5) ** 2 + 150.0 * share)
+        seen = self._seen(coordinates, index, camera)
+        if seen.shape[-1] == 3:
+            order = np.argsort(seen[:, 2], kind="stable")
+            sizes, colors = depth_style(seen[order, 2], colors[order], self._theme.shade, self.view.kind == "sphere")
+            seen, radii = seen[order], radii[order] * sizes
+        pixels = self.stage.main.transData.transform(seen[:, :2])
+        pixels[:, 1] = self.stage.size[1] - pixels[:, 1]
+        bounds = self.stage.main.get_window_extent()
+        inside = (np.abs(pixels[:, 0] - (bounds.x0 + bounds.x1) / 2) <= bounds.width / 2 + 2) & (
+            np.abs(pixels[:, 1] - self.stage.size[1] + (bounds.y0 + bounds.y1) / 2) <= bounds.height / 2 + 2
+        )
+        return pixels[inside] - 0.5, radii[inside] * self.stage.scale, colors[inside]
+
+    def _cell(self) -> float:
+        if self.stage.limits is None:
+            return 0.01
+        low, high = self.stage.limits
+        return 0.005 * float(max(high - low))
+
+    def _seen(self, coordinates: np.ndarray, index: int, camera: np.ndarray) -> np.ndarray:
+        """Coordinates as the main axes take them: camera axes in 3-D, (time, place) on a line."""
+        if self.view.kind == "sphere":
+            return coordinates @ camera.T
+        if self.view.kind == "space" and self.stage.limits is not None:
+            return box_coordinates(coordinates, self.stage.limits) @ camera.T
+        if self.view.kind != "line":
+            return coordinates
+        column = self.stage.panels[0].columns[index]
+        time = self.stage.main.transData.inverted().transform((column, 0))[0]
+        return np.column_stack([np.full(len(coordinates), time), coordinates[:, 0]])
+
+
+def _run_counts(run: Any, counts: Any) -> np.ndarray | None:
+    """Counts of the run that is shown: (T,), or the first column of (T, R)."""
+    if counts is None:
+        return None
+    counts = check_counts(run, counts)
+    return counts if counts.ndim == 1 else counts[:, 0]

@@ -1,0 +1,229 @@
+"""The stage of an animation: where the particles and the side panels are, and everything that does not move.
+
+The stage is drawn twice, once with the curves of the panels strong (the past) and once faint (the future). A frame is
+the future with the columns up to the time cursor taken from the past: no curve is drawn again.
+"""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from particleflow.view import style
+from particleflow.view.figures_base import Projection, drawn_times, rotation, wants_log
+from particleflow.view.figures_paths import kymograph
+from particleflow.view.figures_series import cluster_count, observable
+from particleflow.view.figures_snapshots import ELEVATION, box_coordinates, box_edges, frame_limits, globe, graticule
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from PIL.Image import Image
+
+SPACING_NAMES = {"linear": "time", "log": "log time", "arc": "distance moved"}
+_FAINT = 0.25
+
+
+@dataclass
+class Panel:
+    """One plot over time: its axes, pixel box (left, top, right, bottom), cursor column and dot row by instant."""
+
+    axes: Any
+    box: tuple[int, int, int, int] = (0, 0, 0, 0)
+    columns: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    dots: np.ndarray | None = None
+    color: Any = None
+    values: np.ndarray | None = None
+
+
+@dataclass
+class Stage:
+    """The drawn stage: canvas, main axes, moving lines, panels, and both backgrounds."""
+
+    canvas: Any
+    main: Any
+    view: Projection
+    panels: list[Panel]
+    clock: Any
+    lines: list[Any]
+    size: tuple[int, int]
+    log: bool
+    limits: tuple[np.ndarray, np.ndarray] | None = None
+    region: Any = None
+    past: "Image | None" = None
+
+    @property
+    def scale(self) -> float:
+        """Pixels of this stage for one pixel at 720 lines."""
+        return self.size[1] / 720.0
+
+
+def build_stage(
+    run: Any, view: Projection, size: tuple[int, int], spacing: str, *, labels: Any, counts: Any, plateaus: Any
+) -> Stage:
+    """Lay the stage out and draw what stands still: title, main axes, and a panel for every number to show."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    theme = style.current()
+    dpi = 100.0 * size[1] / 720.0
+    figure = Figure(figsize=(size[0] / dpi, size[1] / dpi), dpi=dpi, facecolor=theme.background)
+    canvas = FigureCanvasAgg(figure)
+    log = spacing == "log" or wants_log(run.times)
+    has_energy = _scalar_energy(run) is not None
+    wide = view.kind == "line"
+    number = (view.kind == "circle") + has_energy + (counts is not None)
+    main = figure.add_axes(_main_box(size, number, wide))
+    panels = _panels(figure, run, view, log, labels, counts, plateaus, number)
+    stage = Stage(canvas, main, view, panels, None, [], size, log)
+    _dress_main(stage, run, labels)
+    _dress_text(stage, figure, run, spacing)
+    return stage
+
+
+def _scalar_energy(run: Any) -> np.ndarray | None:
+    if "energy" not in run.observables:
+        return None
+    values = np.asarray(run.observables["energy"], float)
+    return values if values.shape == (len(run),) and np.isfinite(values).any() else None
+
+
+def _main_box(size: tuple[int, int], panels: int, wide: bool) -> tuple[float, float, float, float]:
+    """The main axes in fractions of the frame: a square at the left, or in the middle if it stands alone."""
+    bottom, height = 0.115, 0.755
+    if wide:
+        return (0.07, bottom, 0.47 if panels else 0.895, height)
+    width = min(height * size[1] / size[0], 0.5)
+    return (0.062 if panels else 0.5 - width / 2, bottom, width, height)
+
+
+def _panels(
+    figure: Any, run: Any, view: Projection, log: bool, labels: Any, counts: Any, plateaus: Any, number: int
+) -> list[Panel]:
+    """The column of panels at the right, from the top: kymograph (circle only), energy, cluster count."""
+    theme = style.current()
+    panels = []
+    left, width, bottom, top, gap = 0.62, 0.345, 0.115, 0.87, 0.035
+
+    def add(share: float) -> "Axes":
+        height = (top - bottom - gap * (number - 1)) * share
+        upper = panels[-1].axes.get_position().y0 - gap if panels else top
+        ax = figure.add_axes((left, upper - height, width, height))
+        panels.append(Panel(ax))
+        return ax
+
+    small = 0.27 if view.kind == "circle" and number == 3 else 1.0 / max(number, 1)
+    if view.kind == "circle":
+        kymograph(run, labels=labels, log=log, ax=add(1.0 - small * (number - 1)))
+    energy = _scalar_energy(run)
+    if energy is not None:
+        observable(run, "energy", log=log, ax=add(small))
+        panels[-1].values, panels[-1].color = energy, theme.categories[0]
+    if counts is not None:
+        cluster_count(run, counts, plateaus=plateaus, log=log, ax=add(small))
+        panels[-1].values, panels[-1].color = np.asarray(counts, float), theme.categories[3]
+    for panel in panels:
+        panel.axes.set_title("")
+        if panel is not panels[-1]:
+            panel.axes.set_xlabel("")
+            panel.axes.tick_params(labelbottom=False)
+    figure.align_ylabels([panel.axes for panel in panels])
+    return panels
+
+
+def _dress_main(stage: Stage, run: Any, labels: Any) -> None:
+    """Axes, limits and what stands still in the main picture; lines that turn with the camera are kept apart."""
+    theme, ax, view = style.current(), stage.main, stage.view
+    if view.kind == "line":
+        kymograph(run, labels=labels, log=stage.log, ax=ax)
+        ax.set_title("")
+        stage.panels.insert(0, Panel(ax))
+    elif view.kind == "circle":
+        turn = np.linspace(0, 2 * np.pi, 361)
+        ax.plot(np.cos(turn), np.sin(turn), color=theme.grid, linewidth=4.0)
+        for angle, name in ((0, "0"), (0.5, "π/2"), (1, "±π"), (-0.5, "−π/2")):
+            place = 0.86 * np.cos(angle * np.pi), 0.86 * np.sin(angle * np.pi)
+            ax.text(*place, name, ha="center", va="center", color=theme.muted)
+        _square(ax, 1.1)
+    elif view.kind == "sphere":
+        globe(ax, rotation(0.0, ELEVATION))
+        for line in list(ax.lines):
+            line.set_animated(True)
+            stage.lines.append(line)
+        _square(ax, 1.06)
+    elif view.kind == "space":
+        stage.limits = frame_limits(run, view)
+        stage.lines.append(ax.plot([], [], color=theme.muted, linewidth=0.9, alpha=0.45, animated=True)[0])
+        _square(ax, 1.04)
+    else:
+        low, high = frame_limits(run, view)
+        half, middle = max(high - low) / 2, (low + high) / 2
+        stage.limits = low, high
+        ax.set(xlim=(middle[0] - half, middle[0] + half), ylim=(middle[1] - half, middle[1] + half))
+        ax.set(xlabel=view.labels[0], ylabel=view.labels[1])
+        ax.grid(True, color=theme.grid)
+
+
+def _square(ax: "Axes", reach: float) -> None:
+    ax.set(xlim=(-reach, reach), ylim=(-reach, reach))
+    ax.set_axis_off()
+
+
+def _dress_text(stage: Stage, figure: Any, run: Any, spacing: str) -> None:
+    """Title at the left, the clock at the right, and below, in small, how the frames are spaced."""
+    theme = style.current()
+    title = style.clean((run.metadata or {}).get("title") or "", 62)
+    figure.text(0.032, 0.935, title, fontsize=1.3 * theme.font_size, va="center")
+    stage.clock = figure.text(0.965, 0.935, "", fontsize=1.3 * theme.font_size, va="center", ha="right", animated=True)
+    note = f"frames evenly spaced in {SPACING_NAMES[spacing]}"
+    figure.text(0.032, 0.028, note, fontsize=0.78 * theme.font_size, color=theme.muted, va="center")
+
+
+def freeze(stage: Stage, times: np.ndarray, lower: np.ndarray, all_times: np.ndarray) -> None:
+    """Draw both backgrounds, and find each panel's box and where its cursor and dot are at every instant."""
+    from PIL import Image
+
+    stage.canvas.draw()
+    stage.past = grab(stage)
+    for panel in stage.panels:
+        for artist in [*panel.axes.lines, *panel.axes.collections]:
+            artist.set_visible(False)
+    stage.canvas.draw()
+    # pictures are mixed rather than opacities lowered: many faint lines on one another would be strong again
+    future = Image.blend(grab(stage), stage.past, _FAINT)
+    np.asarray(stage.canvas.buffer_rgba())[:] = np.asarray(future)
+    stage.region = stage.canvas.copy_from_bbox(stage.canvas.figure.bbox)
+    shown = drawn_times(np.concatenate([all_times, times]), stage.log)[len(all_times) :]
+    for panel in stage.panels:
+        _measure(stage, panel, shown, lower)
+
+
+def _measure(stage: Stage, panel: Panel, times: np.ndarray, lower: np.ndarray) -> None:
+    height = stage.size[1]
+    bounds = panel.axes.get_window_extent()
+    # one column to the right of the axis line, and below the top: spines and ticks stay as they are in both pictures
+    panel.box = int(bounds.x0) + 1, int(height - bounds.y1), int(np.ceil(bounds.x1)), int(height - bounds.y0)
+    heights = np.ones_like(times) if panel.values is None else panel.values[lower]
+    with np.errstate(invalid="ignore"):
+        pixels = panel.axes.transData.transform(np.column_stack([times, heights]))
+    panel.columns = np.clip(pixels[:, 0], panel.box[0], panel.box[2])
+    panel.dots = None if panel.values is None else height - pixels[:, 1]
+
+
+def grab(stage: Stage) -> "Image":
+    """A copy of the canvas as an image."""
+    from PIL import Image
+
+    return Image.frombuffer("RGBA", stage.size, stage.canvas.buffer_rgba(), "raw", "RGBA", 0, 1).copy()
+
+
+def turn_lines(stage: Stage, camera: np.ndarray) -> None:
+    """Put the lines that turn with the camera where it sees them: the graticule, or the edges of the box."""
+    if stage.view.kind == "sphere":
+        front, behind = graticule(camera)
+        stage.lines[0].set_data(*behind.T)
+        stage.lines[1].set_data(*front.T)
+    elif stage.view.kind == "space" and stage.limits is not None:
+        low, high = (box_coordinates(corner, stage.limits) for corner in stage.limits)
+        gap = np.full((1, 3), np.nan)
+        edges = [part for pair in box_edges(low, high) for part in (*pair, gap)]
+        stage.lines[0].set_data(*(np.vstack(edges) @ camera.T)[:, :2].T)

@@ -1,0 +1,62 @@
+"""Several runs in one picture: an observable or the cluster count of each."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from particleflow.errors import ArgumentError, ShapeError
+from particleflow.view import style
+from particleflow.view.figures_base import drawn_times, new_axes, time_axis
+from particleflow.view.figures_series import check_counts, count_axis, draw_band, observable_values
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from particleflow.trajectory import Trajectory
+
+
+_DASHES: Any = ("-", "--", ":", "-.")
+
+
+def compare(
+    trajectories: "Mapping[str, Trajectory] | Sequence[Trajectory]",
+    name: str = "energy",
+    *,
+    counts: Mapping[str, Any] | Sequence[Any] | None = None,
+    log: bool | str = "auto",
+    ax: "Axes | None" = None,
+) -> "Axes":
+    """Draw one observable, or the cluster counts, of several runs together; the legend takes the keys or the titles.
+
+    Ensembles become bands. Colours repeat their order with other dashes after seven runs.
+    """
+    runs = _named(trajectories)
+    if not runs:
+        raise ArgumentError("Argument `trajectories` must hold at least one run, but is empty.")
+    ax = new_axes(ax)
+    times = np.unique(np.concatenate([np.asarray(run.times, float) for _, run in runs]))
+    log = time_axis(ax, times, log if log != "auto" else bool(counts is not None) or "auto")
+    rows = list(counts.values()) if isinstance(counts, Mapping) else counts
+    if rows is not None and len(rows) != len(runs):
+        raise ShapeError(f"Argument `counts` must hold one row for each of {len(runs)} runs, but holds {len(rows)}.")
+    colors = style.palette(min(len(runs), 7))
+    for index, (label, run) in enumerate(runs):
+        values = observable_values(run, name) if rows is None else check_counts(run, rows[index]).astype(float)
+        shown = np.maximum(drawn_times(run.times, log), drawn_times(times, log)[0])
+        draw_band(ax, shown, values, colors[index % 7], label, steps=rows is not None)
+        ax.lines[-1].set_linestyle(_DASHES[index // 7 % 4])
+    if rows is not None:
+        count_axis(ax, np.concatenate([np.ravel(row) for row in rows]))
+    ax.set_ylabel("clusters" if rows is not None else style.clean(name.replace("_", " "), 40))
+    ax.grid(True, axis="y")
+    if len(runs) > 1:
+        ax.legend(loc="best", ncols=1 if len(runs) <= 7 else 2, handlelength=1.6)
+    return ax
+
+
+def _named(trajectories: Any) -> list[tuple[str, Any]]:
+    if isinstance(trajectories, Mapping):
+        return [(str(key), run) for key, run in trajectories.items()]
+    titles = [str((run.metadata or {}).get("title") or "") for run in trajectories]
+    return [(title or f"run {index}", run) for index, (title, run) in enumerate(zip(titles, trajectories, strict=True))]

@@ -1,0 +1,182 @@
+"""How the particles move: the kymograph (place against time) and their paths on the page."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from particleflow.errors import ArgumentError
+from particleflow.view import style
+from particleflow.view.figures_base import (
+    MAX_FRAMES,
+    MAX_LINES,
+    SQUARE,
+    Projection,
+    angles,
+    check_labels,
+    drawn_times,
+    emptiest_angle,
+    gather,
+    new_axes,
+    particle_colors,
+    projection,
+    rotation,
+    set_title,
+    single_run,
+    thinned,
+    time_axis,
+)
+from particleflow.view.figures_snapshots import ELEVATION, facing_azimuth, globe, snapshot
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from particleflow.trajectory import Trajectory
+
+
+def kymograph(
+    trajectory: "Trajectory",
+    *,
+    labels: Any = None,
+    log: bool | str = "auto",
+    vertical: bool = False,
+    ax: "Axes | None" = None,
+) -> "Axes":
+    """Draw one number a particle against time: its coordinate (d = 1), its angle (circle), else its first coordinate.
+
+    The circle is cut open where the fewest particles pass; a line that crosses the cut is broken. At d > 3 the number
+    is the first principal component. `labels` (N,) colour the lines, (T, N) their pieces. `vertical` lets time run
+    upwards. An ensemble shows its run 0; at most 512 particles and 600 frames are drawn.
+    """
+    run = single_run(trajectory)
+    ax = new_axes(ax)
+    frames, particles = thinned(len(run), MAX_FRAMES), thinned(run.count, MAX_LINES)
+    view = projection(run)
+    heights, ticks = kymograph_heights(view, view(gather(run, frames, particles)))
+    log = time_axis(ax, run.times, log, axis="y" if vertical else "x")
+    times = drawn_times(run.times, log)[frames]
+    _draw_lines(ax, times, heights, _line_colors(run, labels, frames, particles), vertical)
+    _place_axis(ax, view, heights, ticks, vertical)
+    set_title(ax, run)
+    return ax
+
+
+def kymograph_heights(view: Projection, coordinates: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+    """The drawn number (T, n), NaN where a line crosses the circle's cut; and the tick angles of a circle."""
+    if view.kind != "circle":
+        return coordinates[..., 0], None
+    cut = emptiest_angle(angles(coordinates))
+    heights = angles(coordinates, cut)
+    jump = np.abs(np.diff(heights, axis=0, prepend=heights[:1])) > np.pi
+    first = int(np.ceil(cut / (np.pi / 2)))
+    ticks = np.arange(first, first + 5) * np.pi / 2
+    return np.where(jump, np.nan, heights), ticks[(ticks >= cut) & (ticks <= cut + 2 * np.pi)]
+
+
+def _line_colors(run: Any, labels: Any, frames: np.ndarray, particles: np.ndarray) -> np.ndarray:
+    """Colours (n, 3), or (T, n, 3) for labels that change with time."""
+    if labels is not None and np.ndim(labels) == 2:
+        return style.label_colors(check_labels(run, labels)[frames][:, particles])
+    return particle_colors(run, labels)[particles]
+
+
+def _draw_lines(ax: "Axes", times: np.ndarray, heights: np.ndarray, colors: np.ndarray, vertical: bool) -> None:
+    """One line a particle, or one piece a frame and particle where colours change with time."""
+    from matplotlib.collections import LineCollection
+
+    count = heights.shape[1]
+    lines = np.stack([np.broadcast_to(times[:, None], heights.shape), heights], axis=-1)
+    lines = lines[..., ::-1] if vertical else lines
+    width = style.current().line_width * float(np.clip(14.0 / np.sqrt(count), 0.5, 1.0))
+    options: dict[str, Any] = {"linewidths": width, "alpha": float(np.clip(30.0 / count, 0.45, 0.95)), "zorder": 2}
+    if len(times) == 1:
+        ax.scatter(*lines[0].T, c=colors.reshape(-1, 3)[:count], s=14, zorder=3)
+    elif colors.ndim == 2:
+        ax.add_collection(LineCollection(list(lines.swapaxes(0, 1)), colors=colors, **options), autolim=False)
+    else:
+        pieces = np.stack([lines[:-1], lines[1:]], axis=2).reshape(-1, 2, 2)
+        seen = np.isfinite(pieces).all(axis=(1, 2))
+        collection = LineCollection(list(pieces[seen]), colors=colors[1:].reshape(-1, 3)[seen], **options)
+        ax.add_collection(collection, autolim=False)
+
+
+def _place_axis(ax: "Axes", view: Projection, heights: np.ndarray, ticks: np.ndarray | None, vertical: bool) -> None:
+    """Limits, ticks and name of the axis that is not time."""
+    axis, limits = (ax.xaxis, ax.set_xlim) if vertical else (ax.yaxis, ax.set_ylim)
+    seen = heights[np.isfinite(heights)]
+    low, high = (seen.min(), seen.max()) if seen.size else (0.0, 1.0)
+    pad = 0.05 * (high - low) or 1.0
+    if ticks is None:
+        limits(low - pad, high + pad)
+        axis.set_label_text(view.labels[0])
+        return
+    names = {-4: "0", -3: "π/2", -2: "−π", -1: "−π/2", 0: "0", 1: "π/2", 2: "π", 3: "−π/2", 4: "0"}
+    limits(low - pad / 2, high + pad / 2)
+    axis.set_ticks(ticks, [names.get(round(tick / (np.pi / 2)), "") for tick in ticks])
+    limits(low - pad / 2, high + pad / 2)
+    axis.set_label_text("angle θ")
+
+
+def paths(
+    trajectory: "Trajectory", *, labels: Any = None, azimuth: float | None = None, ax: "Axes | None" = None
+) -> "Axes":
+    """Draw every particle's path, faint where it began, and the last frame on top (d ≥ 2; d = 1 is a kymograph).
+
+    An ensemble shows its run 0; at most 512 particles and 600 frames are drawn.
+    """
+    run = single_run(trajectory)
+    view = projection(run)
+    if view.kind == "line":
+        raise ArgumentError("Paths need at least two dimensions, but the trajectory has one: draw a kymograph instead.")
+    ax = new_axes(ax, SQUARE)
+    azimuth = facing_azimuth(run) if azimuth is None else azimuth
+    particles, frames = thinned(run.count, MAX_LINES), thinned(len(run), MAX_FRAMES)
+    colors = particle_colors(run, labels, -1)
+    seen = view(gather(run, frames, particles))
+    if view.kind == "sphere":
+        _sphere_paths(ax, seen, colors[particles], azimuth)
+    else:
+        snapshot(run, -1, colors=colors, azimuth=azimuth, view=view, title="", ax=ax)
+        if view.kind == "space":
+            seen = _boxed(run, view, seen, azimuth)
+        _fading_lines(ax, seen[..., :2], colors[particles])
+    set_title(ax, run)
+    return ax
+
+
+def _boxed(run: Any, view: Projection, seen: np.ndarray, azimuth: float) -> np.ndarray:
+    from particleflow.view.figures_snapshots import box_coordinates, frame_limits
+
+    return box_coordinates(seen, frame_limits(run, view)) @ rotation(azimuth, ELEVATION).T
+
+
+def _fading_lines(ax: "Axes", seen: np.ndarray, colors: np.ndarray, strength: float = 0.6) -> None:
+    """Pieces of paths whose opacity grows along the path; `seen` is (T, n, 2), NaN where hidden."""
+    from matplotlib.collections import LineCollection
+
+    if len(seen) < 2:
+        return
+    pieces = np.stack([seen[:-1], seen[1:]], axis=2)
+    age = np.linspace(0.15, 1.0, len(pieces))[:, None]
+    opacity = np.broadcast_to(strength * age, pieces.shape[:2])[..., None]
+    rgba = np.concatenate([np.broadcast_to(colors, (*pieces.shape[:2], 3)), opacity], axis=-1)
+    kept = np.isfinite(pieces).all(axis=(2, 3)) & (np.ptp(pieces, axis=2).max(axis=-1) > 1e-9)
+    width = 0.6 * style.current().line_width
+    ax.add_collection(LineCollection(list(pieces[kept]), colors=rgba[kept], linewidths=width, zorder=2), autolim=False)
+
+
+def _sphere_paths(ax: "Axes", seen: np.ndarray, colors: np.ndarray, azimuth: float) -> None:
+    """Paths on the globe: those behind it faint, the last places as dots."""
+    from particleflow.view.figures_snapshots import depth_style
+
+    theme = style.current()
+    camera = rotation(azimuth, ELEVATION)
+    globe(ax, camera)
+    turned = seen @ camera.T
+    front = turned[..., 2:] >= 0
+    _fading_lines(ax, np.where(front, np.nan, turned[..., :2]), colors, 0.15)
+    _fading_lines(ax, np.where(front, turned[..., :2], np.nan), colors, 0.75)
+    order = np.argsort(turned[-1, :, 2], kind="stable")
+    sizes, shades = depth_style(turned[-1, order, 2], colors[order], theme.shade)
+    ax.scatter(*turned[-1, order, :2].T, s=26 * sizes**2, c=shades, edgecolors=theme.panel, linewidths=0.4, zorder=4)
+    ax.set(xlim=(-1.09, 1.09), ylim=(-1.09, 1.09), aspect="equal")
+    ax.set_axis_off()

@@ -1,0 +1,279 @@
+"""One look for every picture: themes, colours that colour-blind readers can tell apart, and harmless text.
+
+A *theme* is a set of colours and fonts ("light", "dark", "print"). `use(name)` switches it on for a block:
+
+    with style.use("dark"):
+        axes = view.kymograph(run)
+
+Categories take the Okabe-Ito colours first; past seven, hues step by the golden angle in the OKLCH colour space while
+the lightness alternates, so that neighbours differ in lightness too. Continuous and cyclic scales are built in the same
+space with a monotone (cyclic: single-humped) lightness, so they keep their order in greyscale.
+"""
+
+import unicodedata
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from particleflow.errors import ArgumentError
+
+
+@dataclass(frozen=True)
+class Theme:
+    """The colours and sizes of one look; `sequential` and `cyclic` name or hold matplotlib colour maps."""
+
+    name: str
+    background: str
+    panel: str
+    text: str
+    muted: str
+    grid: str
+    shade: str
+    categories: tuple[str, ...]
+    lightness: tuple[float, float]
+    font: str
+    font_size: float
+    line_width: float
+    width: float
+
+
+_OKABE_ITO_LIGHT = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#5D4E8C")
+_OKABE_ITO_DARK = ("#56B4E9", "#E69F00", "#2CC295", "#F2764B", "#F0E442", "#CC79A7", "#8FA6FF")
+
+THEMES = {
+    "light": Theme(
+        "light", "#ffffff", "#ffffff", "#1c2430", "#66707d", "#e6e9ee", "#eef2f7",
+        _OKABE_ITO_LIGHT, (0.46, 0.74), "DejaVu Sans", 10.0, 1.4, 6.4,
+    ),
+    "dark": Theme(
+        "dark", "#0f141b", "#0f141b", "#e4e9f0", "#8c97a5", "#252d38", "#1a222d",
+        _OKABE_ITO_DARK, (0.62, 0.86), "DejaVu Sans", 10.0, 1.4, 6.4,
+    ),
+    "print": Theme(
+        "print", "#ffffff", "#ffffff", "#000000", "#4d4d4d", "#e0e0e0", "#efefef",
+        _OKABE_ITO_LIGHT, (0.42, 0.72), "STIXGeneral", 8.0, 0.9, 3.4,
+    ),
+}  # fmt: skip
+
+_current: ContextVar[Theme] = ContextVar("particleflow_theme", default=THEMES["light"])
+
+
+def find(theme: str | Theme) -> Theme:
+    """The theme of a name; a theme is returned as it is."""
+    if isinstance(theme, Theme):
+        return theme
+    if theme not in THEMES:
+        raise ArgumentError(f"Argument `theme` must be one of {', '.join(map(repr, THEMES))}, but is {theme!r}.")
+    return THEMES[theme]
+
+
+def current() -> Theme:
+    """The theme in use here; "light" outside every `use` block."""
+    return _current.get()
+
+
+def settings(theme: Theme) -> dict[str, Any]:
+    """The matplotlib settings of a theme."""
+    return {**_page_settings(theme), **_axes_settings(theme), **_font_settings(theme)}
+
+
+def _page_settings(theme: Theme) -> dict[str, Any]:
+    return {
+        "figure.facecolor": theme.background,
+        "figure.figsize": (theme.width, theme.width * 0.62),
+        "figure.dpi": 160,
+        "figure.constrained_layout.h_pad": 0.09,
+        "figure.constrained_layout.w_pad": 0.09,
+        "savefig.dpi": 160,
+        "savefig.facecolor": theme.background,
+        "svg.fonttype": "path",
+        "svg.hashsalt": "particleflow",
+        "legend.frameon": False,
+        "lines.linewidth": theme.line_width,
+        "lines.solid_capstyle": "round",
+    }
+
+
+def _axes_settings(theme: Theme) -> dict[str, Any]:
+    ticks = {
+        f"{axis}tick.{name}": value
+        for axis in "xy"
+        for name, value in (
+            ("color", theme.muted),
+            ("labelcolor", theme.text),
+            ("labelsize", 0.9 * theme.font_size),
+            ("major.width", 0.7),
+            ("minor.width", 0.5),
+        )
+    }
+    return ticks | {
+        "axes.facecolor": theme.panel,
+        "axes.edgecolor": theme.muted,
+        "axes.labelcolor": theme.text,
+        "axes.titlecolor": theme.text,
+        "axes.titleweight": "regular",
+        "axes.titlelocation": "left",
+        "axes.titlepad": 7.0,
+        "axes.linewidth": 0.7,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": False,
+        "axes.axisbelow": True,
+        "grid.color": theme.grid,
+        "grid.linewidth": 0.6,
+    }
+
+
+def _font_settings(theme: Theme) -> dict[str, Any]:
+    size = theme.font_size
+    return {
+        "font.family": [theme.font, "DejaVu Sans"],  # the second has the glyphs that the first lacks
+        "font.size": size,
+        "axes.titlesize": 1.05 * size,
+        "axes.labelsize": size,
+        "axes.unicode_minus": True,
+        "legend.fontsize": 0.88 * size,
+        "mathtext.fontset": "stix" if theme.font.startswith("STIX") else "dejavusans",
+        "text.color": theme.text,
+        "text.usetex": False,
+    }
+
+
+@contextmanager
+def use(theme: str | Theme = "light") -> Iterator[Theme]:
+    """Switch a theme on for a block, for our plots and for anything else drawn with matplotlib inside it."""
+    import matplotlib as mpl
+
+    found = find(theme)
+    token = _current.set(found)
+    try:
+        with mpl.rc_context(settings(found)):  # pyright: ignore[reportArgumentType]
+            yield found
+    finally:
+        _current.reset(token)
+
+
+def oklch(lightness: np.ndarray, chroma: np.ndarray, hue: np.ndarray) -> np.ndarray:
+    """sRGB in [0, 1] of OKLCH colours (hue in radians): a perceptually even space, clipped to what a screen shows."""
+    a, b = chroma * np.cos(hue), chroma * np.sin(hue)
+    long = (lightness + 0.3963377774 * a + 0.2158037573 * b) ** 3
+    medium = (lightness - 0.1055613458 * a - 0.0638541728 * b) ** 3
+    short = (lightness - 0.0894841775 * a - 1.2914855480 * b) ** 3
+    linear = np.stack(
+        [
+            4.0767416621 * long - 3.3077115913 * medium + 0.2309699292 * short,
+            -1.2684380046 * long + 2.6097574011 * medium - 0.3413193965 * short,
+            -0.0041960863 * long - 0.7034186147 * medium + 1.7076147010 * short,
+        ],
+        axis=-1,
+    )
+    linear = np.clip(linear, 0.0, 1.0)
+    return np.where(linear <= 0.0031308, 12.92 * linear, 1.055 * linear ** (1 / 2.4) - 0.055)
+
+
+def palette(count: int, theme: Theme | None = None) -> np.ndarray:
+    """`count` category colours, (count, 3): the theme's own first, then golden-angle hues of alternating lightness."""
+    from matplotlib.colors import to_rgb
+
+    theme = theme or current()
+    own = np.array([to_rgb(color) for color in theme.categories[:count]]).reshape(-1, 3)
+    index = np.arange(max(count - len(own), 0))
+    low, high = theme.lightness
+    lightness = low + (high - low) * ((index * 2) % 3) / 2
+    hue = 0.35 + index * np.pi * (3 - np.sqrt(5))
+    return np.concatenate([own, oklch(lightness, np.full(index.shape, 0.13), hue)])
+
+
+def cyclic_colors(angle: np.ndarray, theme: Theme | None = None) -> np.ndarray:
+    """Colours of angles in radians, (..., 3): the hue is the angle, the lightness rises and falls once around."""
+    theme = theme or current()
+    low, high = theme.lightness
+    angle = np.nan_to_num(np.asarray(angle, float))
+    lightness = (low + high) / 2 + (high - low) / 2 * np.cos(angle - 1.9)
+    return oklch(lightness, np.full(angle.shape, 0.14), angle + 0.5)
+
+
+def ordered_colors(value: np.ndarray, theme: Theme | None = None) -> np.ndarray:
+    """Colours of values in [0, 1], (..., 3), from blue to orange; they stay inside the theme's readable lightness."""
+    theme = theme or current()
+    low, high = theme.lightness
+    value = np.clip(np.nan_to_num(np.asarray(value, float)), 0.0, 1.0)
+    return oklch(low + (high - low) * value, np.full(value.shape, 0.135), 4.55 + value * (2 * np.pi + 1.15 - 4.55))
+
+
+def label_colors(labels: np.ndarray, theme: Theme | None = None) -> np.ndarray:
+    """Colours of integer labels, (..., 3); a negative label (in no cluster) is grey."""
+    from matplotlib.colors import to_rgb
+
+    theme = theme or current()
+    labels = np.asarray(labels).astype(np.int64)
+    top = int(labels.max(initial=-1)) + 1
+    table = np.concatenate([palette(top, theme), [to_rgb(theme.muted)]])
+    return table[np.where(labels < 0, top, labels)]
+
+
+def _density_map(theme: Theme):
+    """Zero is the page itself; then blue-green to the far end of the lightness scale."""
+    from matplotlib.colors import LinearSegmentedColormap, to_rgb
+
+    value = np.linspace(0, 1, 33)[1:]
+    light = 0.93 - 0.66 * value if theme.name != "dark" else 0.26 + 0.68 * value
+    chroma = 0.04 + 0.32 * value * (1 - value)
+    hue = np.interp(value, [0, 1], [3.0, 4.9] if theme.name != "dark" else [4.9, 1.75])
+    return LinearSegmentedColormap.from_list("density", np.vstack([to_rgb(theme.panel), oklch(light, chroma, hue)]))
+
+
+def _diverging_map(theme: Theme):
+    from matplotlib.colors import LinearSegmentedColormap, to_rgb
+
+    ends = ["#0b4f80", "#4f9ccb"], ["#e79a4c", "#a33d05"]
+    if theme.name == "dark":
+        ends = ["#9bd4f7", "#2c7fb0"], ["#c0611b", "#ffc58a"]
+    stops = [*ends[0], theme.panel, *ends[1]]
+    return LinearSegmentedColormap.from_list("diverging", [to_rgb(stop) for stop in stops])
+
+
+def colormap(kind: str = "density", theme: Theme | None = None):
+    """A matplotlib colour map: "density" (zero = the page), "diverging" or "sequential"."""
+    theme = theme or current()
+    makers = {"density": _density_map, "diverging": _diverging_map, "sequential": _sequential_map}
+    if kind not in makers:
+        raise ArgumentError(f"Argument `kind` must be one of {', '.join(map(repr, makers))}, but is {kind!r}.")
+    return makers[kind](theme)
+
+
+def _sequential_map(theme: Theme):
+    from matplotlib import colormaps
+
+    return colormaps["cividis" if theme.name == "print" else "viridis"]
+
+
+@cache
+def _glyphs(family: str) -> frozenset[int]:
+    from matplotlib import font_manager
+
+    return frozenset(font_manager.get_font(font_manager.findfont(family)).get_charmap())
+
+
+def clean(text: object, limit: int = 80) -> str:
+    """Text from outside made harmless: no mathtext, no control characters, only glyphs of the font, at most `limit`.
+
+    Every `$` is escaped, so matplotlib shows it and never parses it.
+    """
+    kept = "".join(character for character in str(text)[: 20 * limit] if _visible(character))
+    kept = " ".join(kept.split())
+    if len(kept) > limit:
+        kept = kept[: limit - 1].rstrip() + "…"
+    known = _glyphs(current().font) | _glyphs("DejaVu Sans")
+    kept = "".join(character if ord(character) in known else "?" for character in kept)
+    return kept.replace("$", r"\$")
+
+
+def _visible(character: str) -> bool:
+    """Letters, marks, numbers, punctuation, symbols and white space; not controls, direction overrides, surrogates."""
+    return character.isspace() or unicodedata.category(character)[0] != "C"

@@ -1,0 +1,317 @@
+"""Movies read back: size, length, what moves, what is drawn where, and that a failure leaves nothing behind."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_rgb
+from PIL import Image
+
+import particleflow
+from particleflow.errors import ArgumentError, ShapeError, StoreError, UserError
+from particleflow.trajectory import Trajectory
+from particleflow.view import style
+from particleflow.view.animate_movie import Movie
+from particleflow.view.animate_sprites import SpriteBank
+from particleflow.view.animate_write import atomic_path, common_palette
+
+imageio_ffmpeg = pytest.importorskip("imageio_ffmpeg")
+
+view: Any = particleflow.view  # the drawn artists are read by names that type stubs do not know
+SMALL = (320, 192)
+
+
+def make(dimension=2, *, sphere=False, count=20, frames=12, energy=True, log=False, runs=None, title="A run"):
+    generator = np.random.default_rng(5)
+    times = (
+        np.concatenate([[0.0], np.geomspace(1e-2, 1e4, frames - 1)]) if log and frames > 1 else np.arange(frames) * 0.5
+    )
+    start = generator.normal(size=(count, dimension) if runs is None else (runs, count, dimension))
+    shrink = np.linspace(1, 0.2, frames).reshape(-1, *[1] * start.ndim)
+    points = start * shrink + 0.5 * (1 - shrink)
+    if sphere:
+        points /= np.linalg.norm(points, axis=-1, keepdims=True)
+    values = np.linspace(0, 1, frames) if runs is None else np.linspace(0, 1, frames)[:, None] * np.ones(runs)
+    metadata = {"geometry": "sphere" if sphere else "euclidean", "title": title}
+    return Trajectory.from_arrays(times, points, observables={"energy": values} if energy else {}, metadata=metadata)
+
+
+def read(path):
+    """All frames of an mp4, (frames, height, width, 3), and what the decoder says of the file."""
+    command = [imageio_ffmpeg.get_ffmpeg_exe(), "-i", str(path), "-f", "rawvideo", "-pix_fmt", "rgb24", "-"]
+    decoded = subprocess.run(command, capture_output=True, check=True)
+    facts = decoded.stderr.decode().split("Output #0")[0]
+    found = re.search(r"Video: .*?, (\d{2,})x(\d{2,})", facts)
+    assert found is not None
+    width, height = int(found[1]), int(found[2])
+    return np.frombuffer(decoded.stdout, np.uint8).reshape(-1, height, width, 3), facts
+
+
+CASES = [(1, False), (2, False), (2, True), (3, False), (3, True), (8, False), (8, True)]
+
+
+@pytest.mark.parametrize(("dimension", "sphere"), CASES)
+def test_movie_has_the_asked_size_and_length_and_moves(tmp_path, dimension, sphere):
+    run = make(dimension, sphere=sphere)
+    calls = []
+    path = view.animate(
+        run, tmp_path / "movie.mp4", frames=10, fps=25, size=SMALL, counts=np.arange(12, 0, -1),
+        progress=lambda done, total: calls.append((done, total)),
+    )  # fmt: skip
+    frames, facts = read(path)
+    assert frames.shape == (10, 192, 320, 3)
+    assert "25 fps" in facts
+    assert "Video: h264" in facts
+    assert "yuv420p" in facts
+    assert calls == [(index + 1, 10) for index in range(10)]
+    assert np.abs(frames[0].astype(int) - frames[-1]).max() > 60
+    background = np.array(to_rgb(style.find("dark").background)) * 255
+    np.testing.assert_allclose(frames[0][2, 2], background, atol=6)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["movie.mp4"]
+
+
+@pytest.mark.parametrize("theme", sorted(style.THEMES))
+def test_movie_without_energy_or_counts_in_every_theme(tmp_path, theme):
+    path = view.animate(make(2, energy=False), tmp_path / "m.mp4", frames=3, size=SMALL, theme=theme)
+    assert read(path)[0].shape[0] == 3
+
+
+def test_default_size_is_720p(tmp_path):
+    assert read(view.animate(make(2), tmp_path / "m.mp4", frames=2))[0].shape[1:3] == (720, 1280)
+
+
+@pytest.mark.parametrize(("count", "frames", "runs"), [(1, 12, None), (20, 1, None), (1, 1, None), (4, 5, 3)])
+def test_single_particles_single_frames_and_ensembles(tmp_path, count, frames, runs):
+    for dimension, sphere in CASES:
+        run = make(dimension, sphere=sphere, count=count, frames=frames, runs=runs)
+        path = view.animate(run, tmp_path / "m.mp4", frames=2, size=SMALL, counts=np.ones(frames))
+        assert read(path)[0].shape[0] == 2
+
+
+def test_gif_has_frames_loop_and_duration(tmp_path):
+    path = view.animate(make(2), tmp_path / "movie.gif", frames=9, fps=30, size=SMALL)
+    with Image.open(path) as gif:
+        assert gif.size == SMALL
+        assert getattr(gif, "n_frames", 1) == 9
+        assert gif.info["loop"] == 0
+        durations = []
+        for index in range(9):
+            gif.seek(index)
+            durations.append(gif.info["duration"])
+        last = np.asarray(gif.convert("RGB")).astype(int)
+        gif.seek(0)
+        first = np.asarray(gif.convert("RGB")).astype(int)
+    assert sum(durations) == 300
+    assert np.abs(first - last).max() > 60
+
+
+def test_gif_keeps_the_colour_of_the_page(tmp_path):
+    path = view.animate(make(2), tmp_path / "movie.gif", frames=3, size=SMALL, theme="light")
+    with Image.open(path) as gif:
+        assert gif.convert("RGB").getpixel((1, 1)) == (255, 255, 255)
+
+
+def test_common_palette_keeps_rare_colours():
+    pixels = np.full((100, 100, 3), 250, np.uint8)
+    pixels += np.arange(6, dtype=np.uint8)[np.arange(100) % 6][None, :, None]
+    pixels[5, 5] = (255, 0, 0)
+    pixels[50, 60] = (0, 0, 255)
+    image = Image.fromarray(pixels)
+    quantised = np.asarray(image.quantize(palette=common_palette([image]), dither=Image.Dither.NONE).convert("RGB"))
+    np.testing.assert_allclose(quantised[5, 5], [255, 0, 0], atol=8)
+    np.testing.assert_allclose(quantised[50, 60], [0, 0, 255], atol=8)
+
+
+def movie_of(run, frames=5, spacing="linear", size=(640, 368), **options):
+    with style.use("light"):
+        return Movie(run, frames, spacing, size, **options)
+
+
+def test_particles_are_drawn_where_the_axes_put_them():
+    run = make(2, count=3)
+    movie = movie_of(run, frames=12)
+    places, _, colors = movie.sprites(4, np.eye(3))
+    expected = movie.stage.main.transData.transform(np.asarray(run.points[4]))
+    np.testing.assert_allclose(places, np.column_stack([expected[:, 0], 368 - expected[:, 1]]) - 0.5, atol=1e-6)
+    image = np.asarray(movie.frame(4))
+    for (column, row), color in zip(places.round().astype(int), colors, strict=True):
+        np.testing.assert_allclose(image[row, column, :3] / 255, 0.92 * color + 0.08, atol=0.04)
+
+
+def test_instants_between_frames_are_interpolated():
+    run = make(3, sphere=True, frames=3)
+    movie = movie_of(run, frames=5)
+    middle = np.asarray(run.points[0]) + np.asarray(run.points[1])
+    np.testing.assert_allclose(
+        movie.coordinates(1), middle / np.linalg.norm(middle, axis=-1, keepdims=True), atol=1e-12
+    )
+    np.testing.assert_allclose(movie.coordinates(2), run.points[1], atol=1e-12)
+
+
+def test_sphere_turns_and_draws_near_particles_last():
+    run = make(3, sphere=True, count=50)
+    movie = movie_of(run, frames=7, turn=90.0)
+    assert np.ptp(movie.azimuths) == pytest.approx(90.0)
+    angle, tilt = np.radians(movie.azimuths[2]), np.radians(22.0)
+    toward = np.array([np.cos(tilt) * np.cos(angle), np.cos(tilt) * np.sin(angle), np.sin(tilt)])
+    from particleflow.view.figures_base import rotation
+
+    camera = rotation(float(movie.azimuths[2]), 22.0)
+    np.testing.assert_allclose(camera[2], toward)
+    places, _, _ = movie.sprites(2, camera)
+    seen = movie.coordinates(2) @ camera.T
+    seen = seen[np.argsort(seen[:, 2], kind="stable")]
+    expected = movie.stage.main.transData.transform(seen[:, :2])
+    np.testing.assert_allclose(places[:, 0], expected[:, 0] - 0.5, atol=1e-6)
+
+
+def test_cursor_is_at_the_time_and_reveals_the_past():
+    run = make(2, log=True, frames=30)
+    movie = movie_of(run, frames=11, spacing="log")
+    panel = movie.stage.panels[-1]
+    left, top, right, bottom = panel.box
+    # t = 0 has no place on a log axis: the cursor waits at the left edge and is even from the first positive time on
+    np.testing.assert_allclose(np.diff(panel.columns[1:]), (panel.columns[-1] - panel.columns[1]) / 9, atol=1e-6)
+    half = np.asarray(movie.frame(5)).astype(int)
+    whole = np.asarray(movie.stage.past).astype(int)
+    cursor = int(panel.columns[5])
+    # well to the left of the dot and the cursor the curve is as strong as at the end; to the right it is fainter
+    np.testing.assert_array_equal(half[top:bottom, left : cursor - 8], whole[top:bottom, left : cursor - 8])
+    ink = 255 * 3 - half[top:bottom, cursor + 8 : right, :3].sum(axis=-1)
+    strong = 255 * 3 - whole[top:bottom, cursor + 8 : right, :3].sum(axis=-1)
+    assert ink.max() < 0.7 * strong.max()
+    muted = np.array(to_rgb(style.find("light").muted)) * 255
+    np.testing.assert_allclose(half[top + 3, cursor, :3], muted, atol=1)
+
+
+def test_labels_colour_particles_by_frame():
+    run = make(2, count=4, frames=3)
+    labels = np.array([[0, 1, 2, 3], [0, 0, 2, 2], [0, 0, 0, 0]])
+    movie = movie_of(run, frames=3, colors=labels)
+    for index in range(3):
+        lower = movie.instants.lower[index]
+        np.testing.assert_allclose(movie.sprites(index, np.eye(3))[2], style.palette(4)[labels[lower]])
+    own = np.random.default_rng(0).random((4, 3))
+    np.testing.assert_allclose(movie_of(run, colors=own).sprites(0, np.eye(3))[2], own)
+    with pytest.raises(ArgumentError, match="colors"):
+        movie_of(run, colors=own[:2])
+    with pytest.raises(ShapeError, match="labels"):
+        movie_of(run, colors=[0, 1])
+
+
+def test_sprites_equal_ordinary_pasting():
+    bank = SpriteBank(opacity=1.0)
+    places = np.array([[10.25, 12.5], [13.0, 12.0], [0.0, 0.0], [40.0, 31.75]])
+    radii, colors = np.array([3.0, 2.5, 4.0, 5.0]), np.eye(4)[:, :3]
+    fast = Image.new("RGBA", (41, 32), "white")
+    bank.paste(fast, places, radii, colors)
+    rows, columns = np.mgrid[:32, :41]
+    slow = np.full((32, 41, 3), 255.0)
+    for place, radius, color in zip(places, radii, colors, strict=True):
+        cover = np.clip(radius + 0.5 - np.hypot(columns - place[0], rows - place[1]), 0, 1)[..., None]
+        slow = (1 - cover) * slow + cover * 255 * color
+    np.testing.assert_allclose(np.asarray(fast)[..., :3], slow, atol=2.5)
+    # the area of a disc is that of a circle
+    disc = Image.new("RGBA", (64, 64), "black")
+    bank.paste(disc, np.array([[31.5, 31.25]]), np.array([20.0]), np.array([[1.0, 1.0, 1.0]]))
+    assert np.asarray(disc)[..., 0].sum() / 255 == pytest.approx(np.pi * 20**2, rel=2e-3)
+
+
+def test_hostile_title_is_drawn(tmp_path):
+    run = make(2, title="$\\frac{1}{0$ <script> \x00" + "x" * 500)
+    assert view.animate(run, tmp_path / "m.mp4", frames=1, size=SMALL).stat().st_size > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"size": (321, 192)}, r"use \(320, 192\)"),
+        ({"fps": 0}, "fps"),
+        ({"spacing": "cubic"}, "'cubic'"),
+        ({"theme": "sepia"}, "'sepia'"),
+        ({"frames": 0}, "at least 1"),
+    ],
+)
+def test_wrong_arguments_are_named_before_anything_is_written(tmp_path, options, message):
+    with pytest.raises(ArgumentError, match=message):
+        view.animate(make(2), tmp_path / "m.mp4", **options)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_wrong_targets(tmp_path):
+    with pytest.raises(ArgumentError, match=r"\.mp4 or \.gif"):
+        view.animate(make(2), tmp_path / "m.avi")
+    with pytest.raises(StoreError, match="create it first"):
+        view.animate(make(2), tmp_path / "nowhere" / "m.mp4")
+
+
+def test_a_failure_keeps_the_old_movie_and_leaves_nothing(tmp_path):
+    path = tmp_path / "m.mp4"
+    path.write_bytes(b"old")
+
+    def fail(done, total):
+        if done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        view.animate(make(2), path, frames=5, size=SMALL, progress=fail)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["m.mp4"]
+    assert path.read_bytes() == b"old"
+
+
+def test_remains_of_a_dead_process_are_swept_and_those_of_a_live_one_kept(tmp_path):
+    child = subprocess.Popen([sys.executable, "-c", "pass"])
+    child.wait()
+    dead = tmp_path / f".m.partial-{child.pid}.mp4"
+    alive = tmp_path / f".m.partial-{os.getppid()}.mp4"
+    other = tmp_path / f".n.partial-{child.pid}.mp4"
+    for entry in (dead, alive, other):
+        entry.write_bytes(b"half")
+    with atomic_path(tmp_path / "m.mp4") as partial:
+        partial.write_bytes(b"whole")
+    assert {entry.name for entry in tmp_path.iterdir()} == {"m.mp4", alive.name, other.name}
+    assert (tmp_path / "m.mp4").read_bytes() == b"whole"
+
+
+ENCODE = """
+import sys, numpy as np
+from particleflow.trajectory import Trajectory
+import particleflow
+run = Trajectory.from_arrays(np.arange(4.0), np.random.default_rng(0).normal(size=(4, 9, 2)))
+report = lambda done, total: print(done, flush=True)
+particleflow.view.animate(run, sys.argv[1], frames=100000, size=(320, 192), progress=report)
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
+def test_a_killed_encode_leaves_the_target_alone(tmp_path):
+    path = tmp_path / "m.mp4"
+    path.write_bytes(b"old")
+    with subprocess.Popen([sys.executable, "-c", ENCODE, str(path)], stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        while child.stdout.readline().strip() != "20":
+            assert child.poll() is None
+        child.kill()
+    assert path.read_bytes() == b"old"
+    time.sleep(0.2)  # the encoder sees its input end and closes its own file
+    view.animate(make(2), path, frames=2, size=SMALL)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["m.mp4"]
+    assert read(path)[0].shape[0] == 2
+
+
+def test_without_ffmpeg_the_error_says_what_to_install_and_gif_works(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
+    with pytest.raises(UserError, match=r"pip install particleflow\[video\]"):
+        view.animate(make(2), tmp_path / "m.mp4")
+    assert view.animate(make(2), tmp_path / "m.gif", frames=2, size=SMALL).exists()

@@ -1,0 +1,415 @@
+"""What is drawn is the data: artists of every figure against the arrays they show."""
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.image import imread
+
+import particleflow
+from particleflow.errors import ArgumentError, ShapeError
+from particleflow.trajectory import Trajectory
+from particleflow.view.figures_base import crowd_share, emptiest_angle, projection, rotation
+from particleflow.view.figures_snapshots import format_time
+
+view: Any = particleflow.view  # the drawn artists are read by names that type stubs do not know
+HOSTILE = "$\\frac{1}{0$ <script>alert(1)</script> \x00\u202e" + "x" * 300
+
+
+def make(dimension=2, *, count=12, frames=7, sphere=False, runs=None, log=False, seed=0, **options):
+    generator = np.random.default_rng(seed)
+    shape = (frames, count, dimension) if runs is None else (frames, runs, count, dimension)
+    points = generator.normal(size=shape[1:]) + 0.1 * np.cumsum(generator.normal(size=shape), axis=0)
+    if sphere:
+        points /= np.linalg.norm(points, axis=-1, keepdims=True)
+    times = np.concatenate([[0.0], np.geomspace(1e-2, 1e3, frames - 1)]) if log else np.arange(frames) * 0.5
+    energy = np.linspace(0, 1, frames) if runs is None else np.linspace(0, 1, frames)[:, None] * np.arange(1, runs + 1)
+    metadata = {"title": "A run", "geometry": "sphere" if sphere else "euclidean"}
+    options = {"observables": {"energy": energy}, "metadata": metadata, **options}
+    return Trajectory.from_arrays(times, points, **options)
+
+
+def offsets(ax):
+    return np.asarray(ax.collections[0].get_offsets())
+
+
+def blank():
+    return Figure().add_subplot()
+
+
+@pytest.mark.parametrize(
+    ("dimension", "sphere", "kind"),
+    [
+        (1, False, "line"),
+        (2, False, "plane"),
+        (2, True, "circle"),
+        (3, False, "space"),
+        (3, True, "sphere"),
+        (8, False, "pca"),
+    ],
+)
+def test_projection_follows_geometry_and_dimension(dimension, sphere, kind):
+    assert projection(make(dimension, sphere=sphere)).kind == kind
+
+
+def test_projection_of_layer_normed_points_is_one_dimension_lower():
+    generator = np.random.default_rng(1)
+    raw = generator.normal(size=(4, 9, 3))
+    normed = raw - raw.mean(axis=-1, keepdims=True)
+    normed *= np.sqrt(3) / np.linalg.norm(normed, axis=-1, keepdims=True)
+    run = Trajectory.from_arrays(np.arange(4.0), normed, metadata={"geometry": "layer_norm"})
+    found = projection(run)
+    assert found.kind == "circle"
+    assert found.radius == pytest.approx(np.sqrt(3))
+    seen = found(normed)
+    np.testing.assert_allclose(np.linalg.norm(seen, axis=-1), 1, atol=1e-12)
+    # the map is an isometry, up to the radius
+    np.testing.assert_allclose(seen @ seen.swapaxes(-1, -2), normed @ normed.swapaxes(-1, -2) / 3, atol=1e-12)
+
+
+def test_principal_components_match_a_singular_value_decomposition():
+    run = make(8, count=30, frames=5)
+    rows = np.asarray(run.points).reshape(-1, 8)
+    left, values, _ = np.linalg.svd(rows - rows.mean(axis=0), full_matrices=False)
+    found = projection(run)(rows)
+    np.testing.assert_allclose(np.abs(found), np.abs(left[:, :2] * values[:2]), atol=1e-9)
+
+
+def test_plane_snapshot_draws_the_points():
+    run = make(2)
+    np.testing.assert_allclose(offsets(view.snapshot(run, 3)), run.points[3])
+    np.testing.assert_allclose(offsets(view.snapshot(run)), run.points[6])
+
+
+def test_circle_snapshot_draws_directions():
+    run = make(2, sphere=True)
+    np.testing.assert_allclose(offsets(view.snapshot(run, 2)), run.points[2], atol=1e-12)
+
+
+def test_sphere_snapshot_is_an_orthographic_view_with_near_points_last_and_larger():
+    run = make(3, sphere=True, count=40)
+    ax = view.snapshot(run, 4, azimuth=30.0)
+    azimuth, elevation = np.radians(30.0), np.radians(22.0)
+    toward = np.array([np.cos(elevation) * np.cos(azimuth), np.cos(elevation) * np.sin(azimuth), np.sin(elevation)])
+    right = np.array([-np.sin(azimuth), np.cos(azimuth), 0])
+    up = np.cross(toward, right)
+    points = np.asarray(run.points[4])
+    order = np.argsort(points @ toward)
+    np.testing.assert_allclose(offsets(ax), np.column_stack([points @ right, points @ up])[order], atol=1e-12)
+    assert np.all(np.diff(ax.collections[0].get_sizes()) > 0)
+
+
+def test_camera_is_a_rotation():
+    camera = rotation(73.0, 22.0)
+    np.testing.assert_allclose(camera @ camera.T, np.eye(3), atol=1e-14)
+    assert np.linalg.det(camera) == pytest.approx(1)
+
+
+def test_merged_particles_are_drawn_larger_by_their_share():
+    coordinates = np.array([[0.0, 0.0]] * 6 + [[1.0, 0.0]] * 3 + [[0.3, 0.7], [0.5, 0.2]])
+    np.testing.assert_allclose(crowd_share(coordinates), [0.5] * 6 + [0.2] * 3 + [0, 0])
+
+
+def test_line_snapshot_draws_places():
+    run = make(1)
+    np.testing.assert_allclose(offsets(view.snapshot(run, 1))[:, 0], run.points[1, :, 0])
+
+
+def test_kymograph_lines_are_the_trajectory():
+    run = make(1)
+    lines = view.kymograph(run).collections[0].get_segments()
+    assert len(lines) == 12
+    for particle, line in enumerate(lines):
+        np.testing.assert_allclose(line, np.column_stack([run.times, run.points[:, particle, 0]]))
+    upward = view.kymograph(run, vertical=True).collections[0].get_segments()
+    np.testing.assert_allclose(upward[5], np.column_stack([run.points[:, 5, 0], run.times]))
+
+
+def test_kymograph_of_the_circle_shows_angles_and_breaks_at_the_cut():
+    turn = np.linspace(0, 4 * np.pi, 200)
+    points = np.stack([np.cos(turn), np.sin(turn)], axis=-1)[:, None]
+    run = Trajectory.from_arrays(np.arange(200.0), points, metadata={"geometry": "sphere"})
+    line = view.kymograph(run).collections[0].get_segments()[0]
+    seen = line[np.isfinite(line[:, 1])]
+    np.testing.assert_allclose(np.exp(1j * seen[:, 1]), np.exp(1j * turn[seen[:, 0].astype(int)]), atol=1e-9)
+    assert len(seen) < 200
+    assert np.abs(np.diff(seen[:, 1])[np.diff(seen[:, 0]) == 1]).max() < np.pi
+
+
+def test_circle_is_cut_where_nobody_is():
+    angle = np.random.default_rng(0).uniform(0.4, 5.0, 4000)
+    cut = emptiest_angle(angle)
+    assert 5.0 < np.mod(cut, 2 * np.pi) < 2 * np.pi + 0.4
+    assert emptiest_angle(np.linspace(0, 2 * np.pi, 7200, endpoint=False)) == -np.pi
+
+
+def test_kymograph_pieces_take_the_colours_of_changing_labels():
+    run = make(1, count=3, frames=4)
+    labels = np.array([[0, 1, 2], [0, 1, 1], [0, 0, 0], [0, 0, 0]])
+    collection = view.kymograph(run, labels=labels).collections[0]
+    expected = view.style.palette(3)[labels[1:].ravel()]
+    np.testing.assert_allclose(collection.get_colors()[:, :3], expected)
+    with pytest.raises(ShapeError, match="labels"):
+        view.kymograph(run, labels=np.zeros(5, int))
+
+
+def test_huge_label_numbers_are_renumbered():
+    run = make(2, count=4, frames=2)
+    colors = view.snapshot(run, labels=np.array([[10**9, -7, 5, 5], [5, 5, 10**9, -7]])).collections[0].get_facecolors()
+    grey = to_rgb(view.style.current().muted)
+    expected = [view.style.palette(2)[0], view.style.palette(2)[0], view.style.palette(2)[1], grey]
+    np.testing.assert_allclose(colors[:, :3], expected)
+
+
+def test_paths_start_and_end_where_particles_do():
+    run = make(2, count=1, frames=5)
+    pieces = np.array(view.paths(run).collections[1].get_segments())
+    np.testing.assert_allclose(pieces[:, 0], run.points[:-1, 0])
+    np.testing.assert_allclose(pieces[:, 1], run.points[1:, 0])
+    with pytest.raises(ArgumentError, match="kymograph"):
+        view.paths(make(1))
+
+
+def test_energy_line_and_ensemble_band():
+    run = make(2)
+    np.testing.assert_allclose(view.energy(run).lines[0].get_ydata(), run.observables["energy"])
+    ensemble = make(2, runs=11)
+    ax = view.energy(ensemble)
+    energies = np.asarray(ensemble.observables["energy"])
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), 6 * np.linspace(0, 1, 7))
+    corners = ax.collections[0].get_paths()[0].vertices
+    assert corners[:, 1].max() == pytest.approx(np.quantile(energies[-1], 0.9))
+    with pytest.raises(ArgumentError, match="'entropy'"):
+        view.observable(run, "entropy")
+
+
+def test_staircase_has_log_time_counts_energy_and_shaded_plateaus():
+    run = make(2, frames=9, log=True)
+    counts = np.array([12, 12, 7, 4, 4, 4, 2, 2, 1])
+    plateaus = [(run.times[3], run.times[5], 4), (run.times[6], run.times[7], 2)]
+    ax = view.staircase(run, counts, plateaus=plateaus)
+    assert ax.get_xscale() == ax.get_yscale() == "log"
+    np.testing.assert_array_equal(ax.lines[0].get_ydata(), counts)
+    np.testing.assert_allclose(ax.lines[0].get_xdata(), np.maximum(run.times, run.times[1] / 2))
+    assert ax.lines[0].get_drawstyle() == "steps-post"
+    spans = [(patch.get_x(), patch.get_x() + patch.get_width()) for patch in ax.patches]
+    np.testing.assert_allclose(spans, [row[:2] for row in plateaus])
+    assert [text.get_text() for text in ax.texts] == ["4", "2"]
+    right = next(other for other in ax.figure.axes if other is not ax)
+    np.testing.assert_allclose(right.lines[0].get_ydata(), run.observables["energy"])
+
+
+def test_staircase_needs_something_to_show():
+    with pytest.raises(ArgumentError, match="give `counts`"):
+        view.staircase(make(2, observables={}))
+    with pytest.raises(ShapeError, match="counts"):
+        view.staircase(make(2), np.ones(3))
+
+
+def test_compare_draws_every_run_under_its_name():
+    runs = {"first": make(2, seed=1), "$second": make(2, frames=9, seed=2)}
+    ax = view.compare(runs)
+    for line, run in zip(ax.lines, runs.values(), strict=True):
+        np.testing.assert_allclose(line.get_ydata(), run.observables["energy"])
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["first", r"\$second"]
+    counted = view.compare(list(runs.values()), counts=[np.arange(7) + 1, np.arange(9) + 1])
+    np.testing.assert_array_equal(counted.lines[1].get_ydata(), np.arange(9) + 1)
+    with pytest.raises(ArgumentError, match="empty"):
+        view.compare({})
+
+
+def test_similarity_shares_count_pairs_by_brute_force():
+    from particleflow.view.figures_matrices import similarity_histogram
+
+    run = make(3, sphere=True, count=9)
+    shown, edges, shares = similarity_histogram(run, bins=20)
+    np.testing.assert_array_equal(shown, np.arange(7))
+    points = np.asarray(run.points[4])
+    cosines = [points[i] @ points[j] for i in range(9) for j in range(i)]
+    np.testing.assert_allclose(shares[4], np.histogram(cosines, edges)[0] / 36)
+    flat = make(2, count=9)
+    _, edges, shares = similarity_histogram(flat, bins=20)
+    distances = [np.linalg.norm(flat.points[2, i] - flat.points[2, j]) for i in range(9) for j in range(i)]
+    np.testing.assert_allclose(shares[2], np.histogram(np.minimum(distances, edges[-1]), edges)[0] / 36)
+    ax = view.similarity(run)
+    assert ax.collections[0].get_array().shape == (120, 7)
+
+
+def test_gram_and_attention_matrices_are_those_of_the_points():
+    run = make(2, sphere=True, count=10)
+    points = np.asarray(run.points[-1])
+    points = points[np.argsort(np.arctan2(points[:, 1], points[:, 0]))]
+    np.testing.assert_allclose(view.gram(run).images[0].get_array(), points @ points.T, atol=1e-12)
+    weights = np.exp(3 * points @ points.T)
+    weights /= weights.sum(axis=1, keepdims=True)
+    shown = view.attention(run, beta=3.0).images[0].get_array()
+    np.testing.assert_allclose(shown, np.maximum(10 * weights, 1e-3), atol=1e-12)
+    np.testing.assert_allclose(view.attention(weights).images[0].get_array(), shown)
+    with pytest.raises(ArgumentError, match="beta"):
+        view.attention(run)
+
+
+def test_labels_make_blocks_of_the_gram_matrix():
+    run = make(5, count=8)
+    labels = np.array([1, 0, 1, 0, 1, 0, 0, 1])
+    shown = view.gram(run, labels=labels).images[0].get_array()
+    points = np.asarray(run.points[-1])
+    inside = sorted(point @ point for point in points[labels == 0])
+    np.testing.assert_allclose(sorted(np.diag(shown)[:4]), inside)
+
+
+def test_phase_diagram_cells_grid_and_overlay():
+    records = [
+        {"beta": b, "t": t, "seed": s, "merged": 10 * b + t + s}
+        for b in (1.0, 4.0)
+        for t in (1, 10, 100)
+        for s in (0, 2)
+    ]
+    x, y, values = view.sweep_grid(records, "t", "beta", "merged")
+    np.testing.assert_allclose(values, [[12, 21, 111], [42, 51, 141]])
+    ax = view.phase_diagram(x, y, values, x_label="$t", log_x=True, overlay=([1, 100], [1, 4]), overlay_label="theory")
+    np.testing.assert_allclose(ax.collections[0].get_array(), values)
+    np.testing.assert_allclose(ax.get_xlim(), [10**-0.5, 10**2.5])
+    np.testing.assert_allclose(ax.get_ylim(), [-0.5, 5.5])
+    np.testing.assert_allclose(ax.lines[0].get_xydata(), [[1, 1], [100, 4]])
+    assert ax.get_xlabel() == r"\$t"
+    holes = view.sweep_grid(records[:-2], "t", "beta", "merged")[2]
+    assert np.isnan(holes[1, 2])
+    assert view.phase_diagram(x, y, holes).collections[0].get_array().mask[1, 2]
+    with pytest.raises(ArgumentError, match="'gamma'"):
+        view.sweep_grid(records, "t", "gamma", "merged")
+    with pytest.raises(ShapeError, match=r"\(2, 3\)"):
+        view.phase_diagram(x, y, values.T)
+
+
+def test_regression_draws_curve_data_weights_and_query():
+    inputs, queries = np.linspace(0, 1, 9), np.linspace(0, 1, 50)
+    weights = np.exp(-50 * (inputs - 0.5) ** 2)
+    ax = view.regression(inputs, inputs**2, queries, queries**2, weights=weights / weights.sum(), at=0.5)
+    np.testing.assert_allclose(ax.lines[0].get_xydata(), np.column_stack([queries, queries**2]))
+    np.testing.assert_allclose(np.asarray(ax.collections[0].get_offsets())[:, 1], inputs**2)
+    sizes = ax.collections[1].get_sizes()
+    np.testing.assert_allclose(np.sort(sizes), np.sort(8 + 90 * weights / weights.max()))
+    ring = ax.lines[-1].get_xydata()[0]
+    np.testing.assert_allclose(ring, [0.5, 0.25], atol=1e-3)
+    with pytest.raises(ShapeError, match="inputs"):
+        view.regression(inputs, inputs[1:], queries, queries)
+
+
+def test_density_mesh_and_profiles():
+    grid, times = np.linspace(-3, 3, 41), np.linspace(0, 2, 11)
+    densities = np.exp(-(grid**2) / 2 / (1 + times[:, None])) / np.sqrt(2 * np.pi * (1 + times[:, None]))
+    mesh = view.density(times, grid, densities).collections[0]
+    np.testing.assert_allclose(mesh.get_array(), densities.T)
+    ax = view.density_profiles(times, grid, densities, count=3)
+    top = ax.lines[0].get_ydata()  # drawn from the last profile down
+    np.testing.assert_allclose(top - 2, 2.2 * densities[-1] / densities.max())
+    with pytest.raises(ShapeError, match="densities"):
+        view.density(times, grid, densities.T)
+
+
+ONE_AX = {
+    "snapshot": lambda run, ax: view.snapshot(run, ax=ax),
+    "kymograph": lambda run, ax: view.kymograph(run, ax=ax),
+    "energy": lambda run, ax: view.energy(run, ax=ax),
+    "cluster_count": lambda run, ax: view.cluster_count(run, np.ones(len(run)), ax=ax),
+    "staircase": lambda run, ax: view.staircase(run, np.ones(len(run)), ax=ax),
+    "similarity": lambda run, ax: view.similarity(run, ax=ax),
+    "gram": lambda run, ax: view.gram(run, ax=ax),
+    "attention": lambda run, ax: view.attention(run, beta=1.0, ax=ax),
+    "merge_tree": lambda run, ax: view.merge_tree(run, np.zeros((0, 4)), ax=ax),
+    "compare": lambda run, ax: view.compare([run], ax=ax),
+}
+
+
+@pytest.mark.parametrize("name", sorted(ONE_AX))
+@pytest.mark.parametrize("dimension", [1, 2, 3, 8])
+@pytest.mark.parametrize("shape", [(12, 6, None), (1, 6, None), (5, 1, None), (1, 1, None), (4, 3, 2)])
+def test_every_figure_draws_every_shape_on_the_given_axes(name, dimension, shape):
+    count, frames, runs = shape
+    for sphere in (False, True):
+        run = make(dimension, count=count, frames=frames, runs=runs, sphere=sphere)
+        ax = blank()
+        assert ONE_AX[name](run, ax) is ax
+        ax.figure.canvas.draw()
+
+
+@pytest.mark.parametrize("name", sorted(ONE_AX))
+def test_hostile_titles_are_harmless(name):
+    metadata = {"title": HOSTILE, "geometry": "sphere"}
+    run = make(2, sphere=True, metadata=metadata)
+    ax = ONE_AX[name](run, None)
+    ax.figure.canvas.draw()
+    title = ax.get_title(loc="left")
+    assert len(title) <= 100
+    assert title.count("$") == title.count(r"\$")
+
+
+def test_points_that_are_not_finite_do_not_stop_a_figure():
+    points = np.random.default_rng(0).normal(size=(5, 6, 2))
+    points[3:, 2] = np.nan
+    run = Trajectory.from_arrays(np.arange(5.0), points, metadata={"geometry": "euclidean"})
+    for draw in (view.snapshot, view.kymograph, view.paths, view.similarity):
+        draw(run).figure.canvas.draw()
+
+
+def test_figures_writes_the_set_inside_the_folder(tmp_path):
+    energy = np.linspace(0, 1, 7)
+    observables = {"energy": energy, "../../escape $x": energy, "matrix": np.zeros((7, 2, 2))}
+    run = make(2, sphere=True, observables=observables)
+    folder = tmp_path / "deep" / "figures"
+    analysis = {"counts": np.arange(7, 0, -1), "merge_tree": [(0, 1, 1.0, 2), (2, 3, 2.0, 2)]}
+    written = view.figures(run, folder, theme="dark", analysis=analysis)
+    names = {path.name for path in written}
+    expected = {"snapshots", "kymograph", "staircase", "merge_tree", "similarity", "gram", "observable_______escape__x"}
+    assert names == {f"{name}.png" for name in expected}
+    assert {path for path in tmp_path.rglob("*") if path.is_file()} == set(written)
+    image = imread(folder / "kymograph.png")
+    np.testing.assert_allclose(image[0, 0, :3], to_rgb(view.style.find("dark").background), atol=0.01)
+    assert image.shape[1] == round(6.4 * 160)
+
+
+def test_a_run_opened_from_its_file_is_drawn_like_the_one_in_memory(tmp_path):
+    run = make(3, sphere=True)
+    run.save(tmp_path / "trajectory.h5")
+    opened = Trajectory.open(tmp_path / "trajectory.h5")
+    np.testing.assert_allclose(offsets(view.snapshot(opened, 4)), offsets(view.snapshot(run, 4)))
+    written = [view.figures(one, tmp_path / name, format="svg") for one, name in ((run, "memory"), (opened, "file"))]
+    assert [path.name for path in written[0]] == [path.name for path in written[1]]
+    for one, other in zip(*written, strict=True):
+        assert one.read_bytes() == other.read_bytes()
+
+
+@pytest.mark.parametrize(("dimension", "sphere"), [(1, False), (2, False), (3, True), (3, False), (8, True)])
+def test_figures_suit_every_dimension_and_repeat_exactly(tmp_path, dimension, sphere):
+    run = make(dimension, sphere=sphere, runs=2 if dimension == 2 else None)
+    first = view.figures(run, tmp_path / "a", format="svg")
+    second = view.figures(run, tmp_path / "b", format="svg")
+    assert len(first) >= 5
+    assert ("paths.svg" in {path.name for path in first}) == (dimension > 1)
+    for one, other in zip(first, second, strict=True):
+        assert one.read_bytes() == other.read_bytes()
+    with pytest.raises(ArgumentError, match="'jpg'"):
+        view.figures(run, tmp_path, format="jpg")
+
+
+@pytest.mark.parametrize(
+    ("time", "text"),
+    [
+        (0, "0"),
+        (0.5, "0.500"),
+        (12.34, "12.3"),
+        (250, "250"),
+        (4321, "4321"),
+        (3e15, "3.00·10¹⁵"),
+        (2e-7, "2.00·10⁻⁷"),
+    ],
+)
+def test_times_are_written_with_three_digits(time, text):
+    assert format_time(time) == text
