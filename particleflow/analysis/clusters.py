@@ -1,0 +1,142 @@
+"""Clusters at a threshold: which particles belong together, and how many groups there are, frame by frame.
+
+A cluster is a connected component of the graph that links particles at distance at most r (single linkage cut at r).
+Distances are straight lines in the stored coordinates: on the sphere they are **chordal**, |x − y|, never angles;
+`chordal_from_inner` and `chordal_from_angle` turn other thresholds into chordal ones. Particles of zero weight belong
+to no cluster: their label is −1.
+"""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from particleflow.analysis.frames import (
+    FloatArray,
+    IntArray,
+    Progress,
+    as_points,
+    as_positive,
+    as_weights,
+    frame_points,
+    is_spherical,
+    iterate,
+    single_run,
+)
+from particleflow.analysis.neighbours import components
+from particleflow.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from particleflow.trajectory import Trajectory
+
+DEFAULT_INNER = 0.999
+
+
+class Threshold(NamedTuple):
+    """A linking distance, the metric it is measured in, and where it comes from."""
+
+    value: float
+    metric: str
+    reason: str
+
+
+def chordal_from_inner(inner: float, radius: float = 1.0) -> float:
+    """Return the chord between two points of a sphere whose normalised inner product is given.
+
+    |x − y| = R √(2 (1 − c)), c = ⟨x, y⟩ / R². Linking at ⟨x, y⟩ ≥ 0.999 on the unit sphere is linking at 0.0447.
+    """
+    if not -1.0 <= inner <= 1.0:
+        raise ArgumentError(f"Argument `inner` must lie between -1 and 1, but is {inner}.")
+    return as_positive(radius, "radius") * float(np.sqrt(2.0 * (1.0 - inner)))
+
+
+def inner_from_chordal(chord: float, radius: float = 1.0) -> float:
+    """Return the normalised inner product of two points of a sphere at a chordal distance: c = 1 − (|x−y|/R)²/2."""
+    scaled = as_positive(chord, "chord", zero=True) / as_positive(radius, "radius")
+    if scaled > 2.0:
+        raise ArgumentError(f"Argument `chord` must be at most the diameter {2 * radius}, but is {chord}.")
+    return 1.0 - 0.5 * scaled * scaled
+
+
+def chordal_from_angle(angle: float, radius: float = 1.0) -> float:
+    """Return the chord that spans an angle in radians: |x − y| = 2 R sin(angle / 2)."""
+    if not 0.0 <= angle <= np.pi:
+        raise ArgumentError(f"Argument `angle` must lie between 0 and pi, but is {angle}.")
+    return 2.0 * as_positive(radius, "radius") * float(np.sin(0.5 * angle))
+
+
+def choose_threshold(trajectory: "Trajectory", threshold: float | None = None) -> Threshold:
+    """Return the linking distance to use, with the reason for it; a number that is given is taken as it is.
+
+    The default on a sphere of radius R links ⟨x, y⟩ ≥ 0.999 R², the level at which the published phase diagrams call
+    two tokens equal: chordal R √0.002 = 0.0447 R. Layer norm and RMS norm put tokens at R = √d. In Euclidean space no
+    radius is given, so R is the root-mean-square distance to the mean in the first frame: a fixed length for the run,
+    which scales with the data.
+    """
+    metric = "chordal" if is_spherical(trajectory) else "euclidean"
+    if threshold is not None:
+        return Threshold(as_positive(threshold, "threshold", zero=True), metric, "given")
+    if metric == "chordal":
+        unit = trajectory.metadata.get("geometry") == "sphere"
+        radius = 1.0 if unit else float(np.sqrt(trajectory.dimension))
+        reason = f"inner product {DEFAULT_INNER} of unit vectors on a sphere of radius {radius:g}"
+        return Threshold(chordal_from_inner(DEFAULT_INNER, radius), metric, reason)
+    weights = np.asarray(trajectory.weights)
+    points = frame_points(trajectory, 0)[weights > 0]
+    weights = weights[weights > 0]
+    spread = float(np.sqrt(weights @ np.square(points - weights @ points).sum(axis=1)))
+    reason = f"sqrt(0.002) times the root-mean-square radius {spread:.6g} of the first frame"
+    return Threshold(chordal_from_inner(DEFAULT_INNER, spread if spread > 0 else 1.0), metric, reason)
+
+
+def label_active(points: FloatArray, active: "np.ndarray", threshold: float) -> IntArray:
+    """Label clusters among the active particles; the others get −1."""
+    if active.all():
+        return components(points, threshold)
+    labels = np.full(points.shape[0], -1, dtype=np.int64)
+    labels[active] = components(points[active], threshold)
+    return labels
+
+
+def cluster_labels(points: ArrayLike, threshold: float, *, weights: ArrayLike | None = None) -> IntArray:
+    """Label the clusters of one cloud at distance ≤ threshold: 0, 1, … in the order of their first particle.
+
+    points: (N, d), or (N,) on a line. weights: (N,); particles of weight zero get the label −1.
+    """
+    array = as_points(points)
+    active = as_weights(weights, array.shape[0]) > 0
+    return label_active(array, active, as_positive(threshold, "threshold", zero=True))
+
+
+def cluster_count(points: ArrayLike, threshold: float, *, weights: ArrayLike | None = None) -> int:
+    """Return the number of clusters of one cloud at distance ≤ threshold."""
+    return int(cluster_labels(points, threshold, weights=weights).max()) + 1
+
+
+def cluster_masses(labels: ArrayLike, weights: ArrayLike | None = None) -> FloatArray:
+    """Return the mass of every cluster, m_c = Σ_{i in c} w_i; particles labelled −1 are left out."""
+    array = np.asarray(labels, dtype=np.int64)
+    mass = as_weights(weights, array.size)
+    return np.bincount(array[array >= 0], weights=mass[array >= 0]).astype(np.float64)
+
+
+def effective_count(masses: ArrayLike) -> float:
+    """Return the effective number of clusters 1 / Σ_c m_c² of masses that sum to one (stragglers barely count)."""
+    array = np.asarray(masses, dtype=np.float64)
+    return float(array.sum() ** 2 / np.square(array).sum())
+
+
+def cluster_counts(
+    trajectory: "Trajectory", threshold: float | None = None, *, progress: Progress | None = None
+) -> IntArray:
+    """Return the number of clusters in every frame, shape (T,).
+
+    threshold: the linking distance (chordal on the sphere); without it, that of `choose_threshold`.
+    """
+    trajectory = single_run(trajectory)
+    chosen = choose_threshold(trajectory, threshold).value
+    active = np.asarray(trajectory.weights) > 0
+    counts = np.zeros(len(trajectory), dtype=np.int64)
+    for index, points in iterate(trajectory, progress):
+        counts[index] = label_active(points, active, chosen).max() + 1
+    return counts

@@ -1,0 +1,235 @@
+"""The merge tree of a run: which cluster was absorbed by which, and when.
+
+Two clusters merge at the time at which their closest particles come within the threshold r. Between two frames the
+distance of a pair of particles is taken as linear in time (in log time for log-spaced frames), so the pair that is at
+D₀ > r in one frame and at D₁ ≤ r in the next touches at the fraction (D₀ − r) / (D₀ − D₁) of the interval, and
+clusters merge at their first touch. The heavier cluster keeps its label (equal masses: the older label).
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from particleflow.analysis.frames import FloatArray, IntArray
+from particleflow.analysis.neighbours import cell_numbers
+from particleflow.errors import ArgumentError
+
+_CONTACTS_LIMIT = 2_000_000
+_COARSEST = 1.0 / 16.0
+
+
+class Merge(NamedTuple):
+    """One merge: at `time`, in the interval that ends at `frame`, `absorbed` became part of `survivor`.
+
+    `mass` and `size` (number of particles) are those of the two together, `absorbed_mass` that of the absorbed one.
+    """
+
+    time: float
+    frame: int
+    survivor: int
+    absorbed: int
+    mass: float
+    size: int
+    absorbed_mass: float
+
+
+class Birth(NamedTuple):
+    """A label's first frame; `parent` is the label it split off from, or −1 in the first frame."""
+
+    label: int
+    frame: int
+    time: float
+    parent: int
+    mass: float
+    size: int
+
+
+@dataclass(frozen=True)
+class MergeTree:
+    """Births and merges of a run at one threshold; labels are 0, 1, … in the order of birth.
+
+    `resolution` is 0 where all contacts were compared, and otherwise the size, as a fraction of the threshold, of the
+    cells to which particles were thinned because two crowds met: touching distances are then right to twice that.
+    """
+
+    threshold: float
+    births: list[Birth] = field(default_factory=list)
+    merges: list[Merge] = field(default_factory=list)
+    resolution: float = 0.0
+
+    @property
+    def times(self) -> FloatArray:
+        """Merge times, in order."""
+        return np.array([merge.time for merge in self.merges])
+
+    @property
+    def roots(self) -> list[int]:
+        """Labels that were never absorbed."""
+        absorbed = {merge.absorbed for merge in self.merges}
+        return [birth.label for birth in self.births if birth.label not in absorbed]
+
+    def linkage(self, *, sizes: str = "leaves", complete_at: float | None = None) -> FloatArray:
+        """Return the tree in the form of a SciPy linkage: rows (node a, node b, time, size), a < b.
+
+        Leaves are the labels; row k makes node L + k. `sizes`: "leaves" counts labels, as SciPy's dendrogram wants it,
+        "particles" counts particles. A run that ends with several clusters is a forest; `complete_at` joins what is
+        left at that time, so that SciPy accepts the array.
+        """
+        if sizes not in ("leaves", "particles"):
+            raise ArgumentError(f'Argument `sizes` must be "leaves" or "particles", but is {sizes!r}.')
+        leaves = len(self.births)
+        node = list(range(leaves))
+        size = [1 if sizes == "leaves" else birth.size for birth in self.births]
+        rows: list[tuple[float, float, float, float]] = []
+
+        def join(survivor: int, absorbed: int, time: float, total: int) -> None:
+            low, high = sorted((node[survivor], node[absorbed]))
+            rows.append((low, high, time, total))
+            node[survivor], size[survivor] = leaves + len(rows) - 1, total
+
+        for merge in self.merges:
+            together = size[merge.survivor] + size[merge.absorbed] if sizes == "leaves" else merge.size
+            join(merge.survivor, merge.absorbed, merge.time, together)
+        if complete_at is not None:
+            first, *others = self.roots
+            for other in others:
+                join(first, other, complete_at, size[first] + size[other])
+        return np.array(rows, dtype=np.float64).reshape(-1, 4)
+
+    def to_dict(self, maximum: int = 1000) -> dict[str, Any]:
+        """Return the tree for JSON; at most `maximum` merges are listed, those of the heaviest absorbed clusters."""
+        order = sorted(range(len(self.merges)), key=lambda k: -self.merges[k].absorbed_mass)[:maximum]
+        return {
+            "threshold": self.threshold,
+            "interpolation_resolution": self.resolution,
+            "births": len(self.births),
+            "splits": sum(birth.parent >= 0 for birth in self.births),
+            "merges": len(self.merges),
+            "roots": self.roots[:maximum],
+            "listed_merges": [self.merges[k]._asdict() for k in sorted(order)],
+        }
+
+
+class Contact(NamedTuple):
+    """First touch of two clusters within a frame interval, as a fraction of it."""
+
+    fraction: float
+    first: int
+    second: int
+
+
+def first_contacts(
+    before: FloatArray, after: FloatArray, owner: IntArray, crowd: IntArray, threshold: float
+) -> tuple[list[Contact], float]:
+    """Return, in time order, the first touches that join clusters between two frames, and the thinning used.
+
+    before, after: (n, d) the particles of all clusters that merge in this interval; owner: (n,) their cluster before;
+    crowd: (n,) the index of the largest cluster among those they merge with. Only pairs with at least one
+    particle outside the largest cluster are compared. The touches form a forest: no touch inside a joined group.
+    """
+    from scipy.spatial import KDTree
+
+    minor = np.flatnonzero(owner != crowd)
+    keep, minor, resolution, many = _thin(after, owner, minor, threshold)
+    if many:
+        touches = _grow(before[keep], after[keep], owner[keep], threshold)
+    else:
+        trees = [KDTree(after[chosen], balanced_tree=False) for chosen in (minor, keep)]
+        near = trees[0].sparse_distance_matrix(trees[1], threshold, output_type="coo_matrix")
+        left, right = minor[near.row], keep[near.col]
+        different = owner[left] != owner[right]
+        left, right, closest = left[different], right[different], near.data[different]
+        earlier = np.sqrt(np.square(before[left] - before[right]).sum(axis=1))
+        touches = _forest(owner[left], owner[right], _fraction(earlier, closest, threshold))
+    rows = zip(touches.fraction.tolist(), touches.first.tolist(), touches.second.tolist(), strict=True)
+    return [Contact(*row) for row in rows], resolution
+
+
+class _Touches(NamedTuple):
+    """Touches of pairs of clusters, at fractions of the interval."""
+
+    first: IntArray
+    second: IntArray
+    fraction: FloatArray
+
+
+def _fraction(earlier: FloatArray, closest: FloatArray, threshold: float) -> FloatArray:
+    """Return where in the interval a pair touches; the caller sees to it that closest ≤ threshold."""
+    return np.clip((earlier - threshold) / np.maximum(earlier - closest, np.finfo(float).tiny), 0.0, 1.0)
+
+
+def _thin(
+    points: FloatArray, owner: IntArray, minor: IntArray, threshold: float
+) -> tuple[IntArray, IntArray, float, bool]:
+    """Keep one particle for each cell and cluster while two crowds would make too many contacts.
+
+    Return the kept particles, those of them outside the largest clusters, the size of the cells as a fraction of the
+    threshold, and whether there are still too many contacts to list.
+    """
+    from scipy.spatial import KDTree
+
+    keep, resolution = np.arange(points.shape[0]), 0.0
+    clusters = np.unique(owner).size
+    while minor.size * keep.size > _CONTACTS_LIMIT:
+        trees = [KDTree(points[chosen], balanced_tree=False) for chosen in (minor, keep)]
+        if trees[0].count_neighbors(trees[1], threshold) <= _CONTACTS_LIMIT:
+            break
+        if resolution >= _COARSEST or keep.size < 2 * clusters:  # thinning further would cost more than it saves
+            return keep, minor, resolution, True
+        resolution = 2.0 * resolution if resolution else 1.0 / 64.0
+        cell = cell_numbers(points, resolution * threshold / np.sqrt(points.shape[1]))
+        keep = np.sort(np.unique(owner * (int(cell.max()) + 1) + cell, return_index=True)[1])
+        minor = np.intersect1d(minor, keep, assume_unique=True)
+    return keep, minor, resolution, False
+
+
+def _forest(first: IntArray, second: IntArray, fraction: FloatArray) -> _Touches:
+    """Reduce touches to the earliest ones that still join everything, in time order: a minimum spanning forest."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import minimum_spanning_tree
+
+    if fraction.size == 0:
+        return _Touches(first, second, fraction)
+    low, high = np.minimum(first, second), np.maximum(first, second)
+    count = int(high.max()) + 1
+    by_time = np.argsort(fraction)
+    # The first of equal pairs in time order is the earliest touch of the two clusters.
+    order = by_time[np.unique((low * count + high)[by_time], return_index=True)[1]]
+    weight = 1.0 + fraction[order]  # a stored zero would mean "no edge"
+    graph = coo_array((weight, (low[order], high[order])), shape=(count, count)).tocsr()
+    tree = minimum_spanning_tree(graph).tocoo()
+    by_time = np.argsort(tree.data, kind="stable")
+    rows, columns = (side[by_time].astype(np.int64) for side in (tree.row, tree.col))
+    return _Touches(rows, columns, tree.data[by_time] - 1.0)
+
+
+def _grow(before: FloatArray, after: FloatArray, owner: IntArray, threshold: float) -> _Touches:
+    """Find the same forest without listing the touches, one particle at a time (Prim): O(n²) time, O(n) memory.
+
+    Particles of one cluster are joined from the start, at the fraction −1, which is not recorded.
+    """
+    count = owner.size
+    outside = np.arange(1, count)
+    places = np.concatenate([before, after, owner[:, None]], axis=1)
+    others = places[1:].copy()
+    best, source = np.full(count - 1, np.inf), np.zeros(count - 1, dtype=np.int64)
+    dimension, last = before.shape[1], 0
+    found: list[tuple[int, int, float]] = []
+    for end in range(count - 2, -1, -1):
+        step = np.square(others[:, :-1] - places[last, :-1])
+        earlier, closest = np.sqrt(step[:, :dimension].sum(axis=1)), np.sqrt(step[:, dimension:].sum(axis=1))
+        touch = np.where(closest <= threshold, _fraction(earlier, closest, threshold), np.inf)
+        touch[others[:, -1] == places[last, -1]] = -1.0
+        closer = touch < best
+        best[closer], source[closer] = touch[closer], last
+        place = int(np.argmin(best))
+        last = int(outside[place])
+        if 0.0 <= best[place] <= 1.0:
+            found.append((int(owner[source[place]]), int(owner[last]), float(best[place])))
+        for kept in (outside, others, best, source):  # the end fills the hole
+            kept[place] = kept[end]
+        outside, others, best, source = outside[:end], others[:end], best[:end], source[:end]
+    found.sort(key=lambda touch: touch[2])
+    ends = np.array([row[:2] for row in found], dtype=np.int64).reshape(-1, 2)
+    return _Touches(ends[:, 0], ends[:, 1], np.array([row[2] for row in found], dtype=np.float64))

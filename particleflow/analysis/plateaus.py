@@ -1,0 +1,130 @@
+"""Metastable plateaus, dwell times and the collapse time, from the cluster count and the energy.
+
+A plateau is a stretch of frames over which the cluster count does not change and, if an energy is given, the energy is
+nearly flat: |dE/ds| ≤ flatness · (max E − min E) / (total length in s), where s is t or, for log-spaced frames,
+log₁₀ t. It counts if it lasts at least `minimum` of the total length in s. Dwell times are given in time and in
+decades of time.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from particleflow.analysis.frames import FloatArray, as_series, is_log_spaced
+from particleflow.errors import ArgumentError
+
+
+@dataclass(frozen=True)
+class Plateau:
+    """One stretch of frames `first` … `last` at rest.
+
+    count: clusters on it (None if no count was given); energy: its mean (None if none was given); dwell and decades:
+    length in time and in log₁₀ time (None if it starts at t ≤ 0); open_start, open_end: it reaches the first or the
+    last frame, so that its dwell time is only a lower bound.
+    """
+
+    first: int
+    last: int
+    start: float
+    end: float
+    dwell: float
+    decades: float | None
+    count: int | None
+    energy: float | None
+    open_start: bool
+    open_end: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plateau for JSON."""
+        return asdict(self)
+
+
+def find_plateaus(
+    times: ArrayLike,
+    counts: ArrayLike | None = None,
+    energy: ArrayLike | None = None,
+    *,
+    scale: str = "auto",
+    flatness: float = 0.1,
+    minimum: float = 0.03,
+) -> list[Plateau]:
+    """Find the metastable plateaus of a run, in time order.
+
+    times, counts, energy: (T,), at least one of counts and energy. scale: "linear" or "log" for the clock s; "auto"
+    takes "log" for log-spaced frames (frames at t ≤ 0 are then left out). flatness, minimum: as described above.
+    """
+    if counts is None and energy is None:
+        raise ArgumentError("`find_plateaus` needs `counts`, `energy` or both.")
+    if scale not in ("auto", "linear", "log"):
+        raise ArgumentError(f'Argument `scale` must be "auto", "linear" or "log", but is {scale!r}.')
+    clock = np.asarray(times, dtype=np.float64)
+    for values in (counts, energy):
+        if values is not None:
+            clock, _ = as_series(times, values)
+    logarithmic = scale == "log" or (scale == "auto" and is_log_spaced(clock))
+    kept = np.flatnonzero(clock > 0) if logarithmic else np.arange(clock.size)
+    if kept.size < 2:
+        return []
+    ruler = np.log10(clock[kept]) if logarithmic else clock[kept]
+    length = ruler[-1] - ruler[0]
+    calm = np.ones(kept.size - 1, dtype=bool)
+    if counts is not None:
+        calm &= np.diff(np.asarray(counts)[kept]) == 0
+    if energy is not None:
+        calm &= _flat(ruler, np.asarray(energy, dtype=np.float64)[kept], flatness)
+    stretches = [(a, b) for a, b in _runs(calm) if ruler[b] - ruler[a] >= minimum * length]
+    return [_plateau(clock, counts, energy, int(kept[a]), int(kept[b]), kept) for a, b in stretches]
+
+
+def collapse_time(times: ArrayLike, counts: ArrayLike, *, target: int = 1) -> tuple[float, float] | None:
+    """Return the frame times (before, at) between which the count reaches `target` for good, or None if it does not.
+
+    A run that is collapsed from its first frame on gives that time twice.
+    """
+    clock, array = as_series(times, counts, "counts")
+    above = np.flatnonzero(array > target)
+    if above.size == 0:
+        return float(clock[0]), float(clock[0])
+    last = int(above[-1])
+    if last == clock.size - 1:
+        return None
+    return float(clock[last]), float(clock[last + 1])
+
+
+def _flat(ruler: FloatArray, energy: FloatArray, flatness: float) -> NDArray[np.bool_]:
+    if not np.isfinite(energy).all():
+        raise ArgumentError(f"`energy` must be finite, but is not in frame {int(np.argmin(np.isfinite(energy)))}.")
+    allowed = flatness * (energy.max() - energy.min()) / (ruler[-1] - ruler[0]) if ruler[-1] > ruler[0] else 0.0
+    rounding = 8 * np.finfo(float).eps * np.abs(energy).max()
+    return np.abs(np.diff(energy)) <= allowed * np.diff(ruler) + rounding
+
+
+def _runs(calm: NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """Return (first, last) frames of the maximal runs of calm intervals."""
+    edges = np.diff(np.concatenate([[False], calm, [False]]).astype(np.int8))
+    return list(zip(np.flatnonzero(edges == 1).tolist(), np.flatnonzero(edges == -1).tolist(), strict=True))
+
+
+def _plateau(
+    clock: FloatArray,
+    counts: ArrayLike | None,
+    energy: ArrayLike | None,
+    first: int,
+    last: int,
+    kept: NDArray[np.int64],
+) -> Plateau:
+    start, end = float(clock[first]), float(clock[last])
+    return Plateau(
+        first=first,
+        last=last,
+        start=start,
+        end=end,
+        dwell=end - start,
+        decades=float(np.log10(end / start)) if start > 0 else None,
+        count=None if counts is None else int(np.asarray(counts)[first]),
+        energy=None if energy is None else float(np.mean(np.asarray(energy)[first : last + 1])),
+        open_start=first == int(kept[0]),
+        open_end=last == int(kept[-1]),
+    )

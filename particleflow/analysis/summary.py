@@ -1,0 +1,208 @@
+"""Everything at once: the numbers of a run, or of every run of an ensemble, with the thresholds behind them.
+
+The result is plain JSON: no NaN and no infinity (null stands for both), so that any program can read it.
+"""
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from particleflow._version import __version__
+from particleflow.analysis import summary_parts as parts
+from particleflow.analysis.clusters import DEFAULT_INNER
+from particleflow.analysis.frames import Progress, as_positive, frame_points
+from particleflow.analysis.tracking import ClusterTrack, track_clusters
+from particleflow.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from particleflow.trajectory import Trajectory
+
+_AGGREGATED = ("final_count", "collapse_time", "merges", "plateaus", "largest_mass", "final_mean_similarity", "energy")
+
+
+def summarize(
+    trajectory: "Trajectory",
+    *,
+    threshold: float | None = None,
+    beta: float | None = None,
+    causal: bool | None = None,
+    flatness: float = 0.1,
+    minimum: float = 0.03,
+    modes: int = 6,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Analyse a trajectory and return a dictionary that can be written as JSON.
+
+    threshold: the linking distance of clusters, chordal on the sphere; without it that of `choose_threshold`, which is
+    stated in the result. beta, causal: for the attention statistics; without them, from the stored scenario if it has
+    them. flatness, minimum: see `find_plateaus`. modes: how many modes on the circle and on S². seed: of every sample.
+    An ensemble gives {"runs": [one summary each], "aggregate": statistics over runs, …}.
+    """
+    options = {"threshold": threshold, "beta": beta, "causal": causal, "flatness": flatness, "minimum": minimum}
+    as_positive(flatness, "flatness", zero=True)
+    if trajectory.runs is None:
+        return plain(_summarize_run(trajectory, modes=modes, seed=seed, progress=progress, **options))
+    summaries: list[dict[str, Any]] = []
+    total = trajectory.runs
+    for run in range(total):
+        one = _stage(progress, run, total) if progress is not None else None
+        summary = plain(_summarize_run(trajectory.run(run), modes=modes, seed=seed, progress=one, **options))
+        summaries.append(summary)
+    return {**_header(), "runs": summaries, "aggregate": plain(aggregate(summaries))}
+
+
+def write_summary(trajectory: "Trajectory", path: str | os.PathLike[str], **options: Any) -> dict[str, Any]:
+    """Write the summary of a trajectory as JSON and return it; `path` is the file, or a folder for `summary.json`.
+
+    The file appears whole or not at all: it is written beside its place, synchronised and renamed.
+    """
+    target = Path(path)
+    if target.is_dir():
+        target = target / "summary.json"
+    if not target.parent.is_dir():
+        raise ArgumentError(f"The folder {target.parent} does not exist; create it before writing the summary.")
+    summary = summarize(trajectory, **options)
+    text = json.dumps(summary, allow_nan=False, ensure_ascii=False, indent=1)
+    handle, temporary = tempfile.mkstemp(prefix=".summary-", suffix=".json", dir=target.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    return summary
+
+
+def plain(value: Any) -> Any:
+    """Turn NumPy values into JSON values: arrays into lists, NaN and infinities into None, keys into text."""
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    if isinstance(value, int | np.integer):
+        return int(value)
+    if isinstance(value, float | np.floating):
+        return float(value) if np.isfinite(value) else None
+    return value if value is None else str(value)
+
+
+def aggregate(summaries: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return mean, standard deviation, minimum, median and maximum over runs of the main numbers.
+
+    Runs for which a number does not exist (a run that never collapses has no collapse time) are left out of it; `runs`
+    says how many are in.
+    """
+    rows = [_main_numbers(summary) for summary in summaries]
+    return {name: _statistics([row[name] for row in rows]) for name in _AGGREGATED}
+
+
+def _header() -> dict[str, Any]:
+    return {"format": "particleflow summary", "format_version": 1, "particleflow_version": __version__}
+
+
+def _stage(progress: Progress | None, stage: int, stages: int) -> Progress | None:
+    """Turn the progress of one of several equal stages into progress of the whole, in thousandths."""
+    if progress is None:
+        return None
+    return lambda done, total: progress(1000 * stage // stages + 1000 * done // (total * stages), 1000)
+
+
+def _summarize_run(
+    trajectory: "Trajectory",
+    *,
+    threshold: float | None,
+    beta: float | None,
+    causal: bool | None,
+    flatness: float,
+    minimum: float,
+    modes: int,
+    seed: int,
+    progress: Progress | None,
+) -> dict[str, Any]:
+    track = track_clusters(trajectory, threshold, progress=_stage(progress, 0, 2))
+    weights = np.asarray(trajectory.weights, dtype=np.float64)
+    energy = parts.energy_series(trajectory)
+    first, last = frame_points(trajectory, 0), frame_points(trajectory, -1)
+    attention, parking = parts.attention_section(trajectory, beta, causal)
+    return {
+        **_header(),
+        **_card(trajectory),
+        "thresholds": _thresholds(track, trajectory.dimension),
+        "clusters": parts.cluster_section(track, weights),
+        "merge_tree": track.tree.to_dict(),
+        "plateaus": parts.plateau_section(track, energy, flatness, minimum),
+        "collapse": parts.collapse_section(track),
+        "energy": parts.energy_section(energy),
+        "similarity": parts.similarity_section(trajectory, seed, _stage(progress, 2, 4)),
+        "modes": parts.mode_section(trajectory, modes, _stage(progress, 3, 4)),
+        "persistence": parts.persistence_section(last[weights > 0], seed),
+        "distances": parts.distance_section(first, last, weights, seed),
+        "agreement": parts.agreement_section(trajectory, track, last, seed),
+        "attention": attention,
+        "parking": parking,
+    }
+
+
+def _card(trajectory: "Trajectory") -> dict[str, Any]:
+    times = np.asarray(trajectory.times, dtype=np.float64)
+    return {
+        "title": trajectory.metadata.get("title"),
+        "geometry": trajectory.metadata.get("geometry", "euclidean"),
+        "status": trajectory.status,
+        "particles": trajectory.count,
+        "dimension": trajectory.dimension,
+        "frames": len(trajectory),
+        "first_time": times[0],
+        "last_time": times[-1],
+    }
+
+
+def _thresholds(track: ClusterTrack, dimension: int) -> dict[str, Any]:
+    return {
+        "cluster_distance": track.threshold.value,
+        "cluster_metric": track.threshold.metric,
+        "cluster_reason": track.threshold.reason,
+        "close_pair_cosine": DEFAULT_INNER,
+        "merge_time_interpolation": track.interpolation,
+        "dimension": dimension,
+    }
+
+
+def _main_numbers(summary: dict[str, Any]) -> dict[str, float | None]:
+    similarity, energy = summary["similarity"], summary["energy"]
+    return {
+        "final_count": summary["clusters"]["final_count"],
+        "collapse_time": summary["collapse"]["time"],
+        "merges": summary["merge_tree"]["merges"],
+        "plateaus": summary["plateaus"]["found"],
+        "largest_mass": summary["clusters"]["largest_mass"][-1],
+        "final_mean_similarity": None if similarity is None else similarity["mean"][-1],
+        "energy": None if energy is None else energy["last"],
+    }
+
+
+def _statistics(values: list[float | None]) -> dict[str, float | int | None]:
+    array = np.array([value for value in values if value is not None], dtype=np.float64)
+    if array.size == 0:
+        return {"runs": 0, "mean": None, "standard_deviation": None, "minimum": None, "median": None, "maximum": None}
+    return {
+        "runs": array.size,
+        "mean": float(array.mean()),
+        "standard_deviation": float(array.std(ddof=1)) if array.size > 1 else None,
+        "minimum": float(array.min()),
+        "median": float(np.median(array)),
+        "maximum": float(array.max()),
+    }
