@@ -4,6 +4,11 @@ The command line turns `UserError` into exit code 2 (the user got something wron
 `ParticleflowError` into exit code 1 (something failed while running).
 """
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from particleflow.trajectory import Trajectory
+
 
 class ParticleflowError(Exception):
     """Base of every error that particleflow raises on purpose."""
@@ -30,4 +35,6 @@ class StoreError(ParticleflowError):
 
 
 class RunError(ParticleflowError):
-    """A simulation could not go on; every frame before the failure is kept."""
+    """A simulation could not go on; every frame before the failure is kept, in `trajectory` if it was in memory."""
+
+    trajectory: "Trajectory | None" = None

@@ -6,7 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from particleflow._arrays import as_positive, as_scalar
 from particleflow.errors import ArgumentError
@@ -27,6 +27,10 @@ class AbstractEvent(eqx.Module):
     def describe(self) -> str:
         """What has happened, in a few words."""
 
+    def has_happened(self, flow: Flow, time: Any, measure: Measure) -> Bool[Array, ""]:
+        """Whether a run that begins here is over before it begins; a level that is merely crossed never is."""
+        return jnp.asarray(False)
+
 
 class Clustered(AbstractEvent):
     """All pairs of particles are within `distance`."""
@@ -43,6 +47,10 @@ class Clustered(AbstractEvent):
     def describe(self) -> str:
         """What has happened, in a few words."""
         return f"all particles are within {float(self.distance):g} of each other"
+
+    def has_happened(self, flow: Flow, time: Any, measure: Measure) -> Bool[Array, ""]:
+        """All pairs are close already."""
+        return self.level(flow, time, measure) <= 0
 
 
 class Merged(AbstractEvent):
@@ -70,6 +78,10 @@ class Merged(AbstractEvent):
     def describe(self) -> str:
         """What has happened, in a few words."""
         return f"merge number {self.merges} at distance {float(self.distance):g}"
+
+    def has_happened(self, flow: Flow, time: Any, measure: Measure) -> Bool[Array, ""]:
+        """So few clusters are left already."""
+        return self.level(flow, time, measure) <= 0
 
 
 class EnergyReached(AbstractEvent):
@@ -123,6 +135,10 @@ class BlewUp(AbstractEvent):
     def describe(self) -> str:
         """What has happened, in a few words."""
         return f"a particle left the ball of radius {float(self.radius):g}"
+
+    def has_happened(self, flow: Flow, time: Any, measure: Measure) -> Bool[Array, ""]:
+        """A particle is outside already."""
+        return self.level(flow, time, measure) <= 0
 
 
 def spanning_edges(points: Float[Array, "n d"]) -> Float[Array, " n-1"]:

@@ -258,7 +258,7 @@ class Bernoulli(AbstractExponentialFamily):
     def sample(self, key: Array, parameter: Float[Array, " d"], count: int) -> Float[Array, "count d"]:
         """Coin tosses."""
         parameter = self.checked(parameter)
-        tossed = jax.random.bernoulli(key, jax.nn.sigmoid(parameter), shape=(count, self.dimension))
+        tossed = jax.random.bernoulli(key, jax.nn.sigmoid(parameter)[None, :], shape=(count, self.dimension))
         return tossed.astype(parameter.dtype)
 
 

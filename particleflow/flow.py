@@ -45,9 +45,17 @@ class Flow(eqx.Module):
 
     @property
     def is_noisy(self) -> bool:
-        """Whether there is noise; decided when the flow is built, so it must be known then."""
-        amounts = (self.temperature, self.common_temperature)
-        return any(not is_concrete(amount) or bool(jnp.any(amount > 0)) for amount in amounts)
+        """Whether there is noise, as far as it can be known: not while the flow is traced (`jit`, `grad`)."""
+        return any(is_concrete(amount) and bool(jnp.any(amount > 0)) for amount in self._temperatures)
+
+    @property
+    def may_be_noisy(self) -> bool:
+        """Whether there is noise, or may be: a traced temperature could be anything."""
+        return self.is_noisy or not all(is_concrete(amount) for amount in self._temperatures)
+
+    @property
+    def _temperatures(self) -> tuple[Array, Array]:
+        return self.temperature, self.common_temperature
 
     def observed(self, time: Any, state: Float[Array, "n d"], start: Measure) -> Measure:
         """The measure that the drift sees: the weights and positions of `start` on the observed points."""

@@ -25,6 +25,7 @@ from particleflow.errors import ArgumentError, ShapeError
 
 State = Float[Array, "n d"]
 _MEMBERSHIP = 1e3  # a start is on a geometry if retracting moves it by less than this many rounding units
+_FLAT = ("Euclidean", "Rescaled")  # where 0 is a point like any other
 
 
 class AbstractGeometry(eqx.Module):
@@ -46,16 +47,30 @@ class AbstractGeometry(eqx.Module):
     def advance(self, state: State, velocity: State, size: Any, time: Any = 0.0) -> State:
         """Where one explicit step under a drift's velocity leads."""
 
-    def check_contains(self, points: State) -> None:
+    def check_contains(self, points: Float[Array, "*runs n d"]) -> None:
         """Raise unless every point is on this geometry."""
-        distance = np.max(np.abs(np.asarray(self.retract(points)) - np.asarray(points)), axis=1)
-        limit = _MEMBERSHIP * float(jnp.finfo(points.dtype).eps) * max(1.0, float(jnp.max(jnp.abs(points))))
-        if not (distance <= limit).all():
-            worst = int(np.argmax(np.where(np.isfinite(distance), distance, np.inf)))
-            raise ArgumentError(
-                f"The start must be on the geometry {type(self).__name__}, but particle {worst} is off it by "
-                f"{distance[worst]:.3g}; use `geometry.retract(points)` to put it there."
-            )
+        check_retracted(type(self).__name__, points, self.retract(points))
+
+
+def check_retracted(geometry: str, points: Float[Array, "*runs n d"], retracted: Float[Array, "*runs n d"]) -> None:
+    """Raise unless retracting has left every point where it is, and has found a direction for every point."""
+    before, after = np.asarray(points), np.asarray(retracted)
+    distance = np.max(np.abs(after - before), axis=-1)
+    limit = _MEMBERSHIP * float(np.finfo(before.dtype).eps) * max(1.0, float(np.max(np.abs(before))))
+    if not (distance <= limit).all():
+        worst = np.unravel_index(np.argmax(np.where(np.isfinite(distance), distance, np.inf)), distance.shape)
+        raise ArgumentError(
+            f"The start must be on the geometry {geometry}, but {_place(worst)} is off it by {distance[worst]:.3g}; "
+            "use `geometry.retract(points)` to put it there."
+        )
+    if geometry not in _FLAT and not after.any(axis=-1).all():
+        nowhere = np.unravel_index(np.argmin(after.any(axis=-1)), distance.shape)
+        raise ArgumentError(f"The start must be on the geometry {geometry}, but {_place(nowhere)} has no direction.")
+
+
+def _place(index: tuple[Any, ...]) -> str:
+    run = f"run {index[0]}, " if len(index) == 2 else ""
+    return f"{run}particle {index[-1]}"
 
 
 class Euclidean(AbstractGeometry):

@@ -166,7 +166,7 @@ def solve_window(
 
     solution = diffrax.diffeqsolve(
         _terms(method, flow, start, numbers),
-        _ExplicitMap() if method.solver == MAP else _SOLVERS[method.solver](),
+        _solver(method, flow, start),
         t0=begin,
         t1=times[-1],
         dt0=proposed if method.adaptive else numbers.step,
@@ -205,7 +205,7 @@ def final_state(
     """The points at time `end`, as a differentiable function of flow and start."""
     solution = diffrax.diffeqsolve(
         _terms(method, flow, start, numbers),
-        _ExplicitMap() if method.solver == MAP else _SOLVERS[method.solver](),
+        _solver(method, flow, start),
         t0=begin,
         t1=end,
         dt0=None if method.adaptive else numbers.step,
@@ -220,16 +220,25 @@ def final_state(
     return flow.geometry.retract(solution.ys[0])
 
 
-def _terms(method: Method, flow: Flow, start: Measure, numbers: Numbers) -> Any:
-    if method.solver == MAP:
-        return diffrax.ODETerm(lambda t, y, args: lambda size: flow.step(t, y, start, size))
+def _solver(method: Method, flow: Flow, start: Measure) -> diffrax.AbstractSolver:
+    return _ExplicitMap(flow, start) if method.solver == MAP else _SOLVERS[method.solver]()
 
-    def velocity(t: Any, y: Array, args: Any) -> Array:
-        if method.counted:
+
+class _Velocity(eqx.Module):
+    """The field of a flow; a module and no closure, so that every adjoint sees what it depends on."""
+
+    flow: Flow
+    start: Measure
+    counted: bool = eqx.field(static=True)
+
+    def __call__(self, t: Any, y: Array, args: Any) -> Array:
+        if self.counted:
             jax.debug.callback(_tally.add)
-        return flow.velocity(t, y, start)
+        return self.flow.velocity(t, y, self.start)
 
-    field = diffrax.ODETerm(velocity)
+
+def _terms(method: Method, flow: Flow, start: Measure, numbers: Numbers) -> Any:
+    field = diffrax.ODETerm(_Velocity(flow, start, method.counted))
     if not method.noisy:
         return field
     assert numbers.key is not None
@@ -278,8 +287,10 @@ class _GridNoise(diffrax.AbstractPath):
 
 
 class _ExplicitMap(diffrax.AbstractSolver):
-    """A map as a solver: y₁ is what the term's field, a function of the step size, says."""
+    """A map as a solver: y₁ is one explicit step of the flow."""
 
+    flow: Flow
+    start: Measure
     term_structure: ClassVar = diffrax.AbstractTerm
     interpolation_cls: ClassVar = diffrax.LocalLinearInterpolation
 
@@ -293,11 +304,11 @@ class _ExplicitMap(diffrax.AbstractSolver):
 
     def step(self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any, solver_state: Any, made_jump: Any) -> tuple:
         """Apply the map once."""
-        y1 = terms.vf(t0, y0, args)(t1 - t0)
+        y1 = self.flow.step(t0, y0, self.start, t1 - t0)
         return y1, None, {"y0": y0, "y1": y1}, None, diffrax.RESULTS.successful
 
     def func(self, terms: Any, t0: Any, y0: Any, args: Any) -> Any:
-        """The map itself."""
+        """The field that the map is a step of."""
         return terms.vf(t0, y0, args)
 
 

@@ -16,10 +16,10 @@ from particleflow.drifts.base import AbstractDrift, terms_of
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.events import AbstractEvent
 from particleflow.flow import Flow
-from particleflow.geometry import Euclidean
+from particleflow.geometry import Euclidean, check_retracted
 from particleflow.integrate import ADAPTIVE_SOLVERS, MAP, STOCHASTIC_SOLVERS, Method, Numbers
 from particleflow.measure import Measure
-from particleflow.observables import Observable
+from particleflow.observables import Observable, name_of
 from particleflow.summation.auto import Auto
 
 # A window holds at most this many frames and this many bytes: small enough to lose little and to show progress.
@@ -76,21 +76,28 @@ def make_plan(
     count_evaluations: bool = False,
 ) -> Plan:
     """Check everything a user can get wrong and decide what is left open; see `simulation.stream`."""
-    one_flow, flow_per_run, stacked_flow = _as_flow(flow)
-    measure, runs = _as_starts(start, len(flow) if flow_per_run else None)  # pyright: ignore[reportArgumentType]
+    flows = _as_flows(flow)
+    one_flow, flow_per_run = flows[0], not isinstance(flow, Flow)
+    measure, runs = _as_starts(start, len(flows) if flow_per_run else None)
     single = measure if runs is None else jax.tree_util.tree_map(lambda leaf: leaf[0], measure)
+    whole_flow = stack(flows, "flow", measure.points.dtype) if flow_per_run else one_flow
     _check_start(one_flow, measure, runs)
+    _check_geometry(whole_flow, measure, flow_per_run)
+    _check_functions(one_flow, single, tuple(observe), event)
     saved_times = _as_times(times, single.points.dtype)
-    method = make_method(one_flow, single, rtol, atol, step, solver, max_steps, float(saved_times[-1]), key)
+    method = make_method(whole_flow, single, rtol, atol, step, solver, max_steps, float(saved_times[-1]), key)
     if count_evaluations:
         method = replace(method, counted=True)
     if step is not None:
         saved_times = _on_grid(saved_times, step)
     numbers = make_numbers(single.points.dtype, rtol, atol, step, saved_times[0], key, runs)
     frame_bytes = single.points.size * single.points.dtype.itemsize * (runs or 1)
+    for name, number in (("window", window), ("max_steps", max_steps)):
+        if number is not None and not (isinstance(number, int) and number >= 1):
+            raise ArgumentError(f"Argument `{name}` must be a positive integer, but is {number!r}.")
     frames = window or int(max(1, min(_WINDOW_FRAMES, len(saved_times), _WINDOW_BYTES // frame_bytes)))
     return Plan(
-        flow=stacked_flow,
+        flow=whole_flow,
         start=measure,
         times=saved_times,
         method=method,
@@ -116,7 +123,8 @@ def make_method(
     key: Array | None,
 ) -> Method:
     """The solver and kind of steps, from what the user asked for and what the flow needs."""
-    noisy = flow.is_noisy
+    # A flow that is traced does not tell its temperature; then a key says that there is noise.
+    noisy = flow.is_noisy or (flow.may_be_noisy and key is not None)
     adaptive = step is None
     if adaptive and (rtol is None or atol is None):
         raise ArgumentError("Arguments `rtol` and `atol` must be given for adaptive steps; or give a fixed `step`.")
@@ -147,12 +155,13 @@ def make_numbers(
     dtype: Any, rtol: float | None, atol: float | None, step: float | None, origin: Any, key: Array | None,
     runs: int | None,
 ) -> Numbers:  # fmt: skip
-    """The numbers of a method as arrays; an ensemble has a key for every run."""
+    """The numbers of a method as arrays; an ensemble has a key for every run, split from one unless all are given."""
 
     def number(value: Any) -> Array:
         return jnp.asarray(0.0 if value is None else value, dtype)
 
-    keys = key if key is None or runs is None else jax.random.split(key, runs)
+    given = key is not None and jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.shape == (runs,)
+    keys = key if key is None or runs is None or given else jax.random.split(key, runs)
     return Numbers(number(rtol), number(atol), number(step), number(origin), keys)
 
 
@@ -165,29 +174,25 @@ def as_start(start: Any) -> Measure:
     return Measure(measure.points, measure.log_weights, measure.values, positions)
 
 
-def _as_flow(flow: Flow | Sequence[Flow]) -> tuple[Flow, bool, Flow]:
-    if isinstance(flow, Flow):
-        return flow, False, flow
-    flows = list(flow)
+def _as_flows(flow: Flow | Sequence[Flow]) -> list[Flow]:
+    flows = [flow] if isinstance(flow, Flow) else list(flow)
     if not flows or not all(isinstance(each, Flow) for each in flows):
         raise ArgumentError("Argument `flow` must be a flow or a list of flows, but is something else.")
-    return flows[0], True, stack(flows, "flow")
+    return flows
 
 
-def stack(trees: Sequence[Any], name: str) -> Any:
-    """Objects of one structure as one object whose arrays have a leading axis."""
+def stack(trees: Sequence[Any], name: str, dtype: Any) -> Any:
+    """Objects of one structure as one object whose arrays have a leading axis; plain numbers take on `dtype`."""
     parts = [eqx.partition(tree, eqx.is_array) for tree in trees]
     structures = {jax.tree_util.tree_structure(arrays) for arrays, _ in parts}
     same_rest = all(eqx.tree_equal(parts[0][1], rest) is True for _, rest in parts)
     if len(structures) > 1 or not same_rest:
-        raise ArgumentError(
-            f"The runs of an ensemble must differ in numbers only, but the {name}s have different kinds."
-        )
+        raise ArgumentError(f"The runs of an ensemble must differ in numbers only, but their {name}s differ in kind.")
 
     def joined(*leaves: Array) -> Array:
         if len({leaf.shape for leaf in leaves}) > 1:
             raise ShapeError(f"The runs of an ensemble must have equal shapes, but a {name} has {leaves[0].shape}.")
-        return jnp.stack(leaves)
+        return jnp.asarray(np.stack(leaves), dtype if leaves[0].weak_type else leaves[0].dtype)
 
     arrays = jax.tree_util.tree_map(joined, *(arrays for arrays, _ in parts))
     return eqx.combine(arrays, parts[0][1])
@@ -200,7 +205,7 @@ def _as_starts(start: Any, runs: int | None) -> tuple[Measure, int | None]:
             return measure, None
         return jax.tree_util.tree_map(lambda leaf: jnp.broadcast_to(leaf, (runs, *leaf.shape)), measure), runs
     if isinstance(start, list | tuple) and all(isinstance(each, Measure) for each in start):
-        measure, found = stack([as_start(each) for each in start], "start"), len(start)
+        measure, found = _stacked_starts([as_start(each) for each in start]), len(start)
     else:
         points = as_float_array(start, "start")
         if points.ndim == 2:
@@ -213,15 +218,41 @@ def _as_starts(start: Any, runs: int | None) -> tuple[Measure, int | None]:
     return measure, found
 
 
+def _stacked_starts(measures: list[Measure]) -> Measure:
+    if len({measure.points.dtype for measure in measures}) > 1:
+        raise ArgumentError("The starts of an ensemble must have one precision, but have several.")
+    return stack(measures, "start", measures[0].points.dtype)
+
+
 def _check_start(flow: Flow, measure: Measure, runs: int | None) -> None:
     check_same_dtype(start=measure.points, **strong_dtype_leaves(flow))
-    flow.geometry.check_contains(measure.points.reshape(-1, measure.points.shape[-1]))
     single = measure if runs is None else jax.tree_util.tree_map(lambda leaf: leaf[0], measure)
     shape = jax.eval_shape(lambda: flow.velocity(jnp.zeros((), single.points.dtype), single.points, single)).shape
     if shape != single.points.shape:
         raise ShapeError(f"The drift must return shape {single.points.shape}, one velocity a particle, but {shape}.")
     for drift in terms_of(flow.drift):
         _check_sinkhorn(drift, flow, single)
+
+
+def _check_geometry(flow: Flow, measure: Measure, flow_per_run: bool) -> None:
+    """Every run must begin on the geometry of its own flow."""
+    if not flow_per_run:
+        flow.geometry.check_contains(measure.points)
+        return
+    retract = eqx.filter_vmap(lambda geometry, points: geometry.retract(points), in_axes=eqx.if_array(0))
+    check_retracted(type(flow.geometry).__name__, measure.points, retract(flow.geometry, measure.points))
+
+
+def _check_functions(
+    flow: Flow, start: Measure, observe: tuple[Observable, ...], event: AbstractEvent | None
+) -> None:
+    """Observables and events say what they do not like while nothing is compiled yet."""
+    time = jnp.zeros((), start.points.dtype)
+    for observable in observe:
+        name_of(observable)
+        jax.eval_shape(lambda f=observable: jnp.asarray(f(flow, time, start)))
+    if event is not None and (shape := jax.eval_shape(lambda: event.level(flow, time, start)).shape) != ():
+        raise ShapeError(f"An event must be one number, but {type(event).__name__} has shape {shape}.")
 
 
 def _check_sinkhorn(drift: AbstractDrift, flow: Flow, start: Measure) -> None:

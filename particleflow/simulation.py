@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from particleflow._arrays import is_concrete
 from particleflow.errors import RunError
 from particleflow.events import AbstractEvent
 from particleflow.flow import Flow
@@ -102,13 +103,17 @@ def simulate(
         labels=labels, fsync=fsync, provenance=provenance or {},
     )  # fmt: skip
     with recorder, interrupts(active=store is not None) as interrupted:
-        for frames in run_plan(plan, recorder.resumed):
-            recorder.append(frames)
-            if progress is not None:
-                progress(frames)
-            if interrupted() and frames.progress.status == "running":
-                recorder.interrupt()
-                break
+        try:
+            for frames in run_plan(plan, recorder.resumed):
+                recorder.append(frames)
+                if progress is not None:
+                    progress(frames)
+                if interrupted() and frames.progress.status == "running":
+                    recorder.interrupt()
+                    break
+        except RunError as error:
+            error.trajectory = recorder.finish(clock.perf_counter() - began) if store is None else None
+            raise
         return recorder.finish(clock.perf_counter() - began)
 
 
@@ -132,6 +137,8 @@ def evolve(
     "forward" (forward mode), "backsolve" (the continuous adjoint).
     """
     measure = as_start(start)
+    if is_concrete(measure.points):
+        flow.geometry.check_contains(measure.points)
     dtype = measure.points.dtype
     method = make_method(flow, measure, rtol, atol, step, solver, max_steps, float("nan"), key)
     numbers = make_numbers(dtype, rtol, atol, step, begin, key, None)
@@ -144,6 +151,9 @@ def evolve(
 def run_plan(plan: Plan, resumed: Progress | None = None) -> Iterator[Frames]:
     """Run a plan from its start, or from where a checkpoint left it."""
     progress = resumed or _at_start(plan)
+    if plan.runs is None and not np.isnan(progress.ended):
+        progress, frames = _nothing_to_do(plan, progress)
+        yield frames
     while progress.frames < len(plan.times) and progress.status == "running":
         times, wanted = plan.window_times(progress.frames)
         result = _solve(plan, progress, times)
@@ -160,8 +170,32 @@ def _at_start(plan: Plan) -> Progress:
     counts = np.zeros(runs, np.int64)
     return Progress(
         state=state, proposed=np.zeros(runs, state.dtype), frames=0, accepted=counts, rejected=counts,
-        ended=np.full(runs, np.nan), time=float(plan.times[0]), status="running", message=None,
+        ended=_already_ended(plan), time=float(plan.times[0]), status="running", message=None,
     )  # fmt: skip
+
+
+def _already_ended(plan: Plan) -> np.ndarray:
+    """The first time for runs whose event has already happened at the start, NaN for all others."""
+    event = plan.event
+    if event is None:
+        return np.full(() if plan.runs is None else (plan.runs,), np.nan)
+
+    def holds(flow: Flow, start: Measure) -> Array:
+        return event.has_happened(flow, jnp.asarray(plan.times[0], plan.dtype), start)
+
+    over_runs = (eqx.if_array(0) if plan.flow_per_run else None, eqx.if_array(0))
+    held = (holds if plan.runs is None else eqx.filter_vmap(holds, in_axes=over_runs))(plan.flow, plan.start)
+    return np.where(np.asarray(held), float(plan.times[0]), np.nan)
+
+
+def _nothing_to_do(plan: Plan, progress: Progress) -> tuple[Progress, Frames]:
+    """The one frame of a run whose event has already happened."""
+    message = plan.event.describe() if plan.event else None
+    ended = progress._replace(frames=1, status="stopped by event", message=message)
+    time = jnp.asarray(plan.times[0], plan.dtype)
+    seen = _evaluate(plan.observe, plan.flow, plan.start, jnp.asarray(progress.state), time)
+    arrays = {name: np.asarray(values)[None] for name, values in seen.items()}
+    return ended, Frames(0, plan.times[:1], arrays.pop("points"), arrays, ended)
 
 
 def _solve(plan: Plan, progress: Progress, times: np.ndarray) -> Window:
@@ -234,6 +268,8 @@ def _many(plan: Plan, result: Window, before: Progress, wanted: int) -> Frames:
     observables = {name: np.array(np.asarray(values)[:, :wanted]) for name, values in result.observables.items()}
     state, ended = np.array(result.state), np.array(before.ended)
     succeeded, stopped = np.asarray(result.succeeded), np.asarray(result.stopped_by_event)
+    lost = ~succeeded & ~stopped & np.isnan(ended) & np.isfinite(before.state).all(axis=(1, 2))
+    message = "; ".join([before.message] * (before.message is not None) + _explain_lost(result, lost)) or None
     for run in range(plan.runs or 0):
         held = not np.isnan(ended[run])
         if held:
@@ -249,12 +285,19 @@ def _many(plan: Plan, result: Window, before: Progress, wanted: int) -> Frames:
         state=state, proposed=np.asarray(result.proposed), frames=before.frames + wanted,
         accepted=before.accepted + np.asarray(result.accepted), rejected=before.rejected + np.asarray(result.rejected),
         ended=ended, time=float(plan.times[before.frames + wanted - 1]),
-        status="finished" if done else "running", message=None,
+        status="finished" if done else "running", message=message,
     )  # fmt: skip
     swapped = {name: np.swapaxes(values, 0, 1) for name, values in observables.items()}
     return Frames(
         before.frames, plan.times[before.frames : before.frames + wanted], np.swapaxes(points, 0, 1), swapped, progress
     )
+
+
+def _explain_lost(result: Window, lost: np.ndarray) -> list[str]:
+    """Which runs of an ensemble failed in this window, and when."""
+    times, out_of_steps = np.asarray(result.end_time), np.asarray(result.ran_out_of_steps)
+    why = {True: "ran out of steps", False: "blew up"}
+    return [f"run {run} {why[bool(out_of_steps[run])]} at t = {times[run]:.10g}" for run in np.flatnonzero(lost)]
 
 
 def _hold(plan, run, times, ended, state, points, observables, held) -> None:

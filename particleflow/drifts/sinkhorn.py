@@ -1,6 +1,6 @@
 """Doubly stochastic attention: a tilt of the measure that makes every column of weights sum to one, too."""
 
-from typing import NamedTuple
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -14,11 +14,7 @@ from particleflow.summation.base import AbstractSummation
 _MAXIMUM_ITERATIONS = 2000
 _TOLERANCE_UNITS = 8.0  # in units of rounding
 
-
-class _Potentials(NamedTuple):
-    row: Float[Array, " n"]
-    column: Float[Array, " n"]
-    change: Float[Array, ""]
+Potentials = tuple[Float[Array, " n"], Float[Array, " n"]]
 
 
 def sinkhorn_tilt(kernel: AbstractKernel, measure: Measure, summation: AbstractSummation) -> Measure:
@@ -27,23 +23,44 @@ def sinkhorn_tilt(kernel: AbstractKernel, measure: Measure, summation: AbstractS
     The potentials solve  f(x) = −log ∫ e^{g(y)} K(x, y) dμ(y),  g(y) = −log ∫ e^{f(x)} K(x, y) dμ(x).  Both are
     moved half of the way at a time: for a symmetric positive definite kernel the error then halves at least with
     every sweep, at any β, where plain alternation slows down like 1 − O(1/β). Sweeps end when the potentials stand
-    still to rounding.
+    still to rounding. Derivatives come from the equations, not from the sweeps: a start at which the potentials
+    are right at once would otherwise leave their derivatives unfinished.
     """
-    tolerance = _TOLERANCE_UNITS * float(jnp.finfo(measure.points.dtype).eps)
     transposed = Transposed(kernel)
 
-    def sweep(now: _Potentials) -> _Potentials:
-        row_target = -summation.moments(kernel, measure.tilted(now.column), measure.sites).log_mass
-        column_target = -summation.moments(transposed, measure.tilted(now.row), measure.sites).log_mass
-        row, column = 0.5 * (now.row + row_target), 0.5 * (now.column + column_target)
-        scale = 1 + jnp.max(jnp.abs(row))
-        change = jnp.maximum(jnp.max(jnp.abs(row - now.row)), jnp.max(jnp.abs(column - now.column))) / scale
-        return _Potentials(row, column, jax.lax.stop_gradient(change))
+    def defect(now: Potentials) -> Potentials:
+        row, column = now
+        row_mass = summation.moments(kernel, measure.tilted(column), measure.sites).log_mass
+        column_mass = summation.moments(transposed, measure.tilted(row), measure.sites).log_mass
+        return row + row_mass, column + column_mass
 
-    def sweep_if_needed(now: _Potentials, _: None) -> tuple[_Potentials, None]:
-        return jax.lax.cond(now.change > tolerance, sweep, lambda same: same, now), None
+    def solve(function: Callable, start: Potentials) -> Potentials:
+        nothing = jax.tree_util.tree_map(jnp.zeros_like, start)
+        return _relax(function, start, nothing)
+
+    def solve_linear(function: Callable, right: Potentials) -> Potentials:
+        def iterate(apply: Callable, target: Potentials) -> Potentials:
+            return _relax(apply, jax.tree_util.tree_map(jnp.zeros_like, target), target)
+
+        return jax.lax.custom_linear_solve(function, right, iterate, iterate)
 
     zeros = jnp.zeros(measure.count, measure.points.dtype)
-    start = _Potentials(zeros, zeros, jnp.asarray(jnp.inf, measure.points.dtype))
-    end, _ = jax.lax.scan(sweep_if_needed, start, None, length=_MAXIMUM_ITERATIONS)
-    return measure.tilted(end.column)
+    return measure.tilted(jax.lax.custom_root(defect, (zeros, zeros), solve, solve_linear)[1])
+
+
+def _relax(function: Callable, start: Potentials, target: Potentials) -> Potentials:
+    """Solve function(p) = target by p ← p + ½(target − function(p)), until p stands still to rounding."""
+    tolerance = _TOLERANCE_UNITS * float(jnp.finfo(start[0].dtype).eps)
+
+    def go_on(state: tuple[Potentials, Array, Array]) -> Array:
+        return (state[1] > tolerance) & (state[2] < _MAXIMUM_ITERATIONS)
+
+    def sweep(state: tuple[Potentials, Array, Array]) -> tuple[Potentials, Array, Array]:
+        now, _, count = state
+        moves = [0.5 * (wanted - found) for wanted, found in zip(target, function(now), strict=True)]
+        moved = (now[0] + moves[0], now[1] + moves[1])
+        scale = 1 + jnp.max(jnp.abs(jnp.stack(moved)))
+        return moved, jnp.max(jnp.abs(jnp.stack(moves))) / scale, count + 1
+
+    unknown = jnp.asarray(jnp.inf, start[0].dtype)
+    return jax.lax.while_loop(go_on, sweep, (start, unknown, jnp.zeros((), jnp.int32)))[0]

@@ -1,7 +1,14 @@
 """Localization kernels K(x, y) ≥ 0: one class each, with the formula first."""
 
 from particleflow.kernels.algebra import Mixture, Product, Scaled, Symmetrised, Transposed
-from particleflow.kernels.base import AbstractKernel, AbstractMatrixKernel, AbstractPairKernel
+from particleflow.kernels.base import (
+    AbstractKernel,
+    AbstractMatrixKernel,
+    AbstractPairKernel,
+    points_of,
+    positions_of,
+    values_of,
+)
 from particleflow.kernels.features import (
     Discrete,
     Embedded,
@@ -70,4 +77,7 @@ __all__ = [
     "Transposed",
     "Triangle",
     "Window",
+    "points_of",
+    "positions_of",
+    "values_of",
 ]

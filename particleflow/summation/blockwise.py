@@ -93,12 +93,24 @@ def _sums_with_common_shift(
 
 
 def _merged_moments(kernel: AbstractKernel, queries: Sites, sources: _Sources) -> Moments:
-    def fold(so_far: Moments, block: _Sources) -> tuple[Moments, None]:
-        logits = logits_of(kernel, queries, block[0], block[1])
-        return so_far.merge(Moments.from_logits(logits, block[2])), None
+    """The merge of all blocks, each summed with the highest logit so far as its shift.
 
-    nothing = Moments.nothing(queries.points.shape[0], sources[2].shape[-1], queries.points.dtype)
-    return jax.lax.scan(jax.checkpoint(fold), nothing, sources)[0]
+    Carrying sums and shift, not log-mass and mean, keeps the digits of large logits: a log-mass of 4000 is rounded
+    to 2e-4 in float32, the difference of two logits is not.
+    """
+
+    def fold(so_far: tuple[Array, Array], block: _Sources) -> tuple[tuple[Array, Array], None]:
+        highest, sums = so_far
+        logits = logits_of(kernel, queries, block[0], block[1])
+        new_highest = jnp.maximum(highest, jax.lax.stop_gradient(jnp.max(logits, axis=-1)))
+        shift = jnp.where(jnp.isneginf(new_highest), 0.0, new_highest)
+        sums = jnp.exp(highest - shift)[:, None] * sums + shifted_sums(logits, shift, block[2])
+        return (new_highest, sums), None
+
+    count, dtype = queries.points.shape[0], queries.points.dtype
+    nothing = jnp.full(count, -jnp.inf, dtype), jnp.zeros((count, sources[2].shape[-1] + 1), dtype)
+    highest, sums = jax.lax.scan(jax.checkpoint(fold), nothing, sources)[0]
+    return Moments.from_sums(sums, jnp.where(jnp.isneginf(highest), 0.0, highest))
 
 
 def _blocks(tree: Any, size: int) -> Any:

@@ -1,0 +1,26 @@
+"""From the tables of a scenario file to checked constructor calls.
+
+The classes' own signatures and annotations are the only declaration: `slots` reads them, `tables` makes pydantic models
+of them and checks a file's tables, `document` holds the few keys that belong to no class, and `json_schema` writes all
+of it down for editors.
+"""
+
+from particleflow._schema.document import Document, OutputTable, RecordTable, TimeTable, read_document
+from particleflow._schema.json_schema import json_schema
+from particleflow._schema.problems import Problem, Problems, ScenarioError
+from particleflow._schema.registry import Registry
+from particleflow._schema.tables import Spec
+
+__all__ = [
+    "Document",
+    "OutputTable",
+    "Problem",
+    "Problems",
+    "RecordTable",
+    "Registry",
+    "ScenarioError",
+    "Spec",
+    "TimeTable",
+    "json_schema",
+    "read_document",
+]

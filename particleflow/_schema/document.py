@@ -1,0 +1,215 @@
+"""The scenario file as a whole: the keys that belong to no class, and the tables they hold."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, Strict, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from particleflow._schema.problems import Problems, joined
+from particleflow._schema.registry import Registry
+from particleflow._schema.slots import Number, Vector
+from particleflow._schema.tables import Spec, TableReader, family_schema, validated
+
+_LARGEST_SEED = 2**62
+_MOST_FRAMES = 1_000_000
+_FORBID = ConfigDict(extra="forbid")
+_StrictInt = Annotated[int, Strict()]
+_StrictBool = Annotated[bool, Strict()]
+_StrictStr = Annotated[str, Strict()]
+_Positive = Annotated[float, Strict(), Field(gt=0, allow_inf_nan=False)]
+_NotNegative = Annotated[float, Strict(), Field(ge=0, allow_inf_nan=False)]
+
+
+def _tables(family: str, *, many: bool = False) -> Any:
+    return Annotated[Any, WithJsonSchema(family_schema(family, many=many))]
+
+
+def _check_particles(value: Any) -> Any:
+    items = value if isinstance(value, list) else [value]
+    if not items or any(isinstance(item, bool) or not isinstance(item, int) or item < 0 for item in items):
+        raise PydanticCustomError("particles", "must be a number of particles or a list of their indices")
+    return value
+
+
+_Particles = Annotated[
+    Any,
+    PlainValidator(_check_particles),
+    WithJsonSchema({"anyOf": [{"type": "integer"}, {"type": "array", "items": {"type": "integer"}}]}),
+]
+
+
+class TimeTable(BaseModel):
+    """When frames are saved and how time is stepped.
+
+    `frames` instants from 0 to `end`, evenly spaced, or evenly in the logarithm from `first` on; or `times` themselves.
+    Steps are adaptive with `rtol` and `atol`, or fixed with `step`.
+    """
+
+    model_config = _FORBID
+    end: _Positive | None = None
+    frames: Annotated[int, Strict(), Field(ge=2, le=_MOST_FRAMES)] | None = None
+    spacing: Literal["linear", "log"] = "linear"
+    first: _Positive | None = None
+    times: Vector | None = None
+    rtol: _NotNegative | None = None
+    atol: _NotNegative | None = None
+    step: _Positive | None = None
+    solver: _StrictStr | None = None
+    max_steps: Annotated[int, Strict(), Field(ge=1, le=2**31 - 1)] = 200_000
+    window: Annotated[int, Strict(), Field(ge=1, le=_MOST_FRAMES)] | None = None
+
+
+class RecordTable(BaseModel):
+    """What is kept: observables, the precision in the file, and which particles (their number, or their indices)."""
+
+    model_config = _FORBID
+    observables: Annotated[list[Any], WithJsonSchema(family_schema("observable", many=True))] = []
+    storage: Literal["float32", "float64"] | None = None
+    particles: _Particles | None = None
+
+
+class OutputTable(BaseModel):
+    """Which products of a run are made besides the trajectory."""
+
+    model_config = _FORBID
+    summary: _StrictBool = True
+    figures: _StrictBool = True
+    movie: _StrictBool = True
+    page: _StrictBool = True
+
+
+class ScenarioFile(BaseModel):
+    """A scenario of particleflow: every table is a constructor call, `kind` names the class."""
+
+    model_config = _FORBID
+    title: _StrictStr = ""
+    seed: Annotated[int, Strict(), Field(ge=0, lt=_LARGEST_SEED)] = 0
+    precision: Literal["float32", "float64"] = "float64"
+    temperature: Number = 0.0
+    common_temperature: Number = 0.0
+    initial: _tables("initial")  # pyright: ignore[reportInvalidTypeForm]
+    geometry: _tables("geometry") = None  # pyright: ignore[reportInvalidTypeForm]
+    drift: _tables("drift", many=True)  # pyright: ignore[reportInvalidTypeForm]
+    event: _tables("event") = None  # pyright: ignore[reportInvalidTypeForm]
+    time: TimeTable
+    record: RecordTable = RecordTable()
+    output: OutputTable = OutputTable()
+    sweep: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Document:
+    """A checked scenario file."""
+
+    title: str
+    seed: int
+    precision: Literal["float32", "float64"]
+    temperature: float
+    common_temperature: float
+    initial: Spec
+    geometry: Spec | None
+    drifts: tuple[Spec, ...]
+    event: Spec | None
+    observables: tuple[Spec, ...]
+    time: TimeTable
+    record: RecordTable
+    output: OutputTable
+    sweep: dict[str, Any] | None
+
+
+def read_document(raw: dict[str, Any], name: str, folder: Path, registry: Registry) -> Document:
+    """Check a whole file; raises one error that holds everything that is wrong with it."""
+    problems = Problems()
+    file = validated(ScenarioFile, raw, "", problems)
+    reader = TableReader(registry, folder, problems)
+    single = {
+        family: reader.read(family, raw[family], family)
+        for family in ("initial", "geometry", "event")
+        if raw.get(family) is not None
+    }
+    drifts = _read_list(reader, "drift", raw.get("drift", []), "drift")
+    record = raw.get("record")
+    listed = record.get("observables", []) if isinstance(record, dict) else []
+    observables = _read_list(reader, "observable", listed, "record.observables") if isinstance(listed, list) else []
+    if file is not None:
+        _check_numbers(file, problems)
+    _check_time(raw.get("time"), problems)
+    _check_names(observables, problems)
+    problems.raise_if_any(name)
+    initial = single["initial"]
+    assert file is not None
+    assert initial is not None
+    return Document(
+        title=file.title, seed=file.seed, precision=file.precision, temperature=file.temperature,
+        common_temperature=file.common_temperature, initial=initial, geometry=single.get("geometry"),
+        drifts=tuple(drifts), event=single.get("event"), observables=tuple(observables), time=file.time,
+        record=file.record, output=file.output, sweep=file.sweep,
+    )  # fmt: skip
+
+
+def _read_list(reader: TableReader, family: str, raw: Any, path: str) -> list[Any]:
+    """Tables of one family; a single table stands for a list of one."""
+    if isinstance(raw, dict):
+        raw = [raw]
+    if not isinstance(raw, list):
+        reader.problems.add(path, "must be a list of tables", raw)
+        return []
+    if not raw and family == "drift":
+        reader.problems.add(path, "must hold at least one [[drift]] table")
+    return [reader.read(family, item, joined(path, index)) for index, item in enumerate(raw)]
+
+
+def _check_numbers(file: Any, problems: Problems) -> None:
+    for name in ("temperature", "common_temperature"):
+        if not 0 <= getattr(file, name) < float("inf"):
+            problems.add(name, "must be zero or positive", getattr(file, name))
+
+
+def _check_time(raw: Any, problems: Problems) -> None:
+    """What the keys of the time table ask of each other, as far as they are right by themselves."""
+    known = {name: raw[name] for name in raw if name in TimeTable.model_fields} if isinstance(raw, dict) else None
+    time = validated(TimeTable, known, "time", Problems())
+    if time is not None:
+        _check_saved(time, problems)
+        _check_steps(time, problems)
+
+
+def _check_saved(time: TimeTable, problems: Problems) -> None:
+    if time.times is None:
+        for key in ("end", "frames"):
+            if getattr(time, key) is None:
+                problems.add(joined("time", key), "is missing; give `end` and `frames`, or `times`")
+        if time.spacing == "log" and time.first is None:
+            problems.add("time.first", "is missing; with spacing = 'log' it is the first saved time after 0")
+        if time.spacing == "linear" and time.first is not None:
+            problems.add("time.first", "goes with spacing = 'log' only", time.first)
+        if time.first is not None and time.end is not None and time.first >= time.end:
+            problems.add("time.first", f"must be below `end` ({time.end:g})", time.first)
+    else:
+        for key in ("end", "frames", "first"):
+            if getattr(time, key) is not None:
+                problems.add(joined("time", key), "must be left out when `times` are given", getattr(time, key))
+
+
+def _check_steps(time: TimeTable, problems: Problems) -> None:
+    if time.step is None:
+        for key in ("rtol", "atol"):
+            if getattr(time, key) is None:
+                problems.add(joined("time", key), "is missing; give `rtol` and `atol`, or a fixed `step`")
+    else:
+        for key in ("rtol", "atol"):
+            if getattr(time, key) is not None:
+                problems.add(joined("time", key), "must be left out when a fixed `step` is given", getattr(time, key))
+
+
+def _check_names(observables: list[Any], problems: Problems) -> None:
+    """Two observables of one name would overwrite each other."""
+    seen: set[str] = set()
+    for index, spec in enumerate(observables):
+        if spec is None:
+            continue
+        if spec.kind in seen:
+            problems.add(f"record.observables.{index}", "is listed twice", spec.kind)
+        seen.add(spec.kind)

@@ -1,0 +1,152 @@
+"""What a constructor's parameter takes, read from its annotation (or that of the field of the same name).
+
+A field's jaxtyping shape says how many brackets a number comes in: "" is a number, one axis a list, two a matrix, and
+"..." a number, a diagonal or a matrix.
+"""
+
+import collections.abc
+import inspect
+import types
+import typing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import PlainValidator, Strict, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from particleflow._schema.registry import Family
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One parameter: a flat value of a pydantic `type`, or tables of a `family` (`many` of them, or `sampled`)."""
+
+    name: str
+    type: Any
+    required: bool
+    default: Any = None
+    optional: bool = False
+    family: str | None = None
+    many: bool = False
+    sampled: bool = False
+    is_path: bool = False
+    is_code: bool = False
+
+
+def slots_of(target: Any, families: tuple[Family, ...]) -> dict[str, Slot]:
+    """The parameters of a class's constructor, by name."""
+    if not inspect.isclass(target):
+        return {}
+    fields = {name: field.type for name, field in getattr(target, "__dataclass_fields__", {}).items()}
+    signature = inspect.signature(target)
+    return {
+        name: _slot(name, parameter, fields.get(name, Any), families)
+        for name, parameter in signature.parameters.items()
+        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+    }
+
+
+def _slot(name: str, parameter: inspect.Parameter, field: Any, families: tuple[Family, ...]) -> Slot:
+    annotation = parameter.annotation
+    if annotation in (Any, inspect.Parameter.empty):
+        annotation = field
+    annotation, optional = _without_none(annotation)
+    required = parameter.default is inspect.Parameter.empty
+    default = None if required else parameter.default
+    common = {"name": name, "required": required, "default": default, "optional": optional or default is None}
+    family, many, sampled = _family(annotation, families)
+    if family is not None:
+        return Slot(type=Any, family=family, many=many, sampled=sampled, **common)
+    if typing.get_origin(annotation) is collections.abc.Callable:
+        return Slot(type=Annotated[str, Strict()], is_code=True, **common)
+    if annotation is Path:
+        return Slot(type=Annotated[str, Strict()], is_path=True, **common)
+    return Slot(type=_flat(annotation), **common)
+
+
+def _without_none(annotation: Any) -> tuple[Any, bool]:
+    if typing.get_origin(annotation) not in (types.UnionType, typing.Union):
+        return annotation, False
+    members = typing.get_args(annotation)
+    rest = [member for member in members if member is not type(None)]
+    lists = [member for member in rest if typing.get_origin(member) in (list, tuple)]
+    chosen = lists[0] if len(rest) > 1 and lists else rest[0]
+    return chosen, len(rest) < len(members)
+
+
+def _family(annotation: Any, families: tuple[Family, ...]) -> tuple[str | None, bool, bool]:
+    """The family a parameter takes, whether it takes many, and whether a measure is to be drawn from the table."""
+    from particleflow.measure import Measure
+    from particleflow.observables import Observable
+
+    if annotation == Observable:
+        return "observable", False, False
+    if annotation is Measure:
+        return "initial", False, True
+    if typing.get_origin(annotation) in (tuple, list):
+        family, _, sampled = _family(typing.get_args(annotation)[0], families)
+        return family, family is not None and not sampled, sampled
+    if not inspect.isclass(annotation):
+        return None, False, False
+    for family in families:
+        if family.base is not None and _is_subclass(annotation, family.base):
+            return family.name, False, False
+    return None, False, False
+
+
+def _is_subclass(annotation: Any, base: Any) -> bool:
+    try:
+        return issubclass(annotation, base)
+    except TypeError:  # jaxtyping's array types refuse to be asked
+        return False
+
+
+def _flat(annotation: Any) -> Any:
+    if annotation in (int, bool, str):
+        return Annotated[annotation, Strict()]
+    if annotation is float:
+        return Number
+    if typing.get_origin(annotation) is Literal:
+        return annotation
+    if typing.get_origin(annotation) in (tuple, list):
+        inner = typing.get_args(annotation)[0]
+        return list[Annotated[int, Strict()]] if inner is int else Vector
+    shape = getattr(annotation, "dim_str", "...").split()
+    if "..." in shape:
+        return Numbers
+    return {0: Number, 1: Vector, 2: Matrix}.get(len(shape), Numbers)
+
+
+def _checked(axes: tuple[int, ...], expected: str) -> PlainValidator:
+    def check(value: Any) -> Any:
+        try:
+            array = None if _has_other(value) else np.asarray(value, dtype=float)
+        except (ValueError, TypeError, OverflowError):
+            array = None
+        if array is None or array.ndim not in axes or (array.ndim and 0 in array.shape):
+            raise PydanticCustomError("numbers", "must be {expected}", {"expected": expected})
+        return float(array) if array.ndim == 0 else array
+
+    return PlainValidator(check)
+
+
+def _has_other(value: Any, depth: int = 0) -> bool:
+    """Whether there is anything but numbers in a (nested) list; true and false are no numbers."""
+    if isinstance(value, list):
+        return depth > 2 or any(_has_other(item, depth + 1) for item in value)
+    return isinstance(value, bool) or not isinstance(value, int | float)
+
+
+_NUMBER: dict[str, Any] = {"type": "number"}
+_VECTOR: dict[str, Any] = {"type": "array", "items": _NUMBER}
+_MATRIX: dict[str, Any] = {"type": "array", "items": _VECTOR}
+Number = Annotated[Any, _checked((0,), "a number"), WithJsonSchema(_NUMBER)]
+Vector = Annotated[Any, _checked((1,), "a list of numbers"), WithJsonSchema(_VECTOR)]
+Matrix = Annotated[Any, _checked((2,), "a matrix, as a list of equally long rows"), WithJsonSchema(_MATRIX)]
+Numbers = Annotated[
+    Any,
+    _checked((0, 1, 2), "a number, a list of numbers (a diagonal) or a matrix, as a list of equally long rows"),
+    WithJsonSchema({"anyOf": [_NUMBER, _VECTOR, _MATRIX]}),
+]

@@ -1,0 +1,98 @@
+"""list, info, schema: what there is, without running anything (and, but for the schema, without JAX)."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from particleflow.cli.console import printable, result, result_json
+
+Flag = Annotated[bool, Parameter(negative=())]
+
+
+def list_(*, json: Flag = False) -> int:
+    """List the scenarios that come with particleflow.
+
+    Parameters
+    ----------
+    json
+        Print name, title, first comment and path of each as JSON.
+    """
+    from particleflow.scenario import describe, shipped
+
+    found = [describe(path) for path in shipped().values()]
+    if json:
+        result_json(found)
+        return 0
+    width = max((len(each["name"]) for each in found), default=0)
+    for each in found:
+        mark = " (sweep)" if each["sweep"] else ""
+        result(f"{each['name']:<{width}}  {printable(each['title'])[:120]}{mark}")
+    return 0
+
+
+def info(run: Path, /, *, json: Flag = False) -> int:
+    """Show what is in a run folder, a trajectory file or a sweep.
+
+    Parameters
+    ----------
+    run
+        The folder of a run or of a sweep, or a trajectory file.
+    json
+        Print it as JSON.
+    """
+    from particleflow import run_folder
+
+    folder = run_folder.folder_of(run)
+    if run.is_dir() and (folder / run_folder.MANIFEST_FILE).is_file():
+        return _sweep_info(folder, json=json)
+    with run_folder.open_run(run) as trajectory:
+        if not json:
+            result(str(trajectory))
+            for name, value in (trajectory.metadata.get("statistics") or {}).items():
+                result(f"  {printable(str(name))[:24]:<24} {printable(str(value))[:200]}")
+            return 0
+        facts: dict[str, Any] = {
+            "path": trajectory.path,
+            "title": trajectory.metadata.get("title"),
+            "status": trajectory.status,
+            "message": trajectory.metadata.get("message"),
+            "frames": len(trajectory),
+            "particles": trajectory.count,
+            "dimension": trajectory.dimension,
+            "runs": trajectory.runs,
+            "times": [float(trajectory.times[0]), float(trajectory.times[-1])] if len(trajectory) else [],
+            "observables": list(trajectory.observables),
+            "dtype": str(trajectory.points.dtype),
+            **{
+                name: trajectory.metadata.get(name) for name in ("geometry", "seed", "versions", "statistics", "device")
+            },
+        }
+        result_json(facts)
+    return 0
+
+
+def _sweep_info(folder: Path, *, json: bool) -> int:
+    from particleflow.sweep.manifest import Manifest
+
+    manifest = Manifest.open(folder)
+    states = manifest.states()
+    facts = {"path": str(folder), "title": manifest.title, "keys": manifest.keys, "runs": len(manifest.runs), **states}
+    if json:
+        result_json(facts)
+        return 0
+    result(printable(manifest.title)[:200])
+    for name, value in facts.items():
+        if name != "title":
+            result(f"  {name:<12} {', '.join(value) if isinstance(value, list) else value}")
+    return 0
+
+
+def schema() -> int:
+    """Print the JSON Schema of scenario files, for completion in editors."""
+    from particleflow._schema import json_schema
+    from particleflow.cli.device import prepare
+
+    prepare()
+    result_json(json_schema())
+    return 0

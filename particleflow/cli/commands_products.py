@@ -1,0 +1,238 @@
+"""analyze, plot, animate, view, export, recover: what can be made of a run that is there. JAX is not imported."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from particleflow.cli.console import Meter, note, result, result_json
+
+Flag = Annotated[bool, Parameter(negative=())]
+
+
+def analyze(run: Path, /, *, threshold: float | None = None, json: Flag = False, quiet: Flag = False) -> int:
+    """Count clusters, plateaus, rates and distances of a run, and write them to its summary.json.
+
+    Parameters
+    ----------
+    run
+        A run folder or its trajectory file.
+    threshold
+        The distance up to which particles belong together; chosen from the geometry if left out.
+    json
+        Print the summary as JSON.
+    quiet
+        Say nothing but errors.
+    """
+    from particleflow import run_folder
+    from particleflow.analysis import write_summary
+
+    target = run_folder.folder_of(run) / "summary.json"
+    with run_folder.open_run(run) as trajectory, Meter(quiet=quiet) as meter:
+        summary = write_summary(
+            trajectory, target, threshold=threshold, progress=lambda done, total: meter.update("analysing", done, total)
+        )
+    if json:
+        result_json(summary)
+    else:
+        result(str(target))
+    return 0
+
+
+def plot(
+    run: Path,
+    /,
+    *,
+    output: Path | None = None,
+    format: Literal["png", "svg", "pdf"] = "png",
+    theme: Literal["light", "dark"] = "light",
+    json: Flag = False,
+    quiet: Flag = False,
+) -> int:
+    """Draw the figures of a run and print their paths.
+
+    Parameters
+    ----------
+    run
+        A run folder or its trajectory file.
+    output
+        The folder of the figures; figures/ in the run folder if left out.
+    format
+        The format of the files.
+    theme
+        The colours.
+    json
+        Print the paths as JSON.
+    quiet
+        Say nothing but errors.
+    """
+    from particleflow import run_folder
+
+    folder = output or run_folder.folder_of(run) / "figures"
+    _headless()
+    from particleflow import view
+
+    with run_folder.open_run(run) as trajectory:
+        note(f"drawing into {folder}", quiet=quiet)
+        paths = view.figures(trajectory, folder, theme=theme, analysis=_track(trajectory), format=format)
+    _print_paths([str(path) for path in paths], json=json)
+    return 0
+
+
+def animate(
+    run: Path,
+    /,
+    *,
+    output: Path | None = None,
+    frames: int = 240,
+    fps: float = 30.0,
+    spacing: Literal["auto", "linear", "log", "arc"] = "auto",
+    theme: Literal["light", "dark"] = "dark",
+    json: Flag = False,
+    quiet: Flag = False,
+) -> int:
+    """Make a movie of a run and print its path.
+
+    Parameters
+    ----------
+    run
+        A run folder or its trajectory file.
+    output
+        The file, ending in .mp4 or .gif; movie.mp4 in the run folder if left out.
+    frames
+        How many pictures the movie has.
+    fps
+        How many pictures are shown in a second.
+    spacing
+        How the pictures are spread over time.
+    theme
+        The colours.
+    json
+        Print the path as JSON.
+    quiet
+        Say nothing but errors.
+    """
+    from particleflow import run_folder
+
+    target = output or run_folder.folder_of(run) / "movie.mp4"
+    _headless()
+    from particleflow import view
+
+    with run_folder.open_run(run) as trajectory, Meter(quiet=quiet) as meter:
+        path = view.animate(
+            trajectory, target, frames=frames, fps=fps, spacing=spacing, theme=theme, colors=trajectory.labels,
+            counts=_track(trajectory).counts, progress=lambda done, total: meter.update("filming", done, total),
+        )  # fmt: skip
+    _print_paths([str(path)], json=json)
+    return 0
+
+
+def view(
+    run: Path, /, *, output: Path | None = None, open: bool = True, json: Flag = False, quiet: Flag = False
+) -> int:
+    """Write the interactive page of a run, print its path, and open it in the browser.
+
+    Parameters
+    ----------
+    run
+        A run folder or its trajectory file.
+    output
+        The file; viewer.html in the run folder if left out.
+    open
+        Open the page.
+    json
+        Print the path as JSON.
+    quiet
+        Say nothing but errors.
+    """
+    from particleflow import run_folder
+    from particleflow.view.page import write_page
+
+    target = output or run_folder.folder_of(run) / "viewer.html"
+    with run_folder.open_run(run) as trajectory:
+        path = write_page(trajectory, target, analysis=_track(trajectory))
+    _print_paths([str(path)], json=json)
+    if open and not json:
+        import webbrowser
+
+        if not webbrowser.open(path.resolve().as_uri()):
+            note("No browser was found; open the file yourself.", quiet=quiet)
+    return 0
+
+
+def export(
+    run: Path,
+    /,
+    *,
+    to: str,
+    member: int | None = None,
+    projection: Literal["auto", "pad", "pca"] = "auto",
+    json: Flag = False,
+) -> int:
+    """Write a run in another program's format and print the path.
+
+    Parameters
+    ----------
+    run
+        A run folder or its trajectory file.
+    to
+        A format (h5md, gsd, xyz, npz, netcdf), or a file whose ending tells it.
+    member
+        Which run of an ensemble.
+    projection
+        How points come to three dimensions where the format asks for them.
+    json
+        Print the path as JSON.
+    """
+    from particleflow import run_folder
+    from particleflow.store.formats import KINDS
+    from particleflow.store.formats import export as write
+
+    with run_folder.open_run(run) as trajectory:
+        kind = to if to in KINDS else None
+        target = run_folder.folder_of(run) / f"trajectory{KINDS[to]}" if kind else Path(to)
+        path = write(trajectory, target, kind, run=member, projection=projection)
+    _print_paths([str(path)], json=json)
+    return 0
+
+
+def recover(run: Path, /, *, json: Flag = False) -> int:
+    """Make the trajectory of a killed or damaged run an ordinary file again.
+
+    Parameters
+    ----------
+    run
+        A run folder or its trajectory file.
+    json
+        Print what was done as JSON.
+    """
+    from particleflow import run_folder
+    from particleflow.store import recover as rebuild
+
+    run_folder.folder_of(run)
+    report = rebuild(run)
+    if json:
+        result_json({**vars(report), "path": str(report.path), "kept": report.kept and str(report.kept)})
+    else:
+        result(str(report))
+    return 0
+
+
+def _track(trajectory: Any) -> Any:
+    from particleflow.analysis import track_clusters
+
+    return track_clusters(trajectory if trajectory.runs is None else trajectory.run(0))
+
+
+def _headless() -> None:
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+
+
+def _print_paths(paths: list[str], *, json: bool) -> None:
+    if json:
+        result_json({"paths": paths})
+        return
+    for path in paths:
+        result(path)

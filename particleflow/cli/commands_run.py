@@ -1,0 +1,203 @@
+"""run, resume, check."""
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from particleflow.cli.console import Meter, RunMeter, note, result, result_json
+
+Overrides = Annotated[list[str], Parameter(name="--set", negative=(), show_default=False)]
+Flag = Annotated[bool, Parameter(negative=())]
+Switch = Annotated[bool | None, Parameter(show_default=False)]
+
+
+def run(
+    scenario: str,
+    /,
+    *,
+    set_: Overrides = [],  # noqa: B006
+    output: Path | None = None,
+    summary: Switch = None,
+    figures: Switch = None,
+    movie: Switch = None,
+    page: Switch = None,
+    device: str | None = None,
+    allow_code: Flag = False,
+    json: Flag = False,
+    quiet: Flag = False,
+) -> int:
+    """Run a scenario into a folder of its own, and print the folder.
+
+    Parameters
+    ----------
+    scenario
+        A scenario file, or the name of a shipped scenario.
+    set_
+        Change a value, such as --set drift.0.kernel.beta=4; may be repeated.
+    output
+        The folder of this run; outputs/SCENARIO/NUMBER if left out.
+    summary
+        Write summary.json.
+    figures
+        Write the figures.
+    movie
+        Write the movie.
+    page
+        Write the interactive page.
+    device
+        Where to compute: cpu, gpu, tpu, or one of several, as gpu:1.
+    allow_code
+        Let the scenario import code it names as "module:object".
+    json
+        Print what was made as JSON.
+    quiet
+        Say nothing but errors.
+    """
+    from particleflow import run_folder
+    from particleflow import scenario as scenarios
+    from particleflow.cli.device import prepare
+
+    description = prepare(device)
+    loaded = scenarios.load(scenario, set_, allow_code=allow_code)
+    if loaded.document.sweep is not None:
+        note("This file has a [sweep]; running the scenario alone. `particleflow sweep` runs all of it.", quiet=quiet)
+    folder = run_folder.new_folder(loaded.stem, output)
+    note(f"{loaded.title[:200]}\n  into {folder} on {description}", quiet=quiet)
+    switches = {"summary": summary, "figures": figures, "movie": movie, "page": page}
+    try:
+        return _simulate(loaded, folder, switches, resumed=False, json=json, quiet=quiet)
+    finally:
+        run_folder.discard_if_empty(folder)
+
+
+def resume(
+    run: Path,
+    /,
+    *,
+    device: str | None = None,
+    allow_code: Flag = False,
+    json: Flag = False,
+    quiet: Flag = False,
+) -> int:
+    """Go on with a run (or a sweep) that was interrupted or killed, and make the products it lacks.
+
+    Parameters
+    ----------
+    run
+        The folder of a run or of a sweep, or the trajectory file of a run.
+    device
+        Where to compute: cpu, gpu, tpu, or one of several, as gpu:1.
+    allow_code
+        Let the scenario import code it names as "module:object".
+    json
+        Print what was made as JSON.
+    quiet
+        Say nothing but errors.
+    """
+    from particleflow import run_folder
+    from particleflow import scenario as scenarios
+    from particleflow.cli.device import prepare
+
+    folder = run_folder.folder_of(run)
+    description = prepare(device)
+    if (folder / run_folder.MANIFEST_FILE).is_file():
+        from particleflow.cli.commands_sweep import continue_sweep
+
+        return continue_sweep(folder, allow_code=allow_code, json=json, quiet=quiet)
+    loaded = scenarios.load(run_folder.scenario_file(folder), allow_code=allow_code)
+    note(f"{loaded.title[:200]}\n  resumed in {folder} on {description}", quiet=quiet)
+    return _simulate(loaded, folder, {}, resumed=True, json=json, quiet=quiet)
+
+
+def check(
+    scenario: str,
+    /,
+    *,
+    set_: Overrides = [],  # noqa: B006
+    allow_code: Flag = False,
+    json: Flag = False,
+    quiet: Flag = False,
+) -> int:
+    """Check a scenario completely without running it.
+
+    Parameters
+    ----------
+    scenario
+        A scenario file, or the name of a shipped scenario.
+    set_
+        Change a value before the check; may be repeated.
+    allow_code
+        Let the scenario import code it names as "module:object".
+    json
+        Print the result as JSON.
+    quiet
+        Say nothing but errors.
+    """
+    from particleflow import scenario as scenarios
+    from particleflow.cli.device import prepare
+    from particleflow.errors import UserError
+
+    prepare()
+    try:
+        loaded = scenarios.load(scenario, set_, allow_code=allow_code)
+        setup = loaded.build()
+        runs = 1
+        if loaded.document.sweep is not None:
+            from particleflow.sweep import expand
+
+            runs = len(expand(loaded))
+    except UserError as error:
+        if not json:
+            raise
+        problems = [{"path": each.path, "message": each.message} for each in getattr(error, "problems", ())]
+        result_json({"ok": False, "message": str(error), "problems": problems})
+        return 2
+    facts = {
+        "ok": True,
+        "title": loaded.title,
+        "particles": setup.start.count,
+        "dimension": setup.start.dimension,
+        "frames": len(setup.times),
+        "runs": runs,
+    }
+    if json:
+        result_json(facts)
+    elif not quiet:
+        sweep = f", {runs} runs" if loaded.document.sweep is not None else ""
+        note(f"{loaded.name} is fine: {facts['particles']} particles in dimension {facts['dimension']}, "
+             f"{facts['frames']} frames{sweep}.")  # fmt: skip
+    return 0
+
+
+def _simulate(loaded, folder: Path, switches: dict, *, resumed: bool, json: bool, quiet: bool) -> int:
+    from particleflow import run_folder
+    from particleflow.scenario import save_times
+
+    times = save_times(loaded.document.time)
+    with Meter(quiet=quiet) as meter:
+        meter.update("compiling", 0, 0)
+        geometry = loaded.document.geometry
+        progress = RunMeter(meter, float(times[-1]), len(times), geometry.kind if geometry else "euclidean")
+        trajectory = run_folder.run_scenario(loaded, folder, resume=resumed, progress=progress)
+        outcome = run_folder.Outcome(folder, trajectory.status, trajectory.metadata.get("message"), len(trajectory))
+        if outcome.status != "interrupted":
+            defaults = loaded.document.output.model_dump()
+            wanted = {name: defaults[name] if chosen is None else chosen for name, chosen in switches.items()}
+            run_folder.make_products(folder, trajectory, defaults | wanted, outcome, meter.update)
+    trajectory.close()
+    return _finish(outcome, json=json, quiet=quiet)
+
+
+def _finish(outcome, *, json: bool, quiet: bool) -> int:
+    for name, reason in outcome.failures.items():
+        note(f"The {name} could not be made: {reason}")
+    if outcome.status == "interrupted":
+        note(f"Interrupted after {outcome.frames} frames; `particleflow resume {outcome.folder}` goes on.")
+    elif outcome.message:
+        note(f"The run is {outcome.status}: {outcome.message}", quiet=quiet)
+    if json:
+        result_json({**vars(outcome), "folder": str(outcome.folder)})
+    else:
+        result(str(outcome.folder))
+    return 1 if outcome.failures or outcome.status == "interrupted" else 0

@@ -1,0 +1,99 @@
+"""sweep: one scenario over many values of its keys."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from particleflow.cli.console import Meter, note, result, result_json
+
+Overrides = Annotated[list[str], Parameter(name="--set", negative=(), show_default=False)]
+Flag = Annotated[bool, Parameter(negative=())]
+
+
+def sweep(
+    scenario: str,
+    /,
+    *,
+    set_: Overrides = [],  # noqa: B006
+    output: Path | None = None,
+    device: str | None = None,
+    allow_code: Flag = False,
+    json: Flag = False,
+    quiet: Flag = False,
+) -> int:
+    """Run the [sweep] of a scenario, and print the folder with its tables and figures.
+
+    `particleflow resume FOLDER` goes on with a sweep that was interrupted or killed.
+
+    Parameters
+    ----------
+    scenario
+        A scenario file with a [sweep] table, or the name of a shipped one.
+    set_
+        Change a value, such as --set time.end=5; may be repeated.
+    output
+        The folder of this sweep; outputs/SCENARIO/NUMBER if left out.
+    device
+        Where to compute: cpu, gpu, tpu, or one of several, as gpu:1.
+    allow_code
+        Let the scenario import code it names as "module:object".
+    json
+        Print what was found as JSON.
+    quiet
+        Say nothing but errors.
+    """
+    from particleflow import run_folder
+    from particleflow import scenario as scenarios
+    from particleflow.cli.device import prepare
+    from particleflow.errors import UserError
+    from particleflow.sweep import start_sweep
+
+    description = prepare(device)
+    loaded = scenarios.load(scenario, set_, allow_code=allow_code)
+    if loaded.document.sweep is None:
+        raise UserError(f"{loaded.name} has no [sweep] table; `particleflow run` runs it.")
+    folder = run_folder.new_folder(loaded.stem, output)
+    note(f"{loaded.title[:200]}\n  into {folder} on {description}", quiet=quiet)
+    try:
+        start_sweep(loaded, folder)
+    finally:
+        run_folder.discard_if_empty(folder)
+    return continue_sweep(folder, allow_code=allow_code, json=json, quiet=quiet)
+
+
+def continue_sweep(folder: Path, *, allow_code: bool, json: bool, quiet: bool) -> int:
+    """Run what waits in the folder of a sweep, then write its tables and figures."""
+    from particleflow import run_folder
+    from particleflow import scenario as scenarios
+    from particleflow.sweep import Manifest, run_sweep, write_results
+
+    manifest = Manifest.open(folder)
+    loaded = scenarios.load(run_folder.scenario_file(folder), allow_code=allow_code)
+    with Meter(quiet=quiet) as meter:
+        run_sweep(loaded, manifest, lambda done, total, text: meter.update("sweeping", done, total, text))
+    products = [str(path) for path in write_results(manifest)]
+    products += _figures(loaded, manifest)
+    states = manifest.states()
+    if json:
+        result_json({"folder": str(folder), "runs": len(manifest.runs), **states, "products": products})
+    else:
+        note(", ".join(f"{number} {state}" for state, number in states.items() if number), quiet=quiet)
+        result(str(folder))
+    for number, run in [(n, run) for n, run in enumerate(manifest.runs) if run["state"] == "failed"][:5]:
+        note(f"Run {number} failed: {run['message']}")
+    return 1 if states["failed"] else 0
+
+
+def _figures(loaded: Any, manifest: Any) -> list[str]:
+    from particleflow.errors import UserError
+    from particleflow.sweep import draw_phase_diagram, read_plan
+
+    phase = read_plan(loaded).table.phase
+    if phase is None:
+        return []
+    try:
+        return [str(draw_phase_diagram(manifest, phase, loaded.document.initial.count))]
+    except UserError as error:
+        note(f"The phase diagram could not be drawn: {error}")
+        return []

@@ -1,0 +1,124 @@
+"""Talking to the user: messages and progress on stderr, results on stdout."""
+
+import json
+import sys
+import time
+from typing import Any
+
+_LINE_SECONDS = 5.0
+_COUNTED_PARTICLES = 5000
+
+
+def note(text: str, *, quiet: bool = False) -> None:
+    """A line for people, on stderr."""
+    if not quiet:
+        print(printable(text), file=sys.stderr, flush=True)
+
+
+def result(text: str) -> None:
+    """A line for programs and people, on stdout."""
+    print(text, flush=True)
+
+
+def result_json(value: Any) -> None:
+    """A result as JSON, on stdout."""
+    print(json.dumps(value, ensure_ascii=True, allow_nan=False, default=str), flush=True)
+
+
+def printable(text: str) -> str:
+    """Text that cannot play tricks on a terminal: no control characters besides the ends of lines."""
+    return "".join(letter if letter.isprintable() or letter == "\n" else " " for letter in text)
+
+
+class Meter:
+    """Progress of long work: a bar on a terminal, a plain line every few seconds otherwise, nothing when quiet."""
+
+    def __init__(self, *, quiet: bool):
+        self.quiet = quiet
+        self.bar: Any = None
+        self.task: Any = None
+        self.label = ""
+        self.last = time.monotonic()
+        self.begun = self.last
+        self.terminal = sys.stderr.isatty()
+
+    def __enter__(self) -> "Meter":
+        if self.terminal and not self.quiet:
+            self.bar = _make_bar()
+            self.bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+
+    def update(self, label: str, done: float, total: float, details: str = "") -> None:
+        """Say how far the work called `label` is."""
+        if self.quiet:
+            return
+        if self.bar is not None:
+            if label != self.label:
+                self.task = self.bar.add_task(printable(label), total=total or None, details="")
+            self.bar.update(self.task, completed=done, total=total or None, details=printable(details))
+        elif label != self.label or time.monotonic() - self.last > _LINE_SECONDS or (total and done >= total):
+            share = f" {100 * done / total:.0f} %" if total else ""
+            note(f"{label}{share}{'  ' + details if details else ''}  [{time.monotonic() - self.begun:.0f} s]")
+            self.last = time.monotonic()
+        self.label = label
+
+
+def _make_bar() -> Any:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[details]}", markup=False),
+        TimeElapsedColumn(),
+    )
+    return Progress(*columns, console=Console(stderr=True), transient=False)
+
+
+class RunMeter:
+    """Turns the windows of a run into progress: time, step size, energy, number of clusters."""
+
+    def __init__(self, meter: Meter, end: float, frames: int, geometry: str = "euclidean"):
+        self.meter, self.end, self.frames, self.geometry = meter, end, frames, geometry
+        self.threshold: float | None = None
+
+    def __call__(self, frames: Any) -> None:
+        """Show how the run stands after a window."""
+        if self.meter.quiet or not len(frames.times):
+            return
+        progress = frames.progress
+        parts = [f"t = {progress.time:.4g} of {self.end:.4g}", f"step {float(_first(progress.proposed)):.2g}"]
+        for name in ("energy", "log_energy"):
+            if name in frames.observables:
+                parts.append(f"{name.replace('_', ' ')} {float(_first(frames.observables[name][-1])):.6g}")
+        clusters = self._clusters(frames)
+        if clusters is not None:
+            parts.append(f"{clusters} clusters")
+        self.meter.update("simulating", progress.frames, self.frames, "  ".join(parts))
+
+    def _clusters(self, frames: Any) -> int | None:
+        """The number of clusters at the threshold of the analysis; not for large clouds, where it takes too long."""
+        import numpy as np
+
+        points = np.asarray(frames.points[-1], dtype=float)
+        if points.ndim != 2 or len(points) > _COUNTED_PARTICLES or not np.isfinite(points).all():
+            return None
+        from particleflow.analysis import choose_threshold, cluster_count
+        from particleflow.trajectory import Trajectory
+
+        if self.threshold is None:
+            first = Trajectory.from_arrays([0.0], frames.points[:1], metadata={"geometry": self.geometry})
+            self.threshold = choose_threshold(first).value
+        return cluster_count(points, self.threshold)
+
+
+def _first(values: Any) -> Any:
+    import numpy as np
+
+    return np.ravel(values)[0]

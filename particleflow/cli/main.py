@@ -1,0 +1,88 @@
+"""The application: its commands, and how errors become exit codes.
+
+0 success, 2 for what the user got wrong, 1 for what failed while running.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+
+from cyclopts import App, CycloptsError
+
+from particleflow._version import __version__
+from particleflow.cli import commands_inspect, commands_products, commands_run, commands_sweep
+from particleflow.cli.console import note
+from particleflow.errors import ParticleflowError, UserError
+
+DEBUG = "PARTICLEFLOW_DEBUG"
+
+
+def make_app() -> App:
+    """All commands, in the order in which they are used."""
+    app = App(
+        name="particleflow",
+        help="Tokens are particles, attention is a local mean, and depth is time.",
+        version=__version__,
+        help_format="plaintext",
+        help_epilogue="A scenario is a TOML file, or the name of a shipped one (see `particleflow list`).",
+        result_action="return_value",
+    )
+    for function in (
+        commands_run.run,
+        commands_run.resume,
+        commands_run.check,
+        commands_sweep.sweep,
+        commands_inspect.list_,
+        commands_inspect.info,
+        commands_products.analyze,
+        commands_products.plot,
+        commands_products.animate,
+        commands_products.view,
+        commands_products.export,
+        commands_products.recover,
+        commands_inspect.schema,
+    ):
+        app.command(function, name=function.__name__.rstrip("_"))
+    app.register_install_completion_command()
+    return app
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    tokens = list(sys.argv[1:] if arguments is None else arguments)
+    app = make_app()
+    try:
+        code = app(tokens or ["--help"], exit_on_error=False, print_error=True)
+    except CycloptsError:
+        return 2
+    except KeyboardInterrupt:
+        note("Interrupted.")
+        return 1
+    except BrokenPipeError:
+        # The reader of our output has gone; nothing more can be said, and Python must not try at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 1
+    except ParticleflowError as error:
+        return _report(error)
+    except SystemExit as error:
+        return error.code if isinstance(error.code, int) else int(error.code is not None)
+    except Exception as error:
+        if os.environ.get(DEBUG):
+            raise
+        note(f"Error: {type(error).__name__}: {str(error)[:500]}")
+        note(f"(This is a fault in particleflow; {DEBUG}=1 shows where.)")
+        return 1
+    return code if isinstance(code, int) else 0
+
+
+def _report(error: ParticleflowError) -> int:
+    if os.environ.get(DEBUG):
+        raise error
+    note(f"Error: {error}")
+    code = 2 if isinstance(error, UserError) else 1
+    if getattr(error, "hard_exit", False):
+        # HDF5 cannot close the file any more and would crash on the way out.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    return code

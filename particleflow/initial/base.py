@@ -1,0 +1,61 @@
+"""What every initial cloud can do."""
+
+import abc
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Array, Float
+
+from particleflow.errors import ArgumentError
+from particleflow.measure import Measure
+
+# A cloud of more numbers than this (2 GiB in float64) is a slip of the keyboard.
+MAXIMUM_NUMBERS = 2**28
+
+
+class Start(NamedTuple):
+    """A measure to begin with, and the label of every particle where the cloud knows them."""
+
+    measure: Measure
+    labels: np.ndarray | None = None
+
+
+class AbstractInitial(eqx.Module):
+    """A cloud to begin with; `counted` says whether the number of particles is asked for or the cloud's own."""
+
+    counted: ClassVar[bool] = True
+
+    @abc.abstractmethod
+    def start(self, key: Array, count: int | None = None) -> Start:
+        """The cloud as a measure, with its labels."""
+
+    def sample(self, key: Array, count: int | None = None) -> Float[Array, "count d"]:
+        """The points of the cloud alone."""
+        return self.start(key, count).measure.points
+
+
+def whole(value: Any, name: str, least: int = 1) -> int:
+    """A whole number that is at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise ArgumentError(f"Argument `{name}` must be a whole number of at least {least}, but is {value!r}.")
+    return int(value)
+
+
+def check_count(count: Any, dimension: int = 1) -> int:
+    """The number of particles, refused where the cloud would not fit into memory."""
+    if count is None:
+        raise ArgumentError("Argument `count` is needed: how many particles the cloud has.")
+    number = whole(count, "count")
+    if number * dimension > MAXIMUM_NUMBERS:
+        raise ArgumentError(
+            f"Argument `count` is {number}: with dimension {dimension} the cloud holds more than "
+            f"{MAXIMUM_NUMBERS} numbers; use fewer particles."
+        )
+    return number
+
+
+def check_own_count(count: int | None, found: int) -> None:
+    """Raise if a cloud that has its own size is asked for another one."""
+    if count is not None and count != found:
+        raise ArgumentError(f"Argument `count` is {count}, but this cloud has {found} particles of its own.")

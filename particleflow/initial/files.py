@@ -1,0 +1,119 @@
+"""Clouds that are read from files; nothing in a file is ever executed."""
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from jaxtyping import Array
+
+from particleflow._arrays import default_dtype
+from particleflow.errors import ArgumentError
+from particleflow.initial.base import AbstractInitial, Start, check_own_count
+from particleflow.measure import Measure
+
+_FIELDS = ("points", "log_weights", "values", "positions", "labels")
+_DAMAGE = (OSError, ValueError, KeyError, EOFError, UnicodeDecodeError, MemoryError)
+
+
+class FromFile(AbstractInitial):
+    """The cloud in a file.
+
+    `path`: .npy points (n, d); .npz with `points` and any of `log_weights`, `values`, `positions`, `labels`; .csv with
+    one row a particle (a header line is skipped); a run folder or its trajectory .h5, of which `frame` is taken.
+    """
+
+    counted: ClassVar[bool] = False
+    path: Path
+    frame: int
+
+    def __init__(self, path: Path, frame: int = -1):
+        self.path = Path(path)
+        self.frame = frame
+
+    def __check_init__(self):
+        check_path(self.path, "path")
+
+    def start(self, key: Array, count: int | None = None) -> Start:
+        """The cloud as a measure, with the labels of the file if it has them."""
+        fields = read_cloud(self.path, self.frame)
+        points = fields["points"][:, None] if fields["points"].ndim == 1 else fields["points"]
+        check_own_count(count, len(points))
+        log_weights = fields.get("log_weights")
+        if log_weights is None:
+            log_weights = np.full(len(points), -np.log(max(len(points), 1)))
+        labels = fields.get("labels")
+        if labels is not None and labels.shape != (len(points),):
+            raise ArgumentError(f"{self.path} has {len(points)} particles, but labels of shape {labels.shape}.")
+        measure = Measure(points, log_weights, fields.get("values"), fields.get("positions"))
+        return Start(measure, None if labels is None else labels.astype(np.int64))
+
+
+def check_path(path: Path, name: str) -> None:
+    """Raise unless there is something at a path."""
+    if "\0" in str(path):
+        raise ArgumentError(f"Argument `{name}` must be a path, but holds a NUL character.")
+    try:
+        found = path.exists()
+    except OSError as error:
+        raise ArgumentError(f"Argument `{name}` is not a usable path: {error.strerror}.") from error
+    if not found:
+        raise ArgumentError(f"Argument `{name}` names {path}, but there is no such file.")
+
+
+def read_cloud(path: Path, frame: int = -1) -> dict[str, np.ndarray]:
+    """The arrays of a cloud by name, floating-point ones in the precision of this session."""
+    readers = {".npy": _read_npy, ".npz": _read_npz, ".csv": _read_csv}
+    try:
+        read = readers.get(path.suffix.lower())
+        fields = read(path) if read else _read_trajectory(path, frame)
+    except _DAMAGE as error:
+        raise ArgumentError(f"{path} cannot be read as a cloud of particles: {_first_line(error)}.") from error
+    if "points" not in fields:
+        raise ArgumentError(f"{path} must hold an array `points`, but holds {', '.join(sorted(fields)) or 'nothing'}.")
+    return {name: value if name == "labels" else _as_float(value, name, path) for name, value in fields.items()}
+
+
+def _read_npy(path: Path) -> dict[str, np.ndarray]:
+    return {"points": np.load(path, allow_pickle=False)}
+
+
+def _read_npz(path: Path) -> dict[str, np.ndarray]:
+    with np.load(path, allow_pickle=False) as archive:
+        return {name: archive[name] for name in _FIELDS if name in archive}
+
+
+def _read_csv(path: Path) -> dict[str, np.ndarray]:
+    with path.open(encoding="utf-8") as file:
+        first = file.readline()
+    return {"points": np.loadtxt(path, delimiter=",", ndmin=2, skiprows=0 if _is_numbers(first) else 1)}
+
+
+def _read_trajectory(path: Path, frame: int) -> dict[str, np.ndarray]:
+    from particleflow.trajectory import Trajectory
+
+    with Trajectory.open(path) as trajectory:
+        if trajectory.runs is not None:
+            raise ArgumentError(f"{path} is an ensemble of {trajectory.runs} runs; export one of them as .npz first.")
+        if not -len(trajectory) <= frame < len(trajectory):
+            raise ArgumentError(f"Argument `frame` is {frame}, but {path} has {len(trajectory)} frames.")
+        constants: dict[str, Any] = {name: getattr(trajectory, name) for name in _FIELDS[1:] if name != "values"}
+        fields = {name: np.asarray(value) for name, value in constants.items() if value is not None}
+        return {"points": np.asarray(trajectory.points[frame]), **fields}
+
+
+def _as_float(array: np.ndarray, name: str, path: Path) -> np.ndarray:
+    if array.dtype.kind not in "fiu":
+        raise ArgumentError(f"{path} must hold numbers in `{name}`, but they are of type {array.dtype}.")
+    return array.astype(default_dtype())
+
+
+def _is_numbers(line: str) -> bool:
+    try:
+        [float(part) for part in line.split(",")]
+    except ValueError:
+        return False
+    return True
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0][:200].rstrip(".")

@@ -1,0 +1,310 @@
+"""Scenarios: a TOML file, checked, as a flow, a start and the arguments of `simulate`.
+
+JAX is imported when a scenario is checked or built, not before: finding and listing scenarios costs nothing.
+"""
+
+import contextlib
+import tomllib
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from particleflow import _toml
+from particleflow.errors import ParticleflowError, UserError
+
+if TYPE_CHECKING:
+    from jax import Array
+
+    from particleflow._schema import Document, Spec
+    from particleflow.flow import Flow
+    from particleflow.measure import Measure
+
+_LARGEST_FILE = 4 * 2**20
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A scenario ready for `simulate(flow, start, times, **arguments)`; `storing` goes with `store` only."""
+
+    flow: "Flow"
+    start: "Measure"
+    times: np.ndarray
+    labels: np.ndarray | None
+    arguments: dict[str, Any]
+    storing: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A checked scenario file: its `text` says all of it, overrides included; `folder` is where its paths begin."""
+
+    name: str
+    folder: Path
+    text: str
+    raw: dict[str, Any]
+    document: "Document"
+    allow_code: bool = False
+
+    @property
+    def title(self) -> str:
+        """The title, or the file's name where there is none."""
+        return self.document.title or self.name
+
+    @property
+    def stem(self) -> str:
+        """The name of the file without its ending, safe as the name of a folder."""
+        return safe_name(Path(self.name).stem)
+
+    def build(self, *, check: bool = True) -> Setup:
+        """Draw the start and make the flow, all in one precision; raises a `UserError` if they do not fit.
+
+        Without `check` the planner of `simulate`, which looks at the same things, is left to find what does not.
+        """
+        try:
+            setup = _build(self.document)
+            if check:
+                _check_fit(setup)
+        except UserError as error:
+            raise UserError(f"{self.name}: {error}") from error
+        except ParticleflowError:
+            raise
+        except Exception as error:  # shapes that only meet inside JAX, or a cloud that does not fit into memory
+            message = (str(error) or type(error).__name__).strip().splitlines()[0][:300]
+            raise UserError(f"{self.name}: the scenario cannot be simulated: {message}") from error
+        return setup
+
+    def with_values(self, values: dict[str, Any]) -> "Scenario":
+        """The same scenario with other values at some dotted paths, checked again."""
+        raw = self.raw
+        for path, value in values.items():
+            raw = _toml.with_value(raw, _toml.parse_path(path), value)
+        return from_document(raw, self.name, self.folder, allow_code=self.allow_code)
+
+
+def load(path: str | Path, overrides: Iterable[str] = (), *, allow_code: bool = False) -> Scenario:
+    """Read and check a scenario file (or a shipped scenario by its name), with `path=value` overrides applied."""
+    file = find(path)
+    text = read_text(file)
+    raw = _toml.loads(text, str(file))
+    overrides = list(overrides)
+    for override in overrides:
+        raw = _toml.with_value(raw, *_toml.parse_override(override))
+    if overrides:
+        notes = "".join(f"# --set {line!r}\n" for line in overrides)
+        text = _first_comment(text) + notes + _toml.dumps(raw)
+    return from_document(raw, file.name, file.parent, text=text, allow_code=allow_code)
+
+
+def from_document(
+    raw: dict[str, Any], name: str, folder: Path, *, text: str | None = None, allow_code: bool = False
+) -> Scenario:
+    """Check a document that is already parsed."""
+    from particleflow._schema import Registry, read_document
+
+    registry = Registry(allow_code=allow_code)
+    with _importable(folder, active=allow_code):
+        document = read_document(raw, name, folder, registry)
+    return Scenario(name, folder, _toml.dumps(raw) if text is None else text, raw, document, allow_code)
+
+
+def find(path: str | Path) -> Path:
+    """The file of a scenario: a path, or the name of a shipped one."""
+    if "\0" in str(path):
+        raise UserError("The name of a scenario must not hold a NUL character.")
+    file = Path(path)
+    try:
+        if file.is_file():
+            return file
+    except OSError as error:
+        raise UserError(f"{str(path)[:100]!r} cannot be opened: {error.strerror}.") from error
+    name = file.stem if file.suffix == ".toml" else file.name
+    if len(file.parts) == 1 and name in shipped():
+        return shipped()[name]
+    import difflib
+
+    close = difflib.get_close_matches(name, shipped(), n=1)
+    hint = (
+        f" Did you mean the shipped scenario {close[0]!r}?" if close else " `particleflow list` shows what is shipped."
+    )
+    raise UserError(f"There is no scenario file {str(path)[:200]}.{hint}")
+
+
+def shipped() -> dict[str, Path]:
+    """The scenarios that come with particleflow: name → file."""
+    here = Path(__file__).resolve().parent
+    for folder in (here / "_scenarios", here.parent / "scenarios"):
+        if folder.is_dir():
+            return {file.stem: file for file in sorted(folder.glob("*.toml"))}
+    return {}
+
+
+def describe(path: Path) -> dict[str, Any]:
+    """What a scenario file says of itself, without checking it: name, title, first comment, whether it sweeps."""
+    text = read_text(path)
+    try:
+        raw = tomllib.loads(text)
+    except (ValueError, RecursionError):
+        raw = {}
+    comment = " ".join(line.lstrip("# ").strip() for line in _first_comment(text).splitlines())
+    return {
+        "name": path.stem,
+        "title": str(raw.get("title", path.stem)),
+        "look for": comment,
+        "sweep": "sweep" in raw,
+        "path": str(path),
+    }
+
+
+def read_text(path: Path) -> str:
+    """The text of a scenario file."""
+    try:
+        if path.stat().st_size > _LARGEST_FILE:
+            raise UserError(f"{path} is larger than {_LARGEST_FILE} bytes; put arrays into .npy files.")
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} cannot be read: {error}.") from error
+
+
+def key_for(seed: int, name: str) -> "Array":
+    """The random key of one use: the seed, split by a name that never changes."""
+    import jax
+
+    return jax.random.fold_in(jax.random.key(seed), zlib.crc32(name.encode()))
+
+
+def safe_name(name: str) -> str:
+    """A name for a file or a folder: letters, digits, dot, dash and underscore, not hidden, not long."""
+    kept = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "._-") else "_" for letter in name)
+    return kept.strip("._")[:80] or "scenario"
+
+
+def save_times(time: Any) -> np.ndarray:
+    """The saved times that a time table asks for; with a fixed step they are rounded to whole steps."""
+    if time.times is not None:
+        return np.asarray(time.times, dtype=float)
+    if time.spacing == "log":
+        times = np.concatenate([[0.0], np.geomspace(time.first, time.end, time.frames - 1)])
+    else:
+        times = np.linspace(0.0, time.end, time.frames)
+    if time.step is None:
+        return times
+    steps = time.end / time.step
+    if abs(steps - round(steps)) > 1e-6 * max(1.0, steps):
+        raise UserError(f"time.end is {time.end:g}, which is no multiple of time.step ({time.step:g}).")
+    return np.unique(np.round(times / time.step)) * time.step
+
+
+def make_flow(document: "Document") -> "Flow":
+    """The flow of a scenario, every array in its precision."""
+    from particleflow.flow import Flow
+
+    drifts = [spec.build(_drawing(document)) for spec in document.drifts]
+    geometry = None if document.geometry is None else document.geometry.build(_drawing(document))
+    flow = Flow(drifts, geometry, float(document.temperature), float(document.common_temperature))
+    return _cast(flow, document.precision)
+
+
+def make_start(document: "Document", flow: "Flow") -> tuple["Measure", np.ndarray | None]:
+    """The measure a scenario begins with, on its geometry unless `retract = false`, and the labels of its particles."""
+    spec = document.initial
+    start = spec.made.start(key_for(document.seed, spec.path), spec.count)
+    measure = _cast(start.measure, document.precision)
+    if spec.retract:
+        measure = measure.with_points(flow.geometry.retract(measure.points))
+    return measure, start.labels
+
+
+def make_setup(document: "Document", flow: "Flow", start: "Measure", labels: np.ndarray | None) -> Setup:
+    """Everything `simulate` wants, from a scenario's flow and start."""
+    time, draw = document.time, _drawing(document)
+    arguments = {
+        "rtol": time.rtol, "atol": time.atol, "step": time.step, "solver": time.solver, "window": time.window,
+        "max_steps": time.max_steps,
+        "observe": [_cast(spec.build(draw), document.precision) for spec in document.observables],
+        "event": None if document.event is None else _cast(document.event.build(draw), document.precision),
+        "key": key_for(document.seed, "noise") if flow.is_noisy else None,
+    }  # fmt: skip
+    particles = _chosen_particles(document.record.particles, start.count)
+    storing = {"storage": document.record.storage, "particles": particles}
+    return Setup(flow, start, save_times(time), labels, arguments, storing)
+
+
+def _build(document: "Document") -> Setup:
+    flow = make_flow(document)
+    return make_setup(document, flow, *make_start(document, flow))
+
+
+def _drawing(document: "Document") -> Any:
+    """How measures inside a flow are drawn: each with a key of its own."""
+
+    def draw(spec: "Spec") -> "Measure":
+        return _cast(spec.made.start(key_for(document.seed, spec.path), spec.count).measure, document.precision)
+
+    return draw
+
+
+def _check_fit(setup: Setup) -> None:
+    """Let the planner look at everything, and every observable and event at one frame, before time begins."""
+    import jax
+    import jax.numpy as jnp
+
+    from particleflow.plan import make_plan
+
+    plan = make_plan(setup.flow, setup.start, setup.times, **setup.arguments)
+    time = jnp.zeros((), plan.dtype)
+    for observable in plan.observe:
+        jax.eval_shape(lambda f=observable: jnp.asarray(f(setup.flow, time, plan.start)))
+    if plan.event is not None:
+        level = jax.eval_shape(lambda: jnp.asarray(setup.arguments["event"].level(setup.flow, time, plan.start)))
+        if level.shape != ():
+            raise UserError(f"event: the event must watch one number, but it has shape {level.shape}.")
+
+
+def _cast(tree: Any, dtype: Any) -> Any:
+    """The same object with every floating-point array in one precision."""
+    import equinox as eqx
+    import jax
+
+    return jax.tree_util.tree_map(lambda leaf: leaf.astype(dtype) if eqx.is_inexact_array(leaf) else leaf, tree)
+
+
+def _chosen_particles(particles: Any, count: int) -> np.ndarray | None:
+    if particles is None:
+        return None
+    if isinstance(particles, int):
+        if not 1 <= particles <= count:
+            raise UserError(f"record.particles is {particles}, but there are {count} particles.")
+        return np.unique(np.round(np.linspace(0, count - 1, particles)).astype(int))
+    chosen = np.asarray(particles, dtype=object)
+    if len(set(particles)) < len(particles) or not all(index < count for index in particles):
+        raise UserError(f"record.particles must hold different indices below {count}, but does not.")
+    return np.sort(chosen.astype(int))
+
+
+def _first_comment(text: str) -> str:
+    """The comment lines at the top of a file."""
+    lines = []
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            break
+        lines.append(line + "\n")
+    return "".join(lines)
+
+
+@contextlib.contextmanager
+def _importable(folder: Path, *, active: bool) -> Iterator[None]:
+    """While active, modules beside the scenario and in the current folder can be imported (after all others)."""
+    import sys
+
+    wanted = [str(folder.resolve()), str(Path.cwd())] if active else []
+    added = [path for path in dict.fromkeys(wanted) if path not in sys.path]
+    sys.path.extend(added)
+    try:
+        yield
+    finally:
+        for path in added:
+            sys.path.remove(path)

@@ -1,0 +1,232 @@
+"""Running a sweep: runs of one structure go as one compiled ensemble, the others one by one."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from particleflow import _toml
+from particleflow.errors import ParticleflowError, UserError
+from particleflow.run_folder import freeze
+from particleflow.sweep.expand import read_plan
+from particleflow.sweep.manifest import DONE, RUNNING, WAITING, Manifest
+
+if TYPE_CHECKING:
+    from particleflow.scenario import Scenario, Setup
+
+GROUPS_FOLDER = "groups"
+_MOST_RUNS = 256
+_MOST_BYTES = 2**28
+_EXPLAINED = 4
+
+Report = Callable[[int, int, str], None]
+
+
+def start_sweep(scenario: "Scenario", folder: Path) -> Manifest:
+    """Freeze a sweep into its folder: the scenario, every run and the groups in which they go."""
+    plan = read_plan(scenario)
+    builder = _Builder(scenario)
+    by_structure: dict[Any, list[int]] = {}
+    for number, values in enumerate(plan.runs):
+        by_structure.setdefault(builder.signature(values), []).append(number)
+    setups = {structure: builder.setup(plan.runs[numbers[0]]) for structure, numbers in by_structure.items()}
+    groups = [part for structure, numbers in by_structure.items() for part in _parts(numbers, setups[structure])]
+    freeze(scenario, folder)
+    (folder / GROUPS_FOLDER).mkdir(exist_ok=True)
+    return Manifest.create(folder, scenario.title, list(plan.keys), plan.runs, sorted(groups))
+
+
+def run_sweep(scenario: "Scenario", manifest: Manifest, report: Report | None = None) -> None:
+    """Run every group that waits; a run that fails is noted and the others go on."""
+    keep = read_plan(scenario).table.keep
+    builder = _Builder(scenario)
+    say = report or (lambda *_: None)
+    for index in manifest.waiting_groups():
+        numbers = manifest.groups[index]
+        manifest.mark(numbers, RUNNING)
+        finished = sum(run["state"] not in (WAITING, RUNNING) for run in manifest.runs)
+        path = manifest.folder / GROUPS_FOLDER / f"{index:05d}.npz"
+        store = path.with_suffix(".h5") if keep == "trajectories" else None
+        values = [manifest.runs[number]["values"] for number in numbers]
+        try:
+            report_share = _reporter(say, finished, len(numbers), len(manifest.runs))
+            failed = _run_group(builder, values, path, store, report_share)
+        except KeyboardInterrupt:
+            manifest.mark(numbers, WAITING)
+            raise
+        manifest.mark(numbers, DONE, {numbers[place]: message for place, message in failed.items()})
+
+
+def _reporter(say: Report, before: int, size: int, total: int) -> Callable[[float, str], None]:
+    return lambda share, text: say(before + int(share * size), total, text)
+
+
+class _Builder:
+    """Builds the runs of a sweep; what runs share (a flow for all seeds, a start for all β) is made once."""
+
+    def __init__(self, scenario: "Scenario"):
+        self.scenario = scenario
+        self._documents: dict[str, Any] = {}
+        self._flows: dict[str, Any] = {}
+        self._starts: dict[str, Any] = {}
+        self._signatures: dict[tuple[int, int], Any] = {}
+
+    def setup(self, values: dict[str, Any]) -> "Setup":
+        """The run with these values."""
+        from particleflow.scenario import from_document, make_flow, make_setup, make_start
+
+        raw = self.scenario.raw
+        for path, value in values.items():
+            raw = _toml.with_value(raw, _toml.parse_path(path), value)
+        seed = raw.get("seed", 0)
+        rest = {name: value for name, value in raw.items() if name not in ("seed", "sweep")}
+        key = _text(rest)
+        if key not in self._documents:
+            scenario = self.scenario
+            self._documents[key] = from_document(
+                rest, scenario.name, scenario.folder, allow_code=scenario.allow_code
+            ).document
+        document = replace(self._documents[key], seed=seed)
+        drawn = seed if any(spec.draws for spec in document.drifts) else None
+        common = [rest.get(name) for name in ("geometry", "precision")]
+        flow_key = _text([rest["drift"], rest.get("temperature"), rest.get("common_temperature"), drawn, common])
+        if flow_key not in self._flows:
+            self._flows[flow_key] = make_flow(document)
+        flow = self._flows[flow_key]
+        start_key = _text([rest["initial"], seed, common])
+        if start_key not in self._starts:
+            self._starts[start_key] = make_start(document, flow)
+        return make_setup(document, flow, *self._starts[start_key])
+
+    def signature(self, values: dict[str, Any]) -> Any:
+        """What must be equal for two runs to go as one ensemble: structure, shapes, times, method."""
+        try:
+            setup = self.setup(values)
+        except UserError as error:
+            return ("wrong", str(error))
+        trees = (setup.flow, setup.start, setup.arguments["observe"], setup.arguments["event"])
+        method = [setup.arguments[name] for name in ("rtol", "atol", "step", "solver", "window", "max_steps")]
+        return (_structure(trees), setup.times.tobytes(), repr(method), setup.flow.is_noisy)
+
+
+def _structure(tree: Any) -> Any:
+    import equinox as eqx
+    import jax
+
+    leaves, structure = jax.tree_util.tree_flatten(tree)
+    shown = tuple((leaf.shape, str(leaf.dtype)) if eqx.is_array(leaf) else repr(leaf) for leaf in leaves)
+    return structure, shown
+
+
+def _parts(numbers: list[int], setup: "Setup") -> list[list[int]]:
+    """A structure's runs in equally large groups that fit into memory, so that one compilation serves all of them."""
+    window = 32 * setup.start.points.size * setup.start.points.dtype.itemsize
+    most = int(max(1, min(_MOST_RUNS, _MOST_BYTES // window)))
+    count = -(-len(numbers) // most)
+    size = -(-len(numbers) // count)
+    return [numbers[first : first + size] for first in range(0, len(numbers), size)]
+
+
+def _run_group(
+    builder: _Builder, values: list[dict[str, Any]], path: Path, store: Path | None, say: Callable[[float, str], None]
+) -> dict[int, str]:
+    """Run a group and save its results; returns the place in the group and the reason of every run that failed."""
+    try:
+        setups = [builder.setup(each) for each in values]
+        result = _simulated(setups, store, say)
+    except ParticleflowError as error:
+        if getattr(error, "hard_exit", False):
+            raise
+        if len(values) == 1:
+            return {0: str(error)[:500]}
+        return {place: str(error)[:500] for place in range(len(values))}
+    _save(path, result)
+    broken = np.flatnonzero(~np.isfinite(result["last_points"]).all(axis=(1, 2)))
+    return {int(place): _reason(setups[place], index < _EXPLAINED) for index, place in enumerate(broken)}
+
+
+def _simulated(setups: list["Setup"], store: Path | None, say: Callable[[float, str], None]) -> dict[str, np.ndarray]:
+    from particleflow.simulation import simulate, stream
+
+    first = setups[0]
+    flow = first.flow if len(setups) == 1 else [setup.flow for setup in setups]
+    start = first.start if len(setups) == 1 else [setup.start for setup in setups]
+    arguments = {**first.arguments, "key": _keys(setups)}
+    kept: list[Any] = []
+
+    def take(frames: Any) -> None:
+        last = frames.points[-1:] if len(frames.points) else None
+        kept.append((frames.times, frames.observables, last, frames.progress))
+        say(frames.progress.frames / len(first.times), f"t = {frames.progress.time:.4g}")
+
+    if store is None:
+        for frames in stream(flow, start, first.times, **arguments):
+            take(frames)
+    else:
+        store.unlink(missing_ok=True)
+        simulate(flow, start, first.times, store=store, progress=take, **arguments, **first.storing).close()
+    return {**_collected(kept, len(setups) == 1), "thresholds": np.asarray([_threshold(setup) for setup in setups])}
+
+
+def _threshold(setup: "Setup") -> float:
+    """The linking distance of clusters, as the analysis of a single run would choose it."""
+    from particleflow._schema.registry import snake_case
+    from particleflow.analysis import choose_threshold
+    from particleflow.trajectory import Trajectory
+
+    geometry = snake_case(type(setup.flow.geometry).__name__)
+    first = Trajectory.from_arrays(
+        [0.0],
+        np.asarray(setup.start.points)[None],
+        log_weights=np.asarray(setup.start.log_weights),
+        metadata={"geometry": geometry},
+    )
+    return choose_threshold(first).value
+
+
+def _keys(setups: list["Setup"]) -> Any:
+    """One key for the noise of every run, each that of its own seed."""
+    import jax.numpy as jnp
+
+    keys = [setup.arguments["key"] for setup in setups]
+    if keys[0] is None or len(keys) == 1:
+        return keys[0]
+    return jnp.stack(keys)
+
+
+def _collected(kept: list[Any], single: bool) -> dict[str, np.ndarray]:
+    """The windows of a group as arrays: times (T,), every observable (R, T, …), the last points and the end times."""
+    times = np.concatenate([window[0] for window in kept]).astype(float)
+    result = {"times": times}
+    for name in kept[0][1]:
+        series = np.concatenate([window[1][name] for window in kept])
+        result[f"observable.{name}"] = series[None] if single else np.swapaxes(series, 0, 1)
+    points = [window[2] for window in kept if window[2] is not None][-1]
+    result["last_points"] = np.asarray(points) if single else np.asarray(points[0])
+    ended = np.atleast_1d(kept[-1][3].ended).astype(float)
+    result["end_times"] = np.where(np.isnan(ended), times[-1], ended)
+    return result
+
+
+def _save(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    partial = path.with_name(f".{path.name}.partial")
+    with partial.open("wb") as file:
+        np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]
+    partial.replace(path)
+
+
+def _reason(setup: "Setup", explain: bool) -> str:
+    """Why a run of an ensemble is not finite at its end, found by running it alone."""
+    if explain:
+        try:
+            _simulated([setup], None, lambda *_: None)
+        except ParticleflowError as error:
+            return str(error)[:500]
+    return "the run is not finite at its end"
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=str)

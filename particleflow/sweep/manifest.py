@@ -1,0 +1,82 @@
+"""The state of a sweep on disk: which runs there are, how they are grouped, and how each stands.
+
+The runs and their groups are frozen when the sweep begins; only states and messages change, and the file is replaced
+whole, so that a sweep killed at any moment goes on with what was not done.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from particleflow.errors import StoreError
+from particleflow.run_folder import MANIFEST_FILE, write_text
+
+WAITING, RUNNING, DONE, FAILED = "waiting", "running", "done", "failed"
+
+
+@dataclass
+class Manifest:
+    """The runs of a sweep (`values`, `state`, `message` of each) and the groups that run together, by run number."""
+
+    folder: Path
+    title: str
+    keys: list[str]
+    runs: list[dict[str, Any]]
+    groups: list[list[int]]
+
+    @classmethod
+    def create(cls, folder: Path, title: str, keys: list[str], values: Any, groups: list[list[int]]) -> "Manifest":
+        """A new sweep, all of whose runs wait."""
+        runs = [{"values": each, "state": WAITING, "message": None} for each in values]
+        manifest = cls(folder, title, keys, runs, groups)
+        manifest.save()
+        return manifest
+
+    @classmethod
+    def open(cls, folder: Path) -> "Manifest":
+        """The sweep in a folder; runs that were under way when it was killed wait again."""
+        path = folder / MANIFEST_FILE
+        try:
+            raw = json.loads(path.read_text(encoding="utf-8"))
+            manifest = cls(folder, str(raw["title"]), list(raw["keys"]), list(raw["runs"]), list(raw["groups"]))
+            numbers = sorted(number for group in manifest.groups for number in group)
+            if numbers != list(range(len(manifest.runs))):
+                raise ValueError("its groups do not hold every run once")
+            for run in manifest.runs:
+                run["state"] = WAITING if run["state"] == RUNNING else run["state"]
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            raise StoreError(f"{path} cannot be read as the manifest of a sweep: {error}.") from error
+        return manifest
+
+    def save(self) -> None:
+        """Replace the file."""
+        content = {
+            "version": 1,
+            "title": self.title,
+            "keys": self.keys,
+            "groups": self.groups,
+            "runs": self.runs,
+        }
+        write_text(self.folder / MANIFEST_FILE, json.dumps(content, default=str))
+
+    def mark(self, numbers: list[int], state: str, messages: dict[int, str] | None = None) -> None:
+        """Set the state of some runs and save; runs with a message have failed."""
+        for number in numbers:
+            message = (messages or {}).get(number)
+            self.runs[number]["state"] = FAILED if message else state
+            self.runs[number]["message"] = message
+        self.save()
+
+    def states(self) -> dict[str, int]:
+        """How many runs are in each state."""
+        found = [run["state"] for run in self.runs]
+        return {state: found.count(state) for state in (WAITING, RUNNING, DONE, FAILED)}
+
+    def waiting_groups(self) -> list[int]:
+        """The groups that hold a run that waits."""
+        return [
+            index
+            for index, group in enumerate(self.groups)
+            if any(self.runs[number]["state"] == WAITING for number in group)
+        ]

@@ -1,0 +1,177 @@
+"""What a sweep found: one tidy table (CSV and HDF5), and a phase diagram over two of its keys."""
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from particleflow.errors import UserError
+from particleflow.run_folder import write_text
+from particleflow.sweep.execute import GROUPS_FOLDER
+from particleflow.sweep.manifest import DONE, Manifest
+
+_OBSERVABLE = "observable."
+
+
+def write_results(manifest: Manifest) -> list[Path]:
+    """Write results.csv and results.h5 and return their paths.
+
+    The table has one row a run: its number, state and swept values, the time it ended at, the last value of every
+    scalar observable, and the number of clusters at the end. The HDF5 file holds the same columns under /table, and
+    under /groups the observables of every run over time.
+    """
+    rows = table(manifest)
+    folder = manifest.folder
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
+    write_text(folder / "results.csv", text.getvalue())
+    _write_hdf5(manifest, rows, columns, folder / "results.h5")
+    return [folder / "results.csv", folder / "results.h5"]
+
+
+def table(manifest: Manifest) -> list[dict[str, Any]]:
+    """One row a run, in order."""
+    from particleflow.analysis import cluster_count
+
+    rows = [
+        {"run": number, "state": run["state"], **run["values"], "message": run["message"]}
+        for number, run in enumerate(manifest.runs)
+    ]
+    for numbers, group in _groups(manifest):
+        for place, number in enumerate(numbers):
+            if manifest.runs[number]["state"] != DONE:
+                continue
+            rows[number]["end_time"] = float(group["end_times"][place])
+            for name, series in group.items():
+                if name.startswith(_OBSERVABLE) and series.ndim == 2:
+                    rows[number][name.removeprefix(_OBSERVABLE)] = float(series[place, -1])
+            rows[number]["clusters"] = cluster_count(group["last_points"][place], float(group["thresholds"][place]))
+    return rows
+
+
+def draw_phase_diagram(manifest: Manifest, phase: Any, count: int | None = None) -> Path:
+    """Draw the mean of one observable over two keys (one may be "time") into figures/phase_diagram.png."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from particleflow import view
+
+    x, y, values = phase_values(manifest, phase.x, phase.y, phase.value)
+    overlay = None
+    if phase.overlay == "equiangular":
+        overlay = _equiangular_curve(phase, x, y, count)
+    with view.style.use("light"):
+        axes = view.phase_diagram(
+            x, y, values, x_label=_label(phase.x), y_label=_label(phase.y), value_label=_label(phase.value),
+            overlay=overlay, overlay_label="equiangular tokens" if overlay is not None else "",
+            title=manifest.title,
+        )  # fmt: skip
+        folder = manifest.folder / "figures"
+        folder.mkdir(exist_ok=True)
+        axes.figure.savefig(folder / "phase_diagram.png", dpi=160)  # pyright: ignore[reportAttributeAccessIssue]
+    import matplotlib.pyplot as plt
+
+    plt.close(axes.figure)  # pyright: ignore[reportArgumentType]
+    return folder / "phase_diagram.png"
+
+
+def phase_values(manifest: Manifest, x: str, y: str, value: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The axes (X,), (Y,) of a phase diagram and the mean value of each pair (Y, X); missing pairs are NaN."""
+    from particleflow.view import sweep_grid
+
+    if "time" not in (x, y):
+        rows = [row for row in table(manifest) if isinstance(row.get(value), float)]
+        if not rows:
+            raise UserError(f"No run has finished with a number {value!r}, so there is nothing to draw.")
+        return sweep_grid(rows, x, y, value)
+    other = y if x == "time" else x
+    keys, times, total, number = np.zeros(0), np.zeros(0), {}, {}
+    for numbers, group in _groups(manifest):
+        series = group.get(_OBSERVABLE + value)
+        if series is None or series.ndim != 2:
+            raise UserError(f"{value!r} is not one number a frame, so it cannot be drawn over time.")
+        if times.size and not np.array_equal(times, group["times"]):
+            raise UserError("The runs were saved at different times, so time cannot be an axis.")
+        times = group["times"]
+        for place, run in enumerate(numbers):
+            if manifest.runs[run]["state"] == DONE:
+                key = float(manifest.runs[run]["values"][other])
+                total[key] = total.get(key, 0.0) + series[place]
+                number[key] = number.get(key, 0) + 1
+    if not total:
+        raise UserError("No run has finished, so there is nothing to draw.")
+    keys = np.asarray(sorted(total))
+    values = np.stack([total[key] / number[key] for key in keys.tolist()])
+    return (times, keys, values) if x == "time" else (keys, times, values.T)
+
+
+def equiangular_time(beta: float, count: int, rho: float = 0.999) -> float:
+    """When n equiangular tokens, orthogonal at first, come to the inner product ρ under row-normalised attention.
+
+    T = ∫_0^ρ dr (e^β + (n−1)e^{βr}) / (2e^{βr}(1−r)((n−1)r+1)).
+    """
+    from scipy.integrate import quad
+
+    def slowness(r: float) -> float:
+        return (np.exp(beta * (1 - r)) + count - 1) / (2 * (1 - r) * ((count - 1) * r + 1))
+
+    return float(quad(slowness, 0.0, rho, limit=200, points=[0.1 / count, 0.9])[0])
+
+
+def _equiangular_curve(phase: Any, x: np.ndarray, y: np.ndarray, count: int | None) -> Any:
+    if count is None or "time" not in (phase.x, phase.y):
+        return None
+    betas = np.linspace(*((y[0], y[-1]) if phase.x == "time" else (x[0], x[-1])), 200)
+    times = np.asarray([equiangular_time(float(beta), count) for beta in betas])
+    return (times, betas) if phase.x == "time" else (betas, times)
+
+
+def _groups(manifest: Manifest) -> Any:
+    """The run numbers and the arrays of every group whose results are there."""
+    for index, numbers in enumerate(manifest.groups):
+        path = manifest.folder / GROUPS_FOLDER / f"{index:05d}.npz"
+        if path.is_file() and any(manifest.runs[number]["state"] == DONE for number in numbers):
+            with np.load(path, allow_pickle=False) as archive:
+                yield numbers, {name: archive[name] for name in archive}
+
+
+def _write_hdf5(manifest: Manifest, rows: list[dict[str, Any]], columns: list[str], path: Path) -> None:
+    import h5py
+
+    partial = path.with_name(f".{path.name}.partial")
+    with h5py.File(partial, "w") as file:
+        target = file.create_group("table")
+        for name in columns:
+            values = [row.get(name) for row in rows]
+            if all(isinstance(value, int | float) or value is None for value in values):
+                target[_safe(name)] = np.asarray([np.nan if value is None else value for value in values], dtype=float)
+            else:
+                texts = ["" if value is None else str(value).replace("\0", " ") for value in values]
+                target.create_dataset(_safe(name), data=texts, dtype=h5py.string_dtype())
+        for index, (numbers, group) in enumerate(_groups(manifest)):
+            node = file.create_group(f"groups/{index:05d}")
+            node["runs"] = np.asarray(numbers)
+            for name, values in group.items():
+                node[_safe(name)] = values
+    partial.replace(path)
+
+
+def _safe(name: str) -> str:
+    return name.replace("/", "_").replace("\0", "_") or "_"
+
+
+def _cell(value: Any) -> Any:
+    """A value for a CSV cell; text that a spreadsheet would run as a formula is quoted."""
+    if value is None:
+        return ""
+    text = value if isinstance(value, str) else None
+    return f"'{text}" if text and text[0] in "=+-@\t\r" else value
+
+
+def _label(key: str) -> str:
+    return key.rsplit(".", 1)[-1].replace("_", " ")

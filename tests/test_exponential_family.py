@@ -1,0 +1,214 @@
+"""Exponential families against SciPy, direct sums and quadrature."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import oracles
+import pytest
+from scipy import integrate, special, stats
+
+from particleflow.exponential_family import Bernoulli, Empirical, GaussianBase, Multinoulli, UniformSphereBase
+from particleflow.kernels import Attention
+from particleflow.local import local_mean
+from particleflow.measure import Measure
+
+RNG = np.random.default_rng(0)
+TOKENS, WEIGHTS = RNG.normal(size=(19, 3)), RNG.uniform(0.1, 1.0, size=19)
+CENTRE, ROOT = RNG.normal(size=3), RNG.normal(size=(3, 3))
+SPREAD = ROOT @ ROOT.T + 0.3 * np.eye(3)
+OUTCOMES = np.array([0.5, 2.0, 0.0, 1.5])
+COINS = np.array(list(itertools.product([0.0, 1.0], repeat=3)))
+
+# Families on finitely many points: (family, support, base weights).
+FINITE = {
+    "empirical": (Empirical(Measure.weighted(TOKENS, WEIGHTS)), TOKENS, WEIGHTS),
+    "multinoulli": (Multinoulli(OUTCOMES), np.eye(4), OUTCOMES),
+    "bernoulli": (Bernoulli(3), COINS, np.ones(8)),
+}
+FAMILIES = {name: family for name, (family, _, _) in FINITE.items()} | {
+    "gaussian": GaussianBase(CENTRE, SPREAD),
+    "circle": UniformSphereBase(2),
+    "sphere": UniformSphereBase(3),
+    "sphere in five dimensions": UniformSphereBase(5),
+}
+by_family = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
+by_finite = pytest.mark.parametrize(("family", "support", "weights"), FINITE.values(), ids=FINITE)
+
+
+def parameter_of(family, seed: int, scale: float = 1.0):
+    return jnp.asarray(scale * np.random.default_rng(seed).normal(size=family.dimension))
+
+
+@by_finite
+def test_finite_families_are_direct_sums(family, support, weights):
+    theta, other = parameter_of(family, 1), parameter_of(family, 2)
+
+    def probabilities(at):
+        tilted = weights * np.exp(support @ np.asarray(at))
+        return tilted / tilted.sum()
+
+    p, q = probabilities(theta), probabilities(other)
+    mean = p @ support
+    np.testing.assert_allclose(family.log_normalizer(theta), np.log(weights @ np.exp(support @ theta)), rtol=1e-13)
+    np.testing.assert_allclose(family.mean(theta), mean, rtol=1e-12, atol=1e-15)
+    expected = (support - mean).T @ np.diag(p) @ (support - mean)
+    np.testing.assert_allclose(family.covariance(theta), expected, rtol=1e-11, atol=1e-14)
+    seen = weights > 0
+    entropy = -np.sum(p[seen] * np.log(p[seen] / weights[seen]))
+    np.testing.assert_allclose(family.entropy(theta), entropy, rtol=1e-11, atol=1e-13)
+    divergence = np.sum(p[seen] * np.log(p[seen] / q[seen]))
+    np.testing.assert_allclose(family.divergence(theta, other), divergence, rtol=1e-11)
+
+
+def test_gaussian_base_against_scipy():
+    family, theta, other = FAMILIES["gaussian"], parameter_of(FAMILIES["gaussian"], 3), np.array([0.2, -0.4, 0.7])
+    first, second = (stats.multivariate_normal(CENTRE + SPREAD @ np.asarray(t), SPREAD) for t in (theta, other))
+    base, at = stats.multivariate_normal(CENTRE, SPREAD), RNG.normal(size=(6, 3))
+    log_ratio = at @ np.asarray(theta) - float(family.log_normalizer(theta))
+    np.testing.assert_allclose(first.logpdf(at) - base.logpdf(at), log_ratio, rtol=1e-11)
+    np.testing.assert_allclose(family.mean(theta), first.mean, rtol=1e-13)
+    np.testing.assert_array_equal(family.covariance(theta), SPREAD)
+    gap = np.asarray(other) - np.asarray(theta)
+    np.testing.assert_allclose(family.divergence(theta, other), 0.5 * gap @ SPREAD @ gap, rtol=1e-11)
+    shift = SPREAD @ np.asarray(theta)
+    relative = 0.5 * shift @ np.linalg.solve(SPREAD, shift)  # KL to the base is minus the relative entropy
+    np.testing.assert_allclose(family.entropy(theta), -relative, rtol=1e-11)
+    assert second.mean.shape == (3,)
+
+
+def test_gaussian_base_against_quadrature():
+    family = GaussianBase([0.4], [[0.5]])
+    density = stats.norm(0.4, np.sqrt(0.5)).pdf
+    exact = integrate.quad(lambda y: np.exp(1.3 * y) * density(y), -12, 12, epsabs=1e-13)[0]
+    np.testing.assert_allclose(family.log_normalizer([1.3]), np.log(exact), rtol=1e-11)
+
+
+# In many dimensions SciPy's Bessel function underflows at small concentrations, so these are left out there.
+@pytest.mark.parametrize(("dimension", "least"), [(2, 1e-3), (3, 1e-3), (16, 1e-3), (64, 1e-3), (256, 10.0)])
+def test_sphere_against_bessel_functions(dimension, least):
+    order, family = dimension / 2 - 1, UniformSphereBase(dimension)
+    direction = np.random.default_rng(dimension).normal(size=dimension)
+    direction /= np.linalg.norm(direction)
+    value_and_mean = jax.jit(lambda theta: (family.log_normalizer(theta), family.mean(theta)))
+    for concentration in (size for size in (1e-3, 0.3, 10.0, 999.0, 1001.0, 3e4) if size >= least):
+        scaled = special.ive(order, concentration)
+        found, mean = value_and_mean(jnp.asarray(concentration * direction))
+        expected = special.gammaln(dimension / 2) + order * np.log(2 / concentration) + np.log(scaled) + concentration
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+        ratio = special.ive(order + 1, concentration) / scaled
+        np.testing.assert_allclose(mean, ratio * direction, rtol=1e-11, atol=1e-14)
+
+
+def test_sphere_covariance_across_and_along_the_axis():
+    covariance = jax.jit(UniformSphereBase(3).covariance)
+    for concentration in (0.05, 2.0, 30.0, 2000.0):
+        ratio = 1 / np.tanh(concentration) - 1 / concentration
+        slope = 1 / concentration**2 - 1 / np.sinh(min(concentration, 300.0)) ** 2
+        found = covariance(jnp.array([0.0, concentration, 0.0]))
+        rtol = 1e-9 * max(1.0, concentration / 30)
+        np.testing.assert_allclose(found, np.diag([ratio / concentration, slope, ratio / concentration]), rtol=rtol, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [jnp.float64, jnp.float32])
+def test_sphere_near_zero(dtype):
+    family, tolerance = UniformSphereBase(4), {jnp.float64: 1e-11, jnp.float32: 2e-5}[dtype]
+    mean, covariance = jax.jit(family.mean), jax.jit(family.covariance)
+    for size in (0.0, 1e-9, 1e-3, 3e-2, 0.1, 0.3):
+        theta = jnp.zeros(4, dtype).at[1].set(size)
+        ratio_over_size = 0.25 if size == 0 else special.ive(2, size) / special.ive(1, size) / size
+        np.testing.assert_allclose(mean(theta)[1], ratio_over_size * size, rtol=tolerance)
+        np.testing.assert_allclose(covariance(theta)[0, 0], ratio_over_size, rtol=tolerance)
+
+
+def test_von_mises_fisher_density_and_entropy_against_scipy():
+    direction, concentration = np.array([0.6, 0.0, -0.8]), 7.0
+    known, family = stats.vonmises_fisher(direction, concentration), UniformSphereBase(3)
+    theta, area = jnp.asarray(concentration * direction), 4 * np.pi
+    at = known.rvs(5, random_state=np.random.default_rng(4))
+    log_density = at @ np.asarray(theta) - float(family.log_normalizer(theta)) - np.log(area)
+    np.testing.assert_allclose(log_density, known.logpdf(at), rtol=1e-11)
+    np.testing.assert_allclose(float(family.entropy(theta)) + np.log(area), known.entropy(), rtol=1e-11)
+
+
+def test_divergence_on_the_circle_against_quadrature():
+    family, first, second = UniformSphereBase(2), np.array([2.0, 1.0]), np.array([-0.5, 0.7])
+    angles = 2 * np.pi * np.arange(400) / 400  # the trapezoidal rule is exact to rounding for periodic functions
+    at = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+
+    def log_density(theta):
+        return at @ theta - special.logsumexp(at @ theta) + np.log(400)
+
+    expected = np.mean(np.exp(log_density(first)) * (log_density(first) - log_density(second)))
+    np.testing.assert_allclose(family.divergence(jnp.asarray(first), jnp.asarray(second)), expected, rtol=1e-11)
+
+
+@by_family
+def test_mean_and_covariance_are_derivatives(family):
+    theta = parameter_of(family, 5)
+    np.testing.assert_allclose(family.mean(theta), jax.grad(family.log_normalizer)(theta), rtol=1e-11, atol=1e-13)
+    found, expected = family.covariance(theta), jax.hessian(family.log_normalizer)(theta)
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
+@by_family
+def test_tilting_moves_the_origin(family):
+    origin, theta, other = (parameter_of(family, seed) for seed in (6, 7, 8))
+    tilted = family.tilted(origin)
+    gap = family.log_normalizer(origin + theta) - family.log_normalizer(origin)
+    np.testing.assert_allclose(tilted.log_normalizer(theta), gap, rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(tilted.log_normalizer(jnp.zeros_like(theta)), 0.0, atol=1e-14)
+    np.testing.assert_allclose(tilted.mean(theta), family.mean(origin + theta), rtol=1e-12)
+    np.testing.assert_allclose(tilted.covariance(theta), family.covariance(origin + theta), rtol=1e-12, atol=1e-15)
+    divergence = family.divergence(origin + theta, origin + other)
+    np.testing.assert_allclose(tilted.divergence(theta, other), divergence, rtol=1e-10, atol=1e-13)
+    np.testing.assert_allclose(tilted.tilted(theta).mean(other), family.mean(origin + theta + other), rtol=1e-11)
+    # Seen from p(· | origin), the entropy of p(· | origin) itself is zero and every other one is negative.
+    assert abs(float(tilted.entropy(jnp.zeros_like(theta)))) < 1e-13
+    np.testing.assert_allclose(tilted.entropy(theta), -family.divergence(origin + theta, origin), rtol=1e-9, atol=1e-12)
+
+
+@by_family
+def test_samples_have_the_mean_and_covariance(family):
+    theta, count = parameter_of(family, 9, 1.5), 20000
+    draws = np.asarray(family.sample(jax.random.key(3), theta, count))
+    assert draws.shape == (count, family.dimension)
+    mean, covariance = np.asarray(family.mean(theta)), np.asarray(family.covariance(theta))
+    deviation = np.sqrt(np.diag(covariance) / count)
+    assert (np.abs(draws.mean(0) - mean) <= 4.5 * deviation + 1e-12).all()
+    centred = draws - mean
+    products = centred[:, :, None] * centred[:, None, :]
+    assert (np.abs(products.mean(0) - covariance) <= 4.5 * products.std(0) / np.sqrt(count) + 1e-12).all()
+
+
+@pytest.mark.parametrize("dimension", [2, 3, 10])
+def test_von_mises_fisher_draws_have_the_right_projection(dimension):
+    axis = np.eye(dimension)[-1]
+    sample = jax.jit(lambda key, theta: UniformSphereBase(dimension).sample(key, theta, 4000))
+    angles = np.linspace(0, np.pi, 200001)
+    for number, concentration in enumerate((0.0, 0.5, 40.0, 1e4)):
+        draws = np.asarray(sample(jax.random.key(number), jnp.asarray(concentration * axis)))
+        np.testing.assert_allclose(np.linalg.norm(draws, axis=1), 1.0, rtol=1e-12)
+        # The angle to the axis has density ∝ e^{κ cos} sin^{d−2}; κ (cos − 1) = −2κ sin²(angle/2) keeps its digits.
+        density = np.exp(-2 * concentration * np.sin(angles / 2) ** 2) * np.sin(angles) ** (dimension - 2)
+        steps = np.concatenate([[0.0], np.cumsum(0.5 * (density[1:] + density[:-1]))])
+        measured = 2 * np.arcsin(np.clip(np.linalg.norm(draws - axis, axis=1) / 2, 0, 1))
+        cumulative = steps / steps[-1]
+        assert stats.kstest(measured, lambda t, c=cumulative: np.interp(t, angles, c)).pvalue > 1e-3
+
+
+def test_attention_is_the_mean_of_the_empirical_family():
+    measure, queries, beta = Measure.weighted(TOKENS, WEIGHTS), RNG.normal(size=(4, 3)), 2.3
+    attended = local_mean(Attention(beta), measure, queries)
+    means = jax.vmap(Empirical(measure).mean)(jnp.asarray(beta * queries))
+    np.testing.assert_allclose(attended, means, rtol=1e-12)
+    logits = beta * queries @ TOKENS.T + np.log(WEIGHTS)
+    np.testing.assert_allclose(attended, oracles.moments(logits, TOKENS)[1], rtol=1e-12)
+
+
+def test_families_are_made_inside_jit():
+    found = jax.jit(lambda w, s: Multinoulli(w).log_normalizer(jnp.zeros(3)) + GaussianBase(w, s).covariance(w)[0, 0])(
+        jnp.array([1.0, 2.0, 3.0]), jnp.eye(3)
+    )
+    np.testing.assert_allclose(found, np.log(6.0) + 1.0, rtol=1e-14)

@@ -1,0 +1,109 @@
+"""Random Q, K and V, both normalisations, both geometries, causal or not: SciPy's DOP853 gives the same state."""
+
+import flows_oracles as oracle
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import particleflow as pf
+from particleflow import drifts, kernels
+
+COUNT, DIMENSION, BETA, TIMES = 6, 3, 1.3, np.array([0.0, 0.5, 1.0])
+_RNG = np.random.default_rng(11)
+QUERY, KEY, VALUE = 0.7 * _RNG.normal(size=(3, DIMENSION, DIMENSION))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("sphere", [False, True])
+@pytest.mark.parametrize("normalization", ["row", "none"])
+def test_final_state_agrees_with_scipy(normalization, sphere, causal):
+    start = oracle.random_sphere(12, COUNT, DIMENSION) * (1.0 if sphere else 0.5)
+    drift = pf.Attend(
+        kernels.Attention(beta=BETA, query=QUERY, key=KEY),
+        value=VALUE,
+        normalization=normalization,
+        positional=kernels.Causal() if causal else None,
+    )
+    flow = pf.Flow(drift, geometry=pf.Sphere() if sphere else pf.Euclidean())
+    run = pf.simulate(flow, start, TIMES, rtol=1e-11, atol=1e-12)
+    field = oracle.attention_field(
+        BETA, QUERY, KEY, VALUE, normalization=normalization, causal=causal, sphere=sphere
+    )
+    expected = oracle.solve(field, start, TIMES)
+    if sphere:
+        expected = oracle.on_sphere(expected)
+        assert oracle.norm_error(run.points) < 1e-9
+    assert np.max(np.abs(run.points - expected)) < 1e-8
+
+
+def test_sinkhorn_attention_agrees_with_scipy():
+    start = oracle.random_sphere(13, COUNT, DIMENSION)
+    drift = pf.Attend(kernels.Attention(beta=2.0), value=VALUE, normalization="sinkhorn")
+    run = pf.simulate(pf.Flow(drift, geometry=pf.Sphere()), start, TIMES, rtol=1e-9, atol=1e-11, solver="tsit5")
+    field = oracle.attention_field(2.0, value=VALUE, normalization="sinkhorn", sphere=True)
+    assert np.max(np.abs(run.points - oracle.on_sphere(oracle.solve(field, start, TIMES)))) < 1e-8
+
+
+def test_causal_sinkhorn_at_large_beta_stays_finite():
+    """A triangular matrix can only be doubly stochastic in the limit of the identity: every token sees itself."""
+    start = oracle.random_sphere(13, COUNT, DIMENSION)
+    drift = pf.Attend(kernels.Attention(beta=50.0), normalization="sinkhorn", positional=kernels.Causal())
+    measure = pf.Measure.uniform(start, positions=np.arange(COUNT, dtype=float))
+    velocity = np.asarray(drift(0.0, measure.sites, measure))
+    assert np.isfinite(velocity).all()
+    assert np.max(np.abs(velocity - start)) < 2e-3
+
+
+def test_weights_change_the_field_as_repeated_particles_do():
+    start = oracle.random_sphere(14, 4, DIMENSION)
+    flow = pf.Flow(pf.Attend(kernels.Attention(beta=BETA)), geometry=pf.Sphere())
+    weighted = pf.Measure.weighted(start, np.array([0.5, 0.25, 0.125, 0.125]))
+    run = pf.simulate(flow, weighted, TIMES, rtol=1e-11, atol=1e-12)
+    repeated = np.repeat(start, [4, 2, 1, 1], axis=0)
+    expected = oracle.on_sphere(oracle.solve(oracle.attention_field(BETA, sphere=True), repeated, TIMES))
+    assert np.max(np.abs(run.points - expected[:, [0, 4, 6, 7]])) < 1e-8
+    assert np.allclose(run.weights, [0.5, 0.25, 0.125, 0.125], atol=1e-15)
+
+
+@pytest.mark.parametrize("solver", ["tsit5", "dopri5", "bosh3", "kvaerno3", "kvaerno5"])
+def test_every_kind_of_solver_converges_to_the_same_state(solver):
+    start = oracle.random_sphere(15, COUNT, DIMENSION)
+    flow = pf.Flow(pf.Attend(kernels.Attention(beta=BETA), value=VALUE), geometry=pf.Sphere())
+    run = pf.simulate(flow, start, [0.0, 1.0], rtol=1e-7, atol=1e-9, solver=solver)
+    field = oracle.attention_field(BETA, value=VALUE, sphere=True)
+    assert np.max(np.abs(run.points[-1] - oracle.on_sphere(oracle.solve(field, start, [0.0, 1.0])[-1]))) < 2e-6
+
+
+def test_single_precision_agrees_to_single_precision():
+    start = oracle.random_sphere(15, COUNT, DIMENSION)
+    drift = pf.Attend(kernels.Attention(beta=BETA), value=jnp.asarray(VALUE, jnp.float32))
+    flow = pf.Flow(drift, geometry=pf.Sphere())
+    run = pf.simulate(flow, start.astype(np.float32), [0.0, 1.0], rtol=1e-5, atol=1e-6)
+    field = oracle.attention_field(BETA, value=VALUE, sphere=True)
+    assert run.points.dtype == np.float32
+    assert np.max(np.abs(run.points[-1] - oracle.on_sphere(oracle.solve(field, start, [0.0, 1.0])[-1]))) < 1e-4
+    assert oracle.norm_error(run.points) < 1e-6
+
+
+def test_fixed_steps_converge_at_the_order_of_the_solver():
+    start = oracle.random_sphere(15, COUNT, DIMENSION)
+    flow = pf.Flow(pf.Attend(kernels.Attention(beta=BETA), value=VALUE), geometry=pf.Sphere())
+    exact = oracle.on_sphere(
+        oracle.solve(oracle.attention_field(BETA, value=VALUE, sphere=True), start, [0.0, 1.0])[-1]
+    )
+    errors = [
+        np.max(np.abs(pf.simulate(flow, start, [0.0, 1.0], step=step, solver="euler").points[-1] - exact))
+        for step in (1 / 64, 1 / 128)
+    ]
+    assert 0.9 < np.log2(errors[0] / errors[1]) < 1.1
+
+
+def test_schedule_of_beta_agrees_with_scipy():
+    start = oracle.random_sphere(16, COUNT, DIMENSION)
+    ramp = drifts.Varying(pf.Attend(kernels.Attention(beta=1.0)), drifts.Ramp(1.0, 4.0, end=1.0), "kernel.beta")
+    run = pf.simulate(pf.Flow(ramp, geometry=pf.Sphere()), start, TIMES, rtol=1e-11, atol=1e-12)
+
+    def field(time, points):
+        return oracle.attention_field(1.0 + 3.0 * min(time, 1.0), sphere=True)(time, points)
+
+    assert np.max(np.abs(run.points - oracle.on_sphere(oracle.solve(field, start, TIMES)))) < 1e-8

@@ -1,0 +1,133 @@
+"""The readings of the one operator, against direct sums."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import oracles
+import pytest
+
+from particleflow import kernels as k
+from particleflow.local import local_covariance, local_mean, local_mode, local_moments, log_normalizer, resampled_local_mean
+from particleflow.measure import Measure, Sites
+from particleflow.summation import Blockwise, Dense
+
+
+def case_named(name: str) -> oracles.Case:
+    return next(case for case in oracles.CASES if case.name == name)
+
+
+def logits_of(case: oracles.Case, queries: Sites, measure: Measure) -> np.ndarray:
+    return oracles.log_matrix(case, queries, measure.sites) + np.asarray(measure.log_weights)
+
+
+def test_local_mean_is_nadaraya_watson_regression():
+    rng = np.random.default_rng(0)
+    inputs, targets, at = rng.normal(size=(31, 2)), rng.normal(size=31), rng.normal(size=(5, 2))
+    weights = np.exp(-((at[:, None] - inputs[None]) ** 2).sum(-1) / (2 * 0.3**2))
+    found = local_mean(k.Gaussian(0.3), Measure.uniform(inputs, values=targets), at)
+    np.testing.assert_allclose(found, weights @ targets / weights.sum(1), rtol=1e-13)
+    masses = log_normalizer(k.Gaussian(0.3), Measure.uniform(inputs, values=targets), at)
+    np.testing.assert_allclose(masses, np.log(weights.mean(1)), rtol=1e-13)
+
+
+def test_attention_is_softmax_attention():
+    rng = np.random.default_rng(1)
+    tokens, query, key, value = rng.normal(size=(13, 4)), *rng.normal(size=(3, 4, 4))
+    scores = 0.5 * (tokens @ query.T) @ (tokens @ key.T).T
+    shares = np.exp(scores - scores.max(1, keepdims=True))
+    expected = (shares / shares.sum(1, keepdims=True)) @ (tokens @ value.T)
+    found = local_mean(k.Attention(0.5, query, key), Measure.uniform(tokens, values=tokens @ value.T), tokens)
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
+
+
+def test_queries_may_be_an_array_one_point_sites_or_a_measure():
+    case = case_named("causal attention")
+    queries, measure = oracles.cloud("vectors", jnp.float64, 6, 9)
+    kernel = case.build(jnp.float64)
+    expected = oracles.moments(logits_of(case, queries, measure), np.asarray(measure.values))
+    many = local_moments(kernel, measure, queries)
+    np.testing.assert_allclose(many.mean, expected[1], rtol=1e-12, atol=1e-14)
+    one = local_moments(kernel, measure, Sites(np.asarray(queries.points[4]), float(queries.positions[4])))
+    np.testing.assert_allclose(one.mean, expected[1][4], rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(one.log_mass, expected[0][4], rtol=1e-12)
+    from_list = local_moments(kernel, measure, Sites([float(c) for c in queries.points[4]], int(queries.positions[4])))
+    np.testing.assert_array_equal(from_list.mean, one.mean)
+    itself = local_moments(kernel, measure, measure)
+    by_hand = oracles.moments(logits_of(case, measure.sites, measure), np.asarray(measure.values))
+    np.testing.assert_allclose(itself.mean, by_hand[1], rtol=1e-12, atol=1e-14)
+
+
+def test_a_query_that_sees_nothing():
+    measure = Measure.uniform(np.zeros((3, 2)), values=np.array([1.0, 2.0, 3.0]))
+    moments = local_moments(k.Ball(1.0), measure, np.array([[0.5, 0.0], [5.0, 0.0]]))
+    np.testing.assert_array_equal(moments.log_mass[1], -np.inf)
+    np.testing.assert_allclose(moments.mean, [2.0, 0.0], rtol=1e-15)
+    np.testing.assert_array_equal(local_covariance(k.Ball(1.0), measure, np.array([5.0, 0.0])), 0.0)
+    key = jax.random.key(0)
+    np.testing.assert_array_equal(resampled_local_mean(key, k.Ball(1.0), measure, np.array([5.0, 0.0]), draws=7), 0.0)
+
+
+@pytest.mark.parametrize("summation", [None, Dense(), Blockwise(3, 4)], ids=["auto", "dense", "blocks"])
+def test_local_mode_is_the_class_of_most_weight(summation):
+    rng = np.random.default_rng(2)
+    inputs, classes, at = rng.normal(size=(41, 2)), rng.integers(0, 4, size=41), rng.normal(size=(9, 2))
+    weights = np.exp(-np.linalg.norm(at[:, None] - inputs[None], axis=-1) / 0.4)
+    votes = np.stack([weights[:, classes == c].sum(1) for c in range(4)], axis=1)
+    measure = Measure.uniform(inputs, values=np.eye(4)[classes])
+    found = local_mode(k.Laplace(0.4), measure, at, summation=summation)
+    np.testing.assert_array_equal(found, votes.argmax(1))
+    assert local_mode(k.Laplace(0.4), measure, at[0], summation=summation).shape == ()
+
+
+@pytest.mark.parametrize("name", ["gaussian", "causal attention", "on values", "self-localized", "bilateral filter"])
+def test_local_covariance_is_the_weighted_covariance(name):
+    case = case_named(name)
+    queries, measure = oracles.cloud("vectors", jnp.float64, 5, 23, seed=3)
+    expected = oracles.covariance(logits_of(case, queries, measure), np.asarray(measure.values))
+    found = local_covariance(case.build(jnp.float64), measure, queries)
+    np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-14)
+
+
+def test_local_covariance_of_numbers_is_a_variance():
+    case = case_named("on values")
+    queries, measure = oracles.cloud("vectors", jnp.float64, 5, 23, seed=4)
+    numbers = measure.with_values(measure.carried[:, 0])
+    at = queries._replace(values=queries.values[:, 0])
+    scalar = case._replace(log_pair=lambda x, y: -((x.value - y.value) ** 2) / (2 * 0.7**2))
+    logits = logits_of(scalar, at, numbers)
+    expected = oracles.covariance(logits, np.asarray(numbers.values)[:, None])[:, 0, 0]
+    found = local_covariance(case.build(jnp.float64), numbers, at)
+    np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-14)
+    one = local_covariance(case.build(jnp.float64), numbers, jax.tree_util.tree_map(lambda leaf: leaf[2], at))
+    np.testing.assert_allclose(one, expected[2], rtol=1e-11)
+
+
+def test_local_covariance_keeps_its_digits_far_from_the_origin():
+    rng = np.random.default_rng(5)
+    points = rng.normal(size=(200, 2)) * 1e-3 + 1e3
+    logits = -((points[:1, None] - points[None]) ** 2).sum(-1) / (2 * 1e-3**2)
+    expected = oracles.covariance(logits, points)[0]
+    found = local_covariance(k.Gaussian(1e-3), Measure.uniform(points), points[0])
+    np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-15)
+
+
+@pytest.mark.parametrize("draws", [400, 10000])
+def test_resampling_has_the_local_mean_and_the_error_of_the_local_covariance(draws):
+    case = case_named("causal attention")
+    queries, measure = oracles.cloud("vectors", jnp.float64, 40, 23, seed=6)
+    logits, values = logits_of(case, queries, measure), np.asarray(measure.values)
+    _, mean = oracles.moments(logits, values)
+    deviation = np.sqrt(np.diagonal(oracles.covariance(logits, values), axis1=1, axis2=2) / draws)
+    found = resampled_local_mean(jax.random.key(1), case.build(jnp.float64), measure, queries, draws=draws)
+    alone = deviation < 1e-12  # a query that sees one token only
+    np.testing.assert_allclose(np.asarray(found)[alone], mean[alone], rtol=1e-12)
+    scores = ((np.asarray(found) - mean) / np.where(alone, 1.0, deviation))[~alone]
+    assert np.abs(scores).max() < 4.5  # about 70 normal scores: exceeded with probability 5e-4
+    assert 0.6 < np.mean(scores**2) < 1.5  # χ² with about 70 degrees of freedom, ± 3 deviations
+
+
+def test_resampling_of_numbers_and_single_points():
+    measure = Measure.weighted(np.zeros((3, 1)), np.array([0.0, 2.0, 0.0]), values=np.array([1.0, 7.0, 3.0]))
+    found = resampled_local_mean(jax.random.key(2), k.Constant(), measure, np.zeros(1), draws=5)
+    assert found.shape == ()
+    assert float(found) == 7.0

@@ -1,0 +1,105 @@
+"""Every observable at the saved points themselves, against its formula in NumPy."""
+
+import flows_oracles as oracle
+import jax.numpy as jnp
+import numpy as np
+from scipy.spatial.distance import pdist
+
+import particleflow as pf
+from particleflow import kernels, observables
+
+BETA = 1.5
+START = oracle.random_sphere(31, 7, 3)
+WEIGHTS = np.random.default_rng(32).uniform(0.5, 1.5, 7)
+WEIGHTS /= WEIGHTS.sum()
+
+
+def third_coordinate(flow, time, measure):
+    """A plain function of a user."""
+    return measure.points[:, 2] + time
+
+
+ALL = [
+    observables.energy,
+    observables.log_energy,
+    observables.dissipation,
+    observables.order_parameter,
+    observables.centre,
+    observables.covariance,
+    observables.mean_similarity,
+    observables.diameter,
+    observables.speed,
+    observables.effective_rank,
+    observables.attention_entropy,
+    observables.attention_rank,
+    observables.SimilarityQuantiles((0.1, 0.5, 0.9)),
+    observables.PairFraction(0.8),
+    third_coordinate,
+]
+
+
+def formulas(points, time):
+    """All of them, from the definitions."""
+    pairs = np.exp(BETA * points @ points.T)
+    masses = pairs @ WEIGHTS
+    shares = pairs * WEIGHTS / masses[:, None]
+    velocity = oracle.tangent(points, shares @ points)
+    speeds = np.sum(velocity**2, axis=1)
+    centre = WEIGHTS @ points
+    spectrum = np.linalg.eigvalsh(points.T @ (WEIGHTS[:, None] * points))
+    cosines = (points @ points.T)[np.triu_indices(7, 1)]
+    singular = np.linalg.svd(shares, compute_uv=False)
+    return {
+        "energy": WEIGHTS @ masses / (2 * BETA),
+        "log_energy": np.log(WEIGHTS @ masses / (2 * BETA)),
+        "dissipation": WEIGHTS @ (masses * speeds),
+        "order_parameter": np.linalg.norm(centre),
+        "centre": centre,
+        "covariance": np.cov(points.T, aweights=WEIGHTS, ddof=0),
+        "mean_similarity": cosines.mean(),
+        "diameter": pdist(points).max(),
+        "speed": np.sqrt(WEIGHTS @ speeds),
+        "effective_rank": np.exp(-np.sum(spectrum / spectrum.sum() * np.log(spectrum / spectrum.sum()))),
+        "attention_entropy": -WEIGHTS @ np.sum(shares * np.log(shares), axis=1),
+        "attention_rank": np.sum(singular > 1e-6 * singular[0]),
+        "similarity_quantiles": np.quantile(cosines, [0.1, 0.5, 0.9]),
+        "pair_fraction": np.mean(cosines > 0.8),
+        "third_coordinate": points[:, 2] + time,
+    }
+
+
+def test_every_observable_at_every_saved_frame():
+    flow = pf.Flow(pf.Attend(kernels.Attention(beta=BETA)), geometry=pf.Sphere())
+    times = np.array([0.0, 0.37, 1.1, 2.0, 2.9])
+    run = pf.simulate(flow, pf.Measure.weighted(START, WEIGHTS), times, rtol=1e-4, atol=1e-5, observe=ALL, window=2)
+    assert len(run.observables) == len(ALL)
+    for frame in run:
+        for name, expected in formulas(frame.points, frame.time).items():
+            assert np.max(np.abs(frame.observables[name] - expected)) < 1e-11, name
+
+
+def test_energies_of_unnormalised_and_mean_shift_flows():
+    measure = pf.Measure.uniform(START)
+    pairs = np.exp(BETA * START @ START.T)
+    flow = pf.Flow(pf.Attend(kernels.Attention(beta=BETA), normalization="none"), geometry=pf.Sphere())
+    velocity = oracle.tangent(START, pairs @ START / 7)
+    assert abs(observables.dissipation(flow, 0.0, measure) - np.mean(np.sum(velocity**2, axis=1))) < 1e-13
+    shift = pf.Flow(pf.MeanShift(kernels.Gaussian(0.5)))
+    squares = np.sum((START[:, None] - START[None]) ** 2, axis=2)
+    assert abs(observables.energy(shift, 0.0, measure) - np.mean(np.exp(-2 * squares)) / 8) < 1e-13
+
+
+def test_log_energy_does_not_overflow():
+    flow = pf.Flow(pf.Attend(kernels.Attention(beta=2000.0)), geometry=pf.Sphere())
+    found = observables.log_energy(flow, 0.0, pf.Measure.uniform(START))
+    expected = 2000.0 + np.log(np.mean(np.exp(2000.0 * (START @ START.T - 1)))) - np.log(4000.0)
+    assert abs(found - expected) < 1e-9
+
+
+def test_consensus():
+    points = jnp.asarray(np.tile(START[:1], (5, 1)))
+    flow = pf.Flow(pf.Attend(kernels.Attention(beta=BETA)), geometry=pf.Sphere())
+    measure = pf.Measure.uniform(points)
+    expected = {"order_parameter": 1.0, "diameter": 0.0, "effective_rank": 1.0, "speed": 0.0, "attention_entropy": np.log(5)}
+    for name, value in expected.items():
+        assert abs(getattr(observables, name)(flow, 0.0, measure) - value) < 1e-12, name

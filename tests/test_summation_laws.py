@@ -1,0 +1,423 @@
+"""Laws of the one operator, over the table of all kernels and all summations."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import oracles
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from particleflow import kernels as k
+from particleflow.errors import ShapeError
+from particleflow.local import local_covariance, local_mean, local_moments, log_normalizer
+from particleflow.measure import Measure, Sites
+from particleflow.moments import Moments
+from particleflow.summation import Auto, Blockwise, Dense
+
+TOLERANCE = {jnp.float64: 1e-12, jnp.float32: 1e-5}
+SUMMATIONS = {
+    "dense": Dense(),
+    "small blocks": Blockwise(5, 7),
+    "one block": Blockwise(),
+    "auto": Auto(),
+    "auto in blocks": Auto(dense_bytes=8),
+}
+by_summation = pytest.mark.parametrize("summation", SUMMATIONS.values(), ids=SUMMATIONS)
+by_exact_way = pytest.mark.parametrize("summation", [Dense(), Blockwise(3, 4)], ids=["dense", "blocks"])
+by_precision = pytest.mark.parametrize("dtype", [jnp.float64, jnp.float32], ids=["float64", "float32"])
+
+
+def assert_close(found: Moments, log_mass, mean, tolerance: float) -> None:
+    """Equal log-masses (−∞ included) and means, to a tolerance relative to the larger of the number and one."""
+    log_mass, mean = np.asarray(log_mass, np.float64), np.asarray(mean, np.float64)
+    assert found.log_mass.shape == log_mass.shape
+    assert found.mean.shape == mean.shape
+    np.testing.assert_allclose(found.log_mass, log_mass, rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(found.mean, mean, rtol=tolerance, atol=tolerance * max(1.0, np.abs(mean).max()))
+
+
+# Odd sizes, fewer and more than a block; the last ones for every kernel, the others for a few.
+@by_precision
+@pytest.mark.parametrize("case", oracles.CASES, ids=oracles.NAMES)
+def test_every_kernel_in_every_summation_is_brute_force(case, dtype):
+    queries, measure = oracles.cloud(case.space, dtype, 11, 17)
+    kernel, tolerance = case.build(dtype), TOLERANCE[dtype]
+    logits = oracles.log_matrix(case, queries, measure.sites) + np.asarray(measure.log_weights, np.float64)
+    expected = oracles.moments(logits, np.asarray(measure.values))
+    dense = Dense().moments(kernel, measure, queries)
+    assert dense.mean.dtype == dtype
+    assert_close(dense, *expected, tolerance)
+    blocks = Blockwise(5, 7).moments(kernel, measure, queries)
+    assert blocks.mean.dtype == dtype
+    assert_close(blocks, dense.log_mass, dense.mean, tolerance)
+    auto = Auto().moments(kernel, measure, queries)
+    assert_close(auto, dense.log_mass, dense.mean, 0.0)
+
+
+@by_precision
+@by_summation
+@pytest.mark.parametrize("size", [(1, 1), (3, 1), (1, 31), (37, 7), (6, 71)], ids=str)
+def test_every_size(summation, dtype, size):
+    case = next(case for case in oracles.CASES if case.name == "causal attention")
+    queries, measure = oracles.cloud("vectors", dtype, *size, seed=3)
+    logits = oracles.log_matrix(case, queries, measure.sites) + np.asarray(measure.log_weights, np.float64)
+    expected = oracles.moments(logits, np.asarray(measure.values))
+    assert_close(summation.moments(case.build(dtype), measure, queries), *expected, TOLERANCE[dtype])
+
+
+@by_precision
+@pytest.mark.parametrize("kernel", [k.Attention(3.0), k.Laplace(0.4), k.Ball(0.5), k.Gaussian(0.3) * k.Causal()], ids=repr)
+def test_default_blocks_at_sizes_that_are_no_multiples(kernel, dtype):
+    queries, measure = oracles.cloud("vectors", dtype, 2053, 1031, seed=4)
+    dense = jax.jit(Dense().moments)(kernel, measure, queries)
+    assert_close(jax.jit(Blockwise().moments)(kernel, measure, queries), dense.log_mass, dense.mean, TOLERANCE[dtype])
+
+
+@by_exact_way
+def test_no_queries_give_no_moments(summation):
+    _, measure = oracles.cloud("vectors", jnp.float64, 3, 5)
+    moments = summation.moments(k.Gaussian(1.0), measure, jnp.zeros((0, 3)))
+    assert moments.log_mass.shape == (0,)
+    assert moments.mean.shape == (0, 2)
+
+
+# --- moments are a commutative monoid ---------------------------------------------------------------------------
+
+masses = st.one_of(st.just(-np.inf), st.floats(-700, 700), st.floats(-1e5, 1e5))
+
+
+@st.composite
+def some_moments(draw, count: int = 3):
+    log_mass = draw(hnp.arrays(np.float64, count, elements=masses))
+    mean = draw(hnp.arrays(np.float64, (count, 2), elements=st.floats(-10, 10)))
+    return Moments(jnp.asarray(log_mass), jnp.asarray(np.where(np.isneginf(log_mass)[:, None], 0.0, mean)))
+
+
+def same(a: Moments, b: Moments) -> bool:
+    return bool(jnp.array_equal(a.log_mass, b.log_mass)) and bool(jnp.array_equal(a.mean, b.mean))
+
+
+@given(some_moments(), some_moments(), some_moments())
+def test_merge_is_a_commutative_monoid(a, b, c):
+    assert same(a.merge(b), b.merge(a))
+    left, right = a.merge(b).merge(c), a.merge(b.merge(c))
+    assert_close(left, right.log_mass, right.mean, 1e-13)
+    nothing = Moments.nothing(3, 2, jnp.float64)
+    assert same(a.merge(nothing), a)
+    assert same(nothing.merge(a), a)
+    assert same(nothing.merge(nothing), nothing)
+
+
+@given(some_moments(), some_moments())
+def test_merge_is_the_weighted_mean(a, b):
+    logs = np.stack([a.log_mass, b.log_mass], axis=1)
+    means = np.stack([a.mean, b.mean], axis=1)
+    for row in range(3):
+        log_mass, mean = oracles.moments(logs[row : row + 1], means[row])
+        merged = a.merge(b)
+        np.testing.assert_allclose(merged.log_mass[row], log_mass[0], rtol=1e-13, atol=1e-13)
+        np.testing.assert_allclose(merged.mean[row], mean[0], rtol=1e-13, atol=1e-13)
+
+
+def test_merge_of_numbers_and_of_single_queries():
+    for shape in ((4,), ()):
+        a = Moments(jnp.full(shape, np.log(3.0)), jnp.full(shape, 1.0))
+        b = Moments(jnp.full(shape, 0.0), jnp.full(shape, 5.0))
+        merged = a.merge(b)
+        np.testing.assert_allclose(merged.mean, np.full(shape, 2.0), rtol=1e-15)
+        np.testing.assert_allclose(merged.log_mass, np.full(shape, np.log(4.0)), rtol=1e-15)
+
+
+def test_merge_refuses_other_shapes():
+    a, b = Moments.nothing(3, 2, jnp.float64), Moments.nothing(3, 1, jnp.float64)
+    with pytest.raises(ShapeError, match=r"\(3, 2\).*\(3, 1\)"):
+        a.merge(b)
+
+
+def test_not_a_number_is_not_nothing():
+    logits, values = jnp.array([[jnp.nan, 0.0], [-jnp.inf, -jnp.inf]]), jnp.ones((2, 1))
+    moments = Moments.from_logits(logits, values)
+    assert np.isnan(moments.log_mass[0])
+    assert np.isnan(moments.mean[0, 0])
+    assert moments.log_mass[1] == -np.inf
+
+
+@by_exact_way
+def test_moments_of_a_sum_of_measures_merge(summation):
+    queries, first = oracles.cloud("vectors", jnp.float64, 6, 9, seed=5)
+    _, second = oracles.cloud("vectors", jnp.float64, 6, 14, seed=6)
+    kernel = k.Epanechnikov(1.5)
+    both = summation.moments(kernel, first.concatenated(second), queries)
+    merged = summation.moments(kernel, first, queries).merge(summation.moments(kernel, second, queries))
+    assert_close(merged, both.log_mass, both.mean, 1e-13)
+
+
+# --- invariances --------------------------------------------------------------------------------------------------
+
+
+@by_exact_way
+@pytest.mark.parametrize("name", ["attention with matrices", "laplace", "self-localized", "causal attention"])
+def test_permutation_of_points_and_of_queries(summation, name):
+    case = next(case for case in oracles.CASES if case.name == name)
+    kernel = case.build(jnp.float64)
+    queries, measure = oracles.cloud(case.space, jnp.float64, 8, 19, seed=7)
+    moments = summation.moments(kernel, measure, queries)
+    order, turn = np.random.default_rng(8).permutation(19), np.random.default_rng(9).permutation(8)
+    shuffled, turned = jax.tree_util.tree_map(lambda leaf: leaf[order], measure), Sites(*(leaf[turn] for leaf in queries))
+    assert_close(summation.moments(kernel, shuffled, queries), moments.log_mass, moments.mean, 1e-13)
+    assert_close(summation.moments(kernel, measure, turned), moments.log_mass[turn], moments.mean[turn], 1e-13)
+
+
+@by_summation
+@pytest.mark.parametrize("case", [oracles.CASES[i] for i in range(0, len(oracles.CASES), 6)], ids=lambda case: case.name)
+def test_two_copies_weigh_double(summation, case):
+    kernel = case.build(jnp.float64)
+    queries, measure = oracles.cloud(case.space, jnp.float64, 5, 11, seed=10)
+    twice = summation.moments(kernel, measure.concatenated(measure), queries)
+    double = summation.moments(kernel, measure.with_log_weights(measure.log_weights + np.log(2.0)), queries)
+    assert_close(twice, double.log_mass, double.mean, 1e-12)
+    once = summation.moments(kernel, measure, queries)
+    assert_close(twice, np.asarray(once.log_mass) + np.log(2.0), once.mean, 1e-12)
+
+
+@by_summation
+def test_translation_by_thirty_units_does_not_hurt_a_narrow_gaussian_in_float32(summation):
+    rng = np.random.default_rng(11)
+    points = (rng.normal(size=(257, 3)) * 0.1 + 30).astype(np.float32)
+    measure = Measure.uniform(points)
+    moments = summation.moments(k.Gaussian(0.05), measure, points)
+    exact = points.astype(np.float64)
+    squares = ((exact[:, None] - exact[None]) ** 2).sum(-1)
+    log_mass, mean = oracles.moments(-squares / (2 * 0.05**2) - np.log(257), exact)
+    np.testing.assert_allclose(moments.log_mass, log_mass, rtol=1e-5, atol=1e-5)
+    # A sum of numbers near 30 is rounded like one; values near 0 show that the weights themselves lost nothing.
+    np.testing.assert_allclose(moments.mean, mean, rtol=1e-6)
+    centred = summation.moments(k.Gaussian(0.05), measure.with_values(jnp.asarray(points - np.float32(30))), points)
+    assert np.abs(np.asarray(centred.mean, np.float64) - (mean - 30)).max() < 2e-7
+
+
+# --- the exponent's range -----------------------------------------------------------------------------------------
+# All logits below are whole numbers that float32 holds exactly, so that only the summation can be at fault.
+
+CAP = float(np.log(np.finfo(np.float32).max)) / 2
+
+
+def integer_moments(logits: np.ndarray, values: np.ndarray):
+    return oracles.moments(np.asarray(logits, np.float64), np.asarray(values, np.float64))
+
+
+@by_precision
+@pytest.mark.parametrize("beta", [1.0, 64.0, 4096.0])
+@pytest.mark.parametrize("direction", [1, -1])
+def test_sorted_clusters_with_extreme_logits(dtype, beta, direction):
+    # The best source comes last (or first): no shift taken from one block suits another.
+    grid = np.repeat(np.arange(-8.0, 9.0), 5)[::direction]
+    points = np.stack([grid, np.ones_like(grid)], axis=1)
+    queries = points[::3]
+    logits = beta * queries @ points.T - np.log(len(grid))
+    measure = Measure.uniform(jnp.asarray(points, dtype))
+    if beta > 1:
+        assert (logits.max(1) - logits[:, :7].max(1)).max() > CAP  # the common shift must fail somewhere
+    log_mass, mean = integer_moments(logits, points)
+    for summation in (Dense(), Blockwise(4, 7), Blockwise(100, 1), Blockwise(1, 100)):
+        moments = summation.moments(k.Attention(beta), measure, jnp.asarray(queries, dtype))
+        assert_close(moments, log_mass, mean, TOLERANCE[dtype])
+
+
+@by_precision
+@pytest.mark.parametrize("excess", [40.0, 44.0, 45.0, 46.0, 89.0, 354.0, 355.0, 356.0, 700.0, 5000.0])
+def test_one_source_just_beyond_what_the_first_block_promises(dtype, excess):
+    points = np.array([[0.0], [0.0], [1.0], [0.0]])
+    measure = Measure.weighted(jnp.asarray(points, dtype), jnp.ones(4, dtype))
+    log_mass, mean = integer_moments(excess * points.T, points)
+    moments = Blockwise(1, 2).moments(k.Attention(1.0), measure, jnp.full((1, 1), excess, dtype))
+    assert_close(moments, log_mass, mean, TOLERANCE[dtype])
+
+
+@by_precision
+def test_causal_mask_with_extreme_logits_and_a_row_that_sees_nothing(dtype):
+    count = 41
+    points = np.stack([np.arange(-20.0, 21.0), np.ones(count)], axis=1)
+    positions = np.arange(count, dtype=float)[::-1].copy()
+    measure = Measure.uniform(jnp.asarray(points, dtype), positions=jnp.asarray(positions, dtype))
+    logits = np.where(positions[None] < positions[:, None], 8.0 * points @ points.T - np.log(count), -np.inf)
+    log_mass, mean = integer_moments(logits, points)
+    assert np.isneginf(log_mass[-1])
+    for summation in (Dense(), Blockwise(6, 5), Blockwise(41, 3)):
+        moments = summation.moments(k.Attention(8.0) * k.StrictlyCausal(), measure, measure)
+        assert_close(moments, log_mass, mean, TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("level", [-46, -45, -44, -30, 30, 43, 44, 45, 80])
+def test_gradients_survive_masses_whose_squares_do_not_fit(level):
+    # The first block sees nothing, so its shift is 0 and the mass is e^level: in float32 its square is out of range.
+    points = jnp.array([[0.0], [1.0], [2.0]], jnp.float32)
+    measure = Measure(points, jnp.zeros(3, jnp.float32), positions=jnp.array([9.0, 0.0, 0.0], jnp.float32))
+    kernel = k.Attention(1.0) * k.Window(1.0)
+
+    def mean(query, summation):
+        at = Sites(query, jnp.zeros(1, jnp.float32))
+        shifted = measure.with_log_weights(jnp.full(3, float(level), jnp.float32))
+        return summation.moments(kernel, shifted, at).mean[0, 0]
+
+    query = jnp.array([[0.5]], jnp.float32)
+    share = 1 / (1 + np.exp(-0.5))
+    for differentiate in (jax.grad, jax.jacfwd):
+        found = differentiate(mean)(query, Blockwise(1, 1))
+        np.testing.assert_allclose(found, [[share * (1 - share)]], rtol=1e-4)
+        batched = jax.vmap(differentiate(lambda q: mean(q, Blockwise(1, 1))))(query[None])
+        np.testing.assert_allclose(batched, [[[share * (1 - share)]]], rtol=1e-4)
+
+
+# --- derivatives --------------------------------------------------------------------------------------------------
+
+
+@by_exact_way
+def test_gradient_of_log_mass_is_beta_times_mean(summation):
+    rng = np.random.default_rng(12)
+    measure = Measure.weighted(rng.normal(size=(23, 3)), rng.uniform(0.1, 1, size=23))
+    queries, beta = jnp.asarray(rng.normal(size=(6, 3))), 2.7
+    kernel = k.Attention(beta)
+    gradient = jax.grad(lambda q: log_normalizer(kernel, measure, q, summation=summation).sum())(queries)
+    logits = beta * np.asarray(queries) @ np.asarray(measure.points).T + np.asarray(measure.log_weights)
+    np.testing.assert_allclose(gradient, beta * oracles.moments(logits, np.asarray(measure.points))[1], rtol=1e-12)
+
+
+@by_exact_way
+def test_jacobian_of_mean_is_beta_times_covariance(summation):
+    rng = np.random.default_rng(13)
+    measure = Measure.weighted(rng.normal(size=(23, 3)), rng.uniform(0.1, 1, size=23))
+    queries, kernel = jnp.asarray(rng.normal(size=(4, 3))), k.Attention(2.7)
+    logits = 2.7 * np.asarray(queries) @ np.asarray(measure.points).T + np.asarray(measure.log_weights)
+    expected = 2.7 * oracles.covariance(logits, np.asarray(measure.points))
+    for differentiate in (jax.jacfwd, jax.jacrev):
+        jacobian = jax.vmap(differentiate(lambda q: local_mean(kernel, measure, q, summation=summation)))(queries)
+        np.testing.assert_allclose(jacobian, expected, rtol=1e-11, atol=1e-13)
+    np.testing.assert_allclose(
+        2.7 * local_covariance(kernel, measure, queries, summation=summation), expected, rtol=1e-11, atol=1e-13
+    )
+
+
+COMPACT = ["rectified", "triangle", "strictly causal", "mixture of compact ones", "bilateral filter", "normalised"]
+
+
+def seen_and_unseen(case, dtype):
+    """A cloud whose first query is far from everything, in space and in sequence: it sees nothing if it can."""
+    queries, measure = oracles.cloud(case.space, dtype, 4, 9, seed=14)
+    away = Sites(queries.points.at[0].set(-90.0), queries.positions.at[0].set(-90.0), queries.values.at[0].set(90.0))
+    return away, measure
+
+
+@pytest.mark.parametrize(
+    ("name", "summation"), [(name, Dense()) for name in COMPACT] + [(name, Blockwise(3, 4)) for name in COMPACT[2:5]]
+)
+def test_gradients_are_finite_where_a_query_sees_nothing(name, summation):
+    case = next(case for case in oracles.CASES if case.name == name)
+    queries, measure = seen_and_unseen(case, jnp.float64)
+    kernel = case.build(jnp.float64)
+
+    def reading(kernel, measure, points):
+        moments = summation.moments(kernel, measure, queries._replace(points=points))
+        finite = jnp.where(jnp.isneginf(moments.log_mass), 0.0, moments.log_mass)
+        return jnp.sum(finite) + jnp.sum(jnp.sin(moments.mean))
+
+    gradients = eqx.filter_jit(eqx.filter_grad(lambda args: reading(*args)))((kernel, measure, queries.points))
+    for leaf in jax.tree_util.tree_leaves(eqx.filter(gradients, eqx.is_array)):
+        assert np.isfinite(leaf).all()
+    forward = eqx.filter_jit(jax.jacfwd(lambda points: reading(kernel, measure, points)))(queries.points)
+    np.testing.assert_allclose(forward, gradients[2], rtol=1e-9, atol=1e-12)
+    step = 1e-6 * np.random.default_rng(15).normal(size=queries.points.shape)
+    slope = reading(kernel, measure, queries.points + step) - reading(kernel, measure, queries.points - step)
+    np.testing.assert_allclose(slope, 2 * np.sum(np.asarray(forward) * step), rtol=1e-5, atol=1e-11)
+
+
+@by_exact_way
+def test_gradients_under_vmap_where_queries_see_nothing(summation):
+    case = next(case for case in oracles.CASES if case.name == "epanechnikov")
+    queries, measure = seen_and_unseen(case, jnp.float64)
+    kernel = case.build(jnp.float64)
+
+    def reading(point):
+        moments = summation.moments(kernel, measure, point[None])
+        return moments.mean[0, 0] + jnp.where(jnp.isneginf(moments.log_mass[0]), 0.0, moments.log_mass[0])
+
+    one_by_one = jnp.stack([jax.grad(reading)(point) for point in queries.points])
+    batched = jax.jit(jax.vmap(jax.grad(reading)))(queries.points)
+    np.testing.assert_allclose(batched, one_by_one, rtol=1e-12, atol=1e-14)
+    np.testing.assert_array_equal(batched[0], np.zeros(3))
+    assert np.abs(batched[1:]).max() > 0.1
+    np.testing.assert_allclose(jax.vmap(jax.jacfwd(reading))(queries.points), one_by_one, rtol=1e-10, atol=1e-12)
+
+
+def test_gradient_with_respect_to_a_weight_of_zero_is_finite():
+    measure = Measure(np.ones((3, 2)), np.array([0.0, -np.inf, -1.0]), values=np.array([1.0, 5.0, 2.0]))
+
+    def mean(log_weights):
+        return local_mean(k.Constant(), measure.with_log_weights(log_weights), jnp.zeros(2))
+
+    share = 1 / (1 + np.exp(-1.0))
+    expected = [-share * (1 - share), 0.0, share * (1 - share)]
+    np.testing.assert_allclose(jax.grad(mean)(measure.log_weights), expected, rtol=1e-12)
+
+
+# --- compilation --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("compile_", [jax.jit, eqx.filter_jit], ids=["jax.jit", "equinox.filter_jit"])
+@by_summation
+def test_a_sweep_over_beta_compiles_once(compile_, summation):
+    _, measure = oracles.cloud("vectors", jnp.float64, 3, 9)
+    traces = 0
+
+    @compile_
+    def field(kernel, measure):
+        nonlocal traces
+        traces += 1
+        return local_mean(kernel, measure, measure, summation=summation)
+
+    means = [np.asarray(field(k.Attention(beta), measure)) for beta in np.linspace(0.5, 10, 20)]
+    assert traces == 1
+    assert all(np.abs(means[i] - means[i + 1]).max() > 1e-6 for i in range(19))
+
+
+def test_float32_points_keep_python_numbers_from_compiling_again():
+    _, measure = oracles.cloud("vectors", jnp.float32, 3, 9)
+    traces = 0
+
+    @jax.jit
+    def field(kernel, measure):
+        nonlocal traces
+        traces += 1
+        return local_mean(kernel, measure, measure)
+
+    for beta in (1, 2.0, np.float64(3.0), True + 1):
+        assert field(k.Gaussian(beta) * k.Alibi(beta), measure).dtype == jnp.float32
+    assert traces == 1
+
+
+# --- the choice ---------------------------------------------------------------------------------------------------
+
+
+def test_auto_says_what_it_chose_and_why():
+    measure = Measure.uniform(np.zeros((1000, 2)) + np.arange(1000.0)[:, None])
+    small, large = Auto().select(measure, measure), Auto(dense_bytes=10**6).select(measure, measure)
+    assert isinstance(small.summation, Dense)
+    assert isinstance(large.summation, Blockwise)
+    for choice in (small, large):
+        assert "1000 × 1000 pairs need 7.63 MiB" in choice.reason
+    assert "16 MiB" in small.reason
+    assert "0.954 MiB" in large.reason
+    assert isinstance(Auto().select(measure, jnp.zeros((3000, 2))).summation, Blockwise)
+
+
+def test_moments_of_plain_numbers_and_single_points():
+    measure = Measure.weighted(np.array([[0.0], [1.0]]), np.array([1.0, 3.0]), values=np.array([10.0, 20.0]))
+    many = local_moments(k.Constant(), measure, np.zeros((5, 1)))
+    assert many.mean.shape == (5,)
+    np.testing.assert_allclose(many.mean, 17.5, rtol=1e-15)
+    one = local_moments(k.Constant(), measure, np.zeros(1))
+    assert one.mean.shape == ()
+    np.testing.assert_allclose(one.log_mass, np.log(4.0), rtol=1e-15)
