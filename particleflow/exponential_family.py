@@ -237,7 +237,7 @@ class Multinoulli(AbstractExponentialFamily):
 class Bernoulli(AbstractExponentialFamily):
     """d independent coins in {0, 1} with counting base measure: G(θ) = Σ_k log(1 + e^{θ_k})."""
 
-    dimension: int
+    dimension: int = eqx.field(static=True)
 
     def __check_init__(self):
         _check_dimension(self.dimension, 1)
@@ -270,7 +270,7 @@ class UniformSphereBase(AbstractExponentialFamily):
     Taylor series takes over, and above a thousand, where the nodes become too few, Olver's expansion.
     """
 
-    dimension: int
+    dimension: int = eqx.field(static=True)
 
     def __check_init__(self):
         _check_dimension(self.dimension, 2)

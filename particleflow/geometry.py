@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from particleflow._arrays import apply_linear_map, as_float_array, as_linear_map, as_positive
+from particleflow._arrays import apply_linear_map, as_float_array, as_linear_map, as_positive, is_concrete
 from particleflow.errors import ArgumentError, ShapeError
 
 State = Float[Array, "n d"]
@@ -53,7 +53,12 @@ class AbstractGeometry(eqx.Module):
 
 
 def check_retracted(geometry: str, points: Float[Array, "*runs n d"], retracted: Float[Array, "*runs n d"]) -> None:
-    """Raise unless retracting has left every point where it is, and has found a direction for every point."""
+    """Raise unless retracting has left every point where it is, and has found a direction for every point.
+
+    Inside `jit` or `grad` nothing can be checked.
+    """
+    if not (is_concrete(points) and is_concrete(retracted)):
+        return
     before, after = np.asarray(points), np.asarray(retracted)
     distance = np.max(np.abs(after - before), axis=-1)
     limit = _MEMBERSHIP * float(np.finfo(before.dtype).eps) * max(1.0, float(np.max(np.abs(before))))

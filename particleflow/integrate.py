@@ -388,15 +388,32 @@ def _error_controller(begin: Array, end: Array, numbers: Numbers) -> diffrax.PID
     )
 
 
-def _worst_particle(scaled_error: Float[Array, "n d"]) -> Float[Array, ""]:
-    """The root mean square over coordinates of the worst particle: no particle hides behind the others."""
-    squares = jnp.max(jnp.mean(jnp.square(scaled_error), axis=-1))
-    positive = squares > 0
-    return jnp.where(positive, jnp.sqrt(jnp.where(positive, squares, 1.0)), 0.0)
+def _worst_particle(scaled_error: Any) -> Float[Array, ""]:
+    """The root mean square over coordinates of the worst particle: no particle hides behind the others.
+
+    The continuous adjoint carries the derivatives of every parameter along; each is one more particle.
+    """
+    squares = [
+        jnp.max(jnp.mean(jnp.square(leaf), axis=-1)) for leaf in map(jnp.atleast_1d, jax.tree.leaves(scaled_error))
+    ]
+    worst = jnp.max(jnp.stack(squares))
+    positive = worst > 0
+    return jnp.where(positive, jnp.sqrt(jnp.where(positive, worst, 1.0)), 0.0)
+
+
+class _Bisection(optx.Bisection):
+    """Bisection that does not insist on a change of sign: in an ensemble it also runs where no event has happened."""
+
+    def init(self, fn: Any, y: Any, args: Any, options: Any, f_struct: Any, aux_struct: Any, tags: Any) -> Any:
+        """The whole interval, and whether the function falls on it."""
+        decreasing = fn(options["lower"], args)[0] > fn(options["upper"], args)[0]
+        plain = optx.Bisection(self.rtol, self.atol, flip=False)
+        state = plain.init(fn, y, args, options, f_struct, aux_struct, tags)
+        return eqx.tree_at(lambda s: s.flip, state, decreasing)
 
 
 def _as_diffrax_event(event: AbstractEvent, flow: Flow, start: Measure) -> diffrax.Event:
     def level(t: Any, y: Array, args: Any, **_: Any) -> Array:
         return event.level(flow, t, start.with_points(flow.geometry.retract(y)))
 
-    return diffrax.Event(level, optx.Bisection(rtol=1e-12, atol=1e-12))
+    return diffrax.Event(level, _Bisection(rtol=1e-12, atol=1e-12))

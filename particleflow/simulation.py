@@ -16,7 +16,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from particleflow._arrays import is_concrete
 from particleflow.errors import RunError
 from particleflow.events import AbstractEvent
 from particleflow.flow import Flow
@@ -137,8 +136,7 @@ def evolve(
     "forward" (forward mode), "backsolve" (the continuous adjoint).
     """
     measure = as_start(start)
-    if is_concrete(measure.points):
-        flow.geometry.check_contains(measure.points)
+    flow.geometry.check_contains(measure.points)
     dtype = measure.points.dtype
     method = make_method(flow, measure, rtol, atol, step, solver, max_steps, float("nan"), key)
     numbers = make_numbers(dtype, rtol, atol, step, begin, key, None)

@@ -243,9 +243,7 @@ POSITIONAL = [
     Case(
         "encoded by a table",
         lambda t: k.Encoded(k.Attention(0.5), k.PositionTable(jnp.asarray(POSITION_TABLE, t))),
-        lambda x, y: (
-            0.5 * _dot(x.point + POSITION_TABLE[int(x.position)], y.point + POSITION_TABLE[int(y.position)])
-        ),
+        lambda x, y: 0.5 * _dot(x.point + POSITION_TABLE[int(x.position)], y.point + POSITION_TABLE[int(y.position)]),
     ),
 ]
 

@@ -30,7 +30,11 @@ def spoiled(value: float) -> np.ndarray:
 # What is done, the error, and every piece of text that its message must hold.
 MEASURES = {
     "points without an axis": (lambda: Measure.uniform(np.zeros(3)), ShapeError, ["`points`", "(n, d)", "(3,)"]),
-    "points with an axis too many": (lambda: Measure.uniform(np.zeros((2, 3, 4))), ShapeError, ["`points`", "(2, 3, 4)"]),
+    "points with an axis too many": (
+        lambda: Measure.uniform(np.zeros((2, 3, 4))),
+        ShapeError,
+        ["`points`", "(2, 3, 4)"],
+    ),
     "no points": (lambda: Measure.uniform(np.zeros((0, 2))), ShapeError, ["`points`", "n, d ≥ 1", "(0, 2)"]),
     "no points, given by weights": (lambda: Measure(np.zeros((0, 2)), np.zeros(0)), ShapeError, ["`points`", "(0, 2)"]),
     "points of no dimension": (lambda: Measure.uniform(np.zeros((4, 0))), ShapeError, ["`points`", "(4, 0)"]),
@@ -39,27 +43,55 @@ MEASURES = {
     "words": (lambda: Measure.uniform([["a", "b"]]), DtypeError, ["`points`", "floating-point", "<U1"]),
     "nothing at all": (lambda: Measure.uniform(None), DtypeError, ["`points`", "array", "NoneType"]),
     "truth values": (lambda: Measure.uniform([[True]]), DtypeError, ["`points`", "floating-point", "bool"]),
-    "integer points": (lambda: Measure.uniform(np.ones((2, 2), int)), DtypeError, ["`points`", "floating", "int64", "astype"]),
+    "integer points": (
+        lambda: Measure.uniform(np.ones((2, 2), int)),
+        DtypeError,
+        ["`points`", "floating", "int64", "astype"],
+    ),
     "complex points": (lambda: Measure.uniform(np.ones((2, 2), complex)), DtypeError, ["`points`", "complex128"]),
     "NaN points": (lambda: Measure.uniform(spoiled(NAN)), ArgumentError, ["`points`", "finite", "nan", "[1, 0]"]),
     "infinite points": (lambda: Measure.uniform(spoiled(INF)), ArgumentError, ["`points`", "finite", "inf", "[1, 0]"]),
     "weights of another length": (lambda: Measure(POINTS, np.zeros(4)), ShapeError, ["`log_weights`", "(3,)", "(4,)"]),
     "a single weight": (lambda: Measure(POINTS, 0.0), ShapeError, ["`log_weights`", "(3,)", "()"]),
     "NaN weights": (lambda: Measure(POINTS, np.array([0, NAN, 0])), ArgumentError, ["`log_weights`", "nan", "[1]"]),
-    "infinite weights": (lambda: Measure(POINTS, np.array([0, 0, INF])), ArgumentError, ["`log_weights`", "inf", "[2]"]),
-    "log-weights without mass": (lambda: Measure(POINTS, np.full(3, -INF)), ArgumentError, ["`log_weights`", "no mass"]),
-    "weights that sum to zero": (lambda: Measure.weighted(POINTS, np.zeros(3)), ArgumentError, ["`weights`", "no mass", "zero"]),
+    "infinite weights": (
+        lambda: Measure(POINTS, np.array([0, 0, INF])),
+        ArgumentError,
+        ["`log_weights`", "inf", "[2]"],
+    ),
+    "log-weights without mass": (
+        lambda: Measure(POINTS, np.full(3, -INF)),
+        ArgumentError,
+        ["`log_weights`", "no mass"],
+    ),
+    "weights that sum to zero": (
+        lambda: Measure.weighted(POINTS, np.zeros(3)),
+        ArgumentError,
+        ["`weights`", "no mass", "zero"],
+    ),
     "negative weights": (
         lambda: Measure.weighted(POINTS, np.array([1.0, -2.0, 1.0])),
         ArgumentError,
         ["`weights`", "negative", "-2.0", "index 1"],
     ),
     "integer weights": (lambda: Measure.weighted(POINTS, np.ones(3, int)), DtypeError, ["`weights`", "int64"]),
-    "values of another length": (lambda: Measure.uniform(POINTS, values=np.zeros((2, 5))), ShapeError, ["`values`", "(3, k)", "(2, 5)"]),
-    "values with an axis too many": (lambda: Measure.uniform(POINTS, values=np.zeros((3, 1, 1))), ShapeError, ["`values`", "(3, 1, 1)"]),
+    "values of another length": (
+        lambda: Measure.uniform(POINTS, values=np.zeros((2, 5))),
+        ShapeError,
+        ["`values`", "(3, k)", "(2, 5)"],
+    ),
+    "values with an axis too many": (
+        lambda: Measure.uniform(POINTS, values=np.zeros((3, 1, 1))),
+        ShapeError,
+        ["`values`", "(3, 1, 1)"],
+    ),
     "integer values": (lambda: Measure.uniform(POINTS, values=np.zeros(3, int)), DtypeError, ["`values`", "int64"]),
     "NaN values": (lambda: Measure.uniform(POINTS, values=[0.0, NAN, 0.0]), ArgumentError, ["`values`", "nan", "[1]"]),
-    "integer positions": (lambda: Measure.uniform(POINTS, positions=np.arange(3)), DtypeError, ["`positions`", "int64"]),
+    "integer positions": (
+        lambda: Measure.uniform(POINTS, positions=np.arange(3)),
+        DtypeError,
+        ["`positions`", "int64"],
+    ),
     "positions of another shape": (
         lambda: Measure.uniform(POINTS, positions=np.zeros((3, 1))),
         ShapeError,
@@ -70,7 +102,11 @@ MEASURES = {
         DtypeError,
         ["one precision", "`points` is float64", "`log_weights` is float32"],
     ),
-    "letters that are no integers": (lambda: Measure.of_symbols([0.5, 1.0]), DtypeError, ["`symbols`", "integers", "float64"]),
+    "letters that are no integers": (
+        lambda: Measure.of_symbols([0.5, 1.0]),
+        DtypeError,
+        ["`symbols`", "integers", "float64"],
+    ),
     "no letters": (lambda: Measure.of_symbols([]), ShapeError, ["`symbols`", "(0,)"]),
     "a table of letters": (lambda: Measure.of_symbols([[0, 1]]), ShapeError, ["`symbols`", "(1, 2)"]),
     "a tilt of another length": (lambda: CLOUD.tilted(np.zeros(2)), ShapeError, ["`log_density`", "(3,)", "(2,)"]),
@@ -100,7 +136,11 @@ KERNELS = {
     "negative slope": (lambda: k.Alibi(-0.5), ArgumentError, ["`slope`", "zero or positive", "-0.5"]),
     "negative factor": (lambda: -1.0 * k.Gaussian(1.0), ArgumentError, ["`factor`", "zero or positive", "-1.0"]),
     "a factor that is none": (lambda: k.Gaussian(1.0) * "much", DtypeError, ["`factor`", "str"]),
-    "a map with three axes": (lambda: k.Attention(1.0, np.zeros((2, 2, 2))), ShapeError, ["`query`", "matrix", "(2, 2, 2)"]),
+    "a map with three axes": (
+        lambda: k.Attention(1.0, np.zeros((2, 2, 2))),
+        ShapeError,
+        ["`query`", "matrix", "(2, 2, 2)"],
+    ),
     "an integer matrix": (lambda: k.Attention(1.0, 1.0, np.eye(2, dtype=int)), DtypeError, ["`key`", "int64"]),
     "a map of another dimension": (
         lambda: local_mean(k.Attention(1.0, np.eye(3)), CLOUD, POINTS),
@@ -119,7 +159,11 @@ KERNELS = {
     ),
     "negative mixture weight": (lambda: k.Mixture((k.Ball(1.0),), (-1.0,)), ArgumentError, ["`weights[0]`", "-1.0"]),
     "a mixture of nothing": (lambda: k.Mixture((k.Ball(1.0),), (0.0,)), ArgumentError, ["`weights`", "no mass"]),
-    "a mixture with a stranger": (lambda: k.Mixture((k.Ball(1.0), 3), (1.0, 1.0)), ArgumentError, ["`kernels[1]`", "int"]),
+    "a mixture with a stranger": (
+        lambda: k.Mixture((k.Ball(1.0), 3), (1.0, 1.0)),
+        ArgumentError,
+        ["`kernels[1]`", "int"],
+    ),
     "an empty product": (lambda: k.Product(()), ArgumentError, ["`kernels`", "at least one", "empty"]),
     "a product with a stranger": (lambda: k.Product((k.Ball(1.0), "x")), ArgumentError, ["`kernels[1]`", "str"]),
     "an unknown mean": (
@@ -144,7 +188,11 @@ KERNELS = {
         ArgumentError,
         ["letters", "whole numbers", "0.5"],
     ),
-    "vectors as letters": (lambda: local_mean(k.Discrete(np.eye(2)), CLOUD, POINTS), ShapeError, ["one coordinate", "(3, 2)"]),
+    "vectors as letters": (
+        lambda: local_mean(k.Discrete(np.eye(2)), CLOUD, POINTS),
+        ShapeError,
+        ["one coordinate", "(3, 2)"],
+    ),
     "a position outside the table": (
         lambda: local_mean(k.Encoded(k.Ball(9.0), k.PositionTable(np.zeros((2, 2)))), TIMED, TIMED),
         ArgumentError,
@@ -155,8 +203,16 @@ KERNELS = {
         DtypeError,
         ["`points`", "floating", "int64"],
     ),
-    "NaN given to a kernel": (lambda: k.Gaussian(1.0).log_matrix(spoiled(NAN), POINTS), ArgumentError, ["`points`", "nan"]),
-    "one point given as many": (lambda: k.Gaussian(1.0).log_matrix(POINTS[0], POINTS), ShapeError, ["(m, d)", "(2,)", "(3, 2)"]),
+    "NaN given to a kernel": (
+        lambda: k.Gaussian(1.0).log_matrix(spoiled(NAN), POINTS),
+        ArgumentError,
+        ["`points`", "nan"],
+    ),
+    "one point given as many": (
+        lambda: k.Gaussian(1.0).log_matrix(POINTS[0], POINTS),
+        ShapeError,
+        ["(m, d)", "(2,)", "(3, 2)"],
+    ),
     "two precisions given to a kernel": (
         lambda: k.Attention(1.0).log_matrix(POINTS.astype(np.float32), POINTS),
         DtypeError,
@@ -178,14 +234,26 @@ QUERIES = {
         ShapeError,
         ["dimension 3", "dimension 2", "`Pullback`"],
     ),
-    "one query of another dimension": (lambda: local_mean(k.Attention(), CLOUD, np.zeros(3)), ShapeError, ["dimension 3"]),
+    "one query of another dimension": (
+        lambda: local_mean(k.Attention(), CLOUD, np.zeros(3)),
+        ShapeError,
+        ["dimension 3"],
+    ),
     "queries with an axis too many": (
         lambda: local_mean(k.Constant(), CLOUD, np.zeros((1, 2, 2))),
         ShapeError,
         ["`queries`", "(m, d)", "(1, 2, 2)"],
     ),
-    "NaN queries": (lambda: local_mean(k.Constant(), CLOUD, spoiled(NAN)), ArgumentError, ["`queries`", "nan", "[1, 0]"]),
-    "integer queries": (lambda: local_mean(k.Constant(), CLOUD, np.ones((1, 2), int)), DtypeError, ["`queries`", "int64"]),
+    "NaN queries": (
+        lambda: local_mean(k.Constant(), CLOUD, spoiled(NAN)),
+        ArgumentError,
+        ["`queries`", "nan", "[1, 0]"],
+    ),
+    "integer queries": (
+        lambda: local_mean(k.Constant(), CLOUD, np.ones((1, 2), int)),
+        DtypeError,
+        ["`queries`", "int64"],
+    ),
     "queries in another precision": (
         lambda: local_mean(k.Constant(), SINGLE, POINTS),
         DtypeError,
@@ -201,7 +269,11 @@ QUERIES = {
         ArgumentError,
         ["positions", "measure has none", "`positions`"],
     ),
-    "no positions in the queries": (lambda: local_mean(k.Causal(), TIMED, POINTS), ArgumentError, ["positions", "query has none"]),
+    "no positions in the queries": (
+        lambda: local_mean(k.Causal(), TIMED, POINTS),
+        ArgumentError,
+        ["positions", "query has none"],
+    ),
     "integer positions in the queries": (
         lambda: local_mean(k.Causal(), TIMED, Sites(POINTS, np.arange(3))),
         DtypeError,
@@ -232,13 +304,21 @@ QUERIES = {
         ArgumentError,
         ["values", "query has none"],
     ),
-    "a kernel of the wrong shape": (lambda: local_mean(Wide(), CLOUD, POINTS), ShapeError, ["Wide", "(3, 3)", "(1, 1)"]),
+    "a kernel of the wrong shape": (
+        lambda: local_mean(Wide(), CLOUD, POINTS),
+        ShapeError,
+        ["Wide", "(3, 3)", "(1, 1)"],
+    ),
     "a mode of numbers": (
         lambda: local_mode(k.Constant(), CLOUD.with_values(jnp.zeros(3)), POINTS),
         ShapeError,
         ["(n, classes)", "(3,)"],
     ),
-    "covariance at another dimension": (lambda: local_covariance(k.Ball(1.0), CLOUD, np.zeros(3)), ShapeError, ["dimension 3"]),
+    "covariance at another dimension": (
+        lambda: local_covariance(k.Ball(1.0), CLOUD, np.zeros(3)),
+        ShapeError,
+        ["dimension 3"],
+    ),
     "no draws": (
         lambda: resampled_local_mean(jax.random.key(0), k.Constant(), CLOUD, POINTS, draws=0),
         ArgumentError,
@@ -260,7 +340,11 @@ QUERIES = {
         ArgumentError,
         ["`width`", "positive", "-0.5"],
     ),
-    "a derivative at NaN": (lambda: kernel_derivative(k.Gaussian, NAN, CLOUD, POINTS), ArgumentError, ["`parameter`", "nan"]),
+    "a derivative at NaN": (
+        lambda: kernel_derivative(k.Gaussian, NAN, CLOUD, POINTS),
+        ArgumentError,
+        ["`parameter`", "nan"],
+    ),
 }
 
 FAMILIES = {
@@ -269,18 +353,38 @@ FAMILIES = {
         ArgumentError,
         ["base measure", "its own points"],
     ),
-    "a parameter of another dimension": (lambda: Empirical(CLOUD).mean(jnp.zeros(3)), ShapeError, ["`parameter`", "(2,)", "(3,)"]),
-    "a parameter with an axis too many": (lambda: Bernoulli(2).mean(jnp.zeros((1, 2))), ShapeError, ["`parameter`", "(1, 2)"]),
-    "a parameter that would broadcast": (lambda: Multinoulli([1.0, 1.0]).mean(jnp.zeros(1)), ShapeError, ["(2,)", "(1,)"]),
+    "a parameter of another dimension": (
+        lambda: Empirical(CLOUD).mean(jnp.zeros(3)),
+        ShapeError,
+        ["`parameter`", "(2,)", "(3,)"],
+    ),
+    "a parameter with an axis too many": (
+        lambda: Bernoulli(2).mean(jnp.zeros((1, 2))),
+        ShapeError,
+        ["`parameter`", "(1, 2)"],
+    ),
+    "a parameter that would broadcast": (
+        lambda: Multinoulli([1.0, 1.0]).mean(jnp.zeros(1)),
+        ShapeError,
+        ["(2,)", "(1,)"],
+    ),
     "an integer parameter": (lambda: Bernoulli(2).entropy(np.zeros(2, int)), DtypeError, ["`parameter`", "int64"]),
     "a NaN parameter": (lambda: UniformSphereBase(2).mean([0.0, NAN]), ArgumentError, ["`parameter`", "nan", "[1]"]),
-    "a sphere of another dimension": (lambda: UniformSphereBase(3).log_normalizer(jnp.zeros(2)), ShapeError, ["(3,)", "(2,)"]),
+    "a sphere of another dimension": (
+        lambda: UniformSphereBase(3).log_normalizer(jnp.zeros(2)),
+        ShapeError,
+        ["(3,)", "(2,)"],
+    ),
     "a divergence between dimensions": (
         lambda: Bernoulli(2).divergence(jnp.zeros(2), jnp.zeros(3)),
         ShapeError,
         ["`second`", "(2,)", "(3,)"],
     ),
-    "a tilt of another dimension": (lambda: Bernoulli(2).tilted(jnp.zeros(3)), ShapeError, ["`parameter`", "(2,)", "(3,)"]),
+    "a tilt of another dimension": (
+        lambda: Bernoulli(2).tilted(jnp.zeros(3)),
+        ShapeError,
+        ["`parameter`", "(2,)", "(3,)"],
+    ),
     "a sphere of one dimension": (lambda: UniformSphereBase(1), ArgumentError, ["`dimension`", "at least 2", "1"]),
     "half a coin": (
         lambda: Bernoulli(1.5),  # pyright: ignore[reportArgumentType]

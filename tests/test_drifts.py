@@ -95,7 +95,9 @@ def test_mean_shift_towards_data_and_blurring():
     own = normalised(np.exp(-np.sum((POINTS[:, None] - POINTS[None]) ** 2, axis=2) / (2 * 0.8**2)))
     check(drifts.MeanShift(kernels.Gaussian(0.8)), own @ POINTS - POINTS)
     check(drifts.LogNormalizerAscent(kernels.Gaussian(0.8), data=pf.Measure.uniform(data)), shift)
-    check(drifts.LogNormalizerAscent(kernels.Gaussian(0.8), rate=0.1, data=pf.Measure.uniform(data)), 0.1 * shift / 0.64)
+    check(
+        drifts.LogNormalizerAscent(kernels.Gaussian(0.8), rate=0.1, data=pf.Measure.uniform(data)), 0.1 * shift / 0.64
+    )
 
 
 def test_mean_shift_that_sees_nothing_stays():

@@ -108,7 +108,9 @@ def test_sphere_covariance_across_and_along_the_axis():
         slope = 1 / concentration**2 - 1 / np.sinh(min(concentration, 300.0)) ** 2
         found = covariance(jnp.array([0.0, concentration, 0.0]))
         rtol = 1e-9 * max(1.0, concentration / 30)
-        np.testing.assert_allclose(found, np.diag([ratio / concentration, slope, ratio / concentration]), rtol=rtol, atol=1e-12)
+        np.testing.assert_allclose(
+            found, np.diag([ratio / concentration, slope, ratio / concentration]), rtol=rtol, atol=1e-12
+        )
 
 
 @pytest.mark.parametrize("dtype", [jnp.float64, jnp.float32])

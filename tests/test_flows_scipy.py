@@ -26,9 +26,7 @@ def test_final_state_agrees_with_scipy(normalization, sphere, causal):
     )
     flow = pf.Flow(drift, geometry=pf.Sphere() if sphere else pf.Euclidean())
     run = pf.simulate(flow, start, TIMES, rtol=1e-11, atol=1e-12)
-    field = oracle.attention_field(
-        BETA, QUERY, KEY, VALUE, normalization=normalization, causal=causal, sphere=sphere
-    )
+    field = oracle.attention_field(BETA, QUERY, KEY, VALUE, normalization=normalization, causal=causal, sphere=sphere)
     expected = oracle.solve(field, start, TIMES)
     if sphere:
         expected = oracle.on_sphere(expected)

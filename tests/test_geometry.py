@@ -105,9 +105,10 @@ def test_sphere_of_another_radius():
     assert oracle.norm_error(run.points, 2.0) < 1e-9
 
 
-@pytest.mark.parametrize("space", [s for s, _ in SPACES[1:9]], ids=NAMES[1:9])
-def test_a_start_off_the_geometry_is_refused(space):
+@pytest.mark.parametrize("index", [1, 2, 3, 4, 7, 8])
+def test_a_start_off_the_geometry_is_refused(index):
     from particleflow.errors import ArgumentError
 
+    space = SPACES[index][0]
     with pytest.raises(ArgumentError, match=r"particle \d+ is off it by .* use `geometry.retract\(points\)`"):
         space.check_contains(jnp.asarray(STATE))

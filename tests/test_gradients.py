@@ -29,7 +29,9 @@ def flow_of(parameters):
 def number_at_end(parameters, adjoint="recursive_checkpoint"):
     """The energy after T = 0.7."""
     flow = flow_of(parameters)
-    end = pf.evolve(flow, parameters["start"], 0.7, rtol=1e-10, atol=1e-12, adjoint=adjoint, max_steps=256, solver="tsit5")
+    end = pf.evolve(
+        flow, parameters["start"], 0.7, rtol=1e-10, atol=1e-12, adjoint=adjoint, max_steps=256, solver="tsit5"
+    )
     return observables.energy(flow, 0.7, end)
 
 
@@ -38,11 +40,11 @@ def moved(size):
 
 
 def oracle_number(parameters):
-    """The same number by SciPy."""
+    """The same number by SciPy; a start that a derivative moves off the sphere means the point below it."""
     plain = {name: np.asarray(leaf) for name, leaf in parameters.items()}
     beta, query, key = float(plain["beta"]), plain["query"], plain["key"]
     field = oracle.attention_field(beta, query, key, plain["value"], sphere=True)
-    points = oracle.on_sphere(oracle.solve(field, plain["start"], [0.0, 0.7])[-1])
+    points = oracle.on_sphere(oracle.solve(field, oracle.on_sphere(plain["start"]), [0.0, 0.7])[-1])
     return np.mean(np.exp(beta * (points @ query.T) @ (points @ key.T).T)) / (2 * beta)
 
 

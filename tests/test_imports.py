@@ -151,7 +151,9 @@ def test_no_cycles_when_modules_are_loaded():
 
 
 def test_only_the_integrator_knows_the_solvers():
-    users = {top_of(module) for module, path in MODULES.items() if "diffrax" in {n.split(".")[0] for n in imported_by(path)}}
+    users = {
+        top_of(module) for module, path in MODULES.items() if "diffrax" in {n.split(".")[0] for n in imported_by(path)}
+    }
     assert users <= {"integrate", "plan", "simulate", "simulation"}, f"diffrax is imported by {sorted(users)}"
 
 

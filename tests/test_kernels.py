@@ -65,9 +65,7 @@ def test_table_holds_every_kernel():
             found |= classes_in(part) if is_kernel(part) else set()
         return found
 
-    public = {
-        getattr(k, name) for name in k.__all__ if issubclass(getattr(k, name), k.AbstractKernel)
-    } | {Normalised}
+    public = {getattr(k, name) for name in k.__all__ if issubclass(getattr(k, name), k.AbstractKernel)} | {Normalised}
     concrete = {cls for cls in public if not inspect.isabstract(cls)}
     covered = set().union(*(classes_in(case.build(jnp.float64)) for case in oracles.CASES))
     missing = sorted(cls.__name__ for cls in concrete - covered)
@@ -147,5 +145,7 @@ def test_normalised_rows_sum_to_one_and_nothing_stays_nothing():
 
 def test_letters_outside_the_alphabet_show_inside_jit():
     kernel = k.Discrete(np.zeros((3, 3)))
-    matrix = jax.jit(lambda x, y: kernel.log_matrix(x, y))(jnp.array([[0.0], [3.0], [-1.0], [0.5]]), jnp.array([[1.0], [7.0]]))
+    matrix = jax.jit(lambda x, y: kernel.log_matrix(x, y))(
+        jnp.array([[0.0], [3.0], [-1.0], [0.5]]), jnp.array([[1.0], [7.0]])
+    )
     np.testing.assert_array_equal(np.isnan(matrix), [[False, True], [True, True], [True, True], [True, True]])

@@ -7,7 +7,14 @@ import oracles
 import pytest
 
 from particleflow import kernels as k
-from particleflow.local import local_covariance, local_mean, local_mode, local_moments, log_normalizer, resampled_local_mean
+from particleflow.local import (
+    local_covariance,
+    local_mean,
+    local_mode,
+    local_moments,
+    log_normalizer,
+    resampled_local_mean,
+)
 from particleflow.measure import Measure, Sites
 from particleflow.summation import Blockwise, Dense
 

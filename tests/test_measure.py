@@ -45,7 +45,9 @@ def test_normalised_keeps_the_shape_and_has_mass_one(measure):
 def test_tilting_multiplies_the_weights(measure, slope):
     density = slope * measure.points[:, 0]
     np.testing.assert_allclose(
-        weights_of(measure.tilted(density)), weights_of(measure) * np.exp(slope * np.asarray(measure.points)[:, 0]), rtol=1e-12
+        weights_of(measure.tilted(density)),
+        weights_of(measure) * np.exp(slope * np.asarray(measure.points)[:, 0]),
+        rtol=1e-12,
     )
     back = measure.tilted(density).tilted(-density)
     np.testing.assert_allclose(weights_of(back), weights_of(measure), rtol=1e-12)
@@ -55,9 +57,7 @@ def test_tilting_multiplies_the_weights(measure, slope):
 def test_joining_adds_masses_and_keeps_the_order(first, second):
     both = first.concatenated(second)
     np.testing.assert_array_equal(both.points, np.concatenate([first.points, second.points]))
-    np.testing.assert_allclose(
-        np.exp(both.log_mass), np.exp(first.log_mass) + np.exp(second.log_mass), rtol=1e-13
-    )
+    np.testing.assert_allclose(np.exp(both.log_mass), np.exp(first.log_mass) + np.exp(second.log_mass), rtol=1e-13)
     assert both.values is None
 
 

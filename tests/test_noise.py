@@ -45,7 +45,10 @@ def test_brownian_motion_on_the_sphere(dimension):
     start[:, 0] = 1.0
     run = pf.simulate(flow, start, [0.0, time], step=1 / 64, key=KEY)
     heights = run.points[-1][:, 0]
-    assert abs(heights.mean() - np.exp(-(dimension - 1) * temperature * time)) < 4.5 * heights.std() / np.sqrt(count) + 1e-3
+    assert (
+        abs(heights.mean() - np.exp(-(dimension - 1) * temperature * time))
+        < 4.5 * heights.std() / np.sqrt(count) + 1e-3
+    )
     # The second Legendre-type function decays at 2d: E[x² − 1/d] = (1 − 1/d) e^{−2dTt}.
     second = heights**2 - 1 / dimension
     exact = (1 - 1 / dimension) * np.exp(-2 * dimension * temperature * time)

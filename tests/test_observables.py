@@ -100,6 +100,12 @@ def test_consensus():
     points = jnp.asarray(np.tile(START[:1], (5, 1)))
     flow = pf.Flow(pf.Attend(kernels.Attention(beta=BETA)), geometry=pf.Sphere())
     measure = pf.Measure.uniform(points)
-    expected = {"order_parameter": 1.0, "diameter": 0.0, "effective_rank": 1.0, "speed": 0.0, "attention_entropy": np.log(5)}
+    expected = {
+        "order_parameter": 1.0,
+        "diameter": 0.0,
+        "effective_rank": 1.0,
+        "speed": 0.0,
+        "attention_entropy": np.log(5),
+    }
     for name, value in expected.items():
         assert abs(getattr(observables, name)(flow, 0.0, measure) - value) < 1e-12, name

@@ -69,7 +69,9 @@ def test_every_size(summation, dtype, size):
 
 
 @by_precision
-@pytest.mark.parametrize("kernel", [k.Attention(3.0), k.Laplace(0.4), k.Ball(0.5), k.Gaussian(0.3) * k.Causal()], ids=repr)
+@pytest.mark.parametrize(
+    "kernel", [k.Attention(3.0), k.Laplace(0.4), k.Ball(0.5), k.Gaussian(0.3) * k.Causal()], ids=repr
+)
 def test_default_blocks_at_sizes_that_are_no_multiples(kernel, dtype):
     queries, measure = oracles.cloud("vectors", dtype, 2053, 1031, seed=4)
     dense = jax.jit(Dense().moments)(kernel, measure, queries)
@@ -166,13 +168,18 @@ def test_permutation_of_points_and_of_queries(summation, name):
     queries, measure = oracles.cloud(case.space, jnp.float64, 8, 19, seed=7)
     moments = summation.moments(kernel, measure, queries)
     order, turn = np.random.default_rng(8).permutation(19), np.random.default_rng(9).permutation(8)
-    shuffled, turned = jax.tree_util.tree_map(lambda leaf: leaf[order], measure), Sites(*(leaf[turn] for leaf in queries))
+    shuffled, turned = (
+        jax.tree_util.tree_map(lambda leaf: leaf[order], measure),
+        Sites(*(leaf[turn] for leaf in queries)),
+    )
     assert_close(summation.moments(kernel, shuffled, queries), moments.log_mass, moments.mean, 1e-13)
     assert_close(summation.moments(kernel, measure, turned), moments.log_mass[turn], moments.mean[turn], 1e-13)
 
 
 @by_summation
-@pytest.mark.parametrize("case", [oracles.CASES[i] for i in range(0, len(oracles.CASES), 6)], ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case", [oracles.CASES[i] for i in range(0, len(oracles.CASES), 6)], ids=lambda case: case.name
+)
 def test_two_copies_weigh_double(summation, case):
     kernel = case.build(jnp.float64)
     queries, measure = oracles.cloud(case.space, jnp.float64, 5, 11, seed=10)
@@ -396,6 +403,14 @@ def test_float32_points_keep_python_numbers_from_compiling_again():
     for beta in (1, 2.0, np.float64(3.0), True + 1):
         assert field(k.Gaussian(beta) * k.Alibi(beta), measure).dtype == jnp.float32
     assert traces == 1
+
+
+@by_summation
+def test_a_summation_is_an_argument_like_any_other(summation):
+    queries, measure = oracles.cloud("vectors", jnp.float64, 11, 17)
+    moments = jax.jit(lambda how, kernel: how.moments(kernel, measure, queries))(summation, k.Gaussian(0.8))
+    direct = summation.moments(k.Gaussian(0.8), measure, queries)
+    assert_close(moments, direct.log_mass, direct.mean, 1e-13)
 
 
 # --- the choice ---------------------------------------------------------------------------------------------------

@@ -100,7 +100,7 @@ def test_an_ensemble_gives_what_single_runs_give(load, tmp_path):
     run_sweep(loaded, manifest)
     assert manifest.states() == {"waiting": 0, "running": 0, "done": 4, "failed": 0}
     write_results(manifest)
-    rows = list(csv.DictReader((folder / "results.csv").open()))
+    rows = list(csv.DictReader((folder / "results.csv").read_text().splitlines()))
     for row in rows:
         values = {"drift.0.kernel.beta": float(row["drift.0.kernel.beta"]), "seed": int(row["seed"])}
         setup = loaded.with_values(values).build()
@@ -132,14 +132,14 @@ def test_noise_belongs_to_the_seed_and_not_to_the_group(load, tmp_path):
 
 
 def test_a_failing_run_does_not_stop_the_others(load, tmp_path):
-    free = BASE.replace('geometry = { kind = "sphere" }', "").replace("end = 2.0", "end = 40.0")
-    loaded = load('"drift.0.value" = [-1.0, 3.0, -0.5]', free)
+    free = BASE.replace('geometry = { kind = "sphere" }', "").replace("end = 2.0", "end = 4.0\nmax_steps = 200")
+    loaded = load('"drift.0.value" = [-1.0, 1e150, -0.5]', free)
     folder = tmp_path / "out"
     folder.mkdir()
     manifest = start_sweep(loaded, folder)
     run_sweep(loaded, manifest)
     assert [run["state"] for run in manifest.runs] == ["done", "failed", "done"]
-    assert "blew up" in manifest.runs[1]["message"]
+    assert "particle" in manifest.runs[1]["message"]
     assert np.isfinite(table(manifest)[2]["energy"])
 
 
@@ -206,14 +206,14 @@ def test_spreadsheets_see_no_formulas(load, tmp_path):
     folder.mkdir()
     manifest = Manifest.create(folder, "t", ["title"], [{"title": '=cmd|"/c calc"!A1'}], [[0]])
     write_results(manifest)
-    row = next(csv.DictReader((folder / "results.csv").open()))
+    row = next(csv.DictReader((folder / "results.csv").read_text().splitlines()))
     assert row["title"].startswith("'=")
 
 
 def test_a_killed_sweep_goes_on(load, tmp_path):
     """Kill a sweep of many groups after its first one; resume it; compare with one that was left alone."""
-    sizes = ", ".join(str(count) for count in range(4, 10))
-    load(f'"initial.count" = [{sizes}]\nseed = {{ count = 2 }}')
+    layers = BASE.replace("rtol = 1e-8\natol = 1e-10", 'step = 0.25\nsolver = "map"').replace('"energy", ', "")
+    load('"initial.count" = [4, 5, 6, 7]\nseed = { count = 3 }', layers)
     environment = {**os.environ, "PYTHONPATH": str(Path(pf.__file__).parents[1])}
     folder = tmp_path / "killed"
     command = [sys.executable, "-m", "particleflow", "sweep", str(tmp_path / "sweep.toml"), "--quiet", "--output"]

@@ -86,7 +86,10 @@ def test_energy_ends_at_its_maximum():
 
 SCHEMES = {
     "post": (geometry.Sphere(), np.linspace(0.0, 12.0, 13)),
-    "pre": (geometry.PreNorm(), np.array([0.0, 10.0, 20.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 98.0, 99.0, 100.0])),
+    "pre": (
+        geometry.PreNorm(),
+        np.array([0.0, 10.0, 20.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 98.0, 99.0, 100.0]),
+    ),
     "peri": (
         geometry.PeriNorm(),
         np.array([0.0, 10.0, 20.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 98.0, 99.0, 100.0]),
@@ -139,7 +142,8 @@ def test_repulsion_keeps_the_sphere():
     times = np.linspace(0.0, 40.0, 41)
     flow = attention(2.0, value=-1.0)
     states = [
-        frames.progress.state for frames in pf.stream(flow, oracle.random_sphere(1, 16, 3), times, rtol=1e-8, atol=1e-10)
+        frames.progress.state
+        for frames in pf.stream(flow, oracle.random_sphere(1, 16, 3), times, rtol=1e-8, atol=1e-10)
     ]
     run = pf.simulate(flow, oracle.random_sphere(1, 16, 3), times, rtol=1e-8, atol=1e-10)
     assert oracle.norm_error(run.points) < 1e-9

@@ -35,7 +35,9 @@ def test_convex_hull_shrinks():
 def test_attention_on_the_line_becomes_boolean():
     """n = 40 on the line: at T = 8 the attention matrix has rank 2 and is Boolean far below rounding."""
     start = np.random.default_rng(3).normal(size=(40, 1))
-    run = pf.simulate(rescaled_flow(1.0), start, [0.0, 4.0, 8.0], rtol=1e-8, atol=1e-10, observe=[observables.attention_rank])
+    run = pf.simulate(
+        rescaled_flow(1.0), start, [0.0, 4.0, 8.0], rtol=1e-8, atol=1e-10, observe=[observables.attention_rank]
+    )
     points = np.exp(8.0) * run.points[-1]
     weights = oracle.attention_weights(points, 1.0, 1.0, 1.0)
     best = np.argmax(weights, axis=1)

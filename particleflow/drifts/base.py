@@ -46,6 +46,9 @@ class Sum(AbstractDrift):
     def __check_init__(self):
         if not self.drifts:
             raise ArgumentError("Argument `drifts` must name at least one drift, but is empty.")
+        for index, drift in enumerate(self.drifts):
+            if not isinstance(drift, AbstractDrift):
+                raise ArgumentError(f"Argument `drifts[{index}]` must be a drift, but is {drift!r}.")
 
     def __call__(self, time: Any, queries: Sites, measure: Measure) -> Float[Array, "m d"]:
         """The sum of the velocities."""

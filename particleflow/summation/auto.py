@@ -2,6 +2,8 @@
 
 from typing import Any, NamedTuple
 
+import equinox as eqx
+
 from particleflow.kernels.base import AbstractKernel
 from particleflow.measure import Measure
 from particleflow.moments import Moments
@@ -20,7 +22,7 @@ class Choice(NamedTuple):
 class Auto(AbstractSummation):
     """`Dense` while the matrix of all pairs fits into `dense_bytes`, else `Blockwise`; never an approximation."""
 
-    dense_bytes: int = 16 * 2**20
+    dense_bytes: int = eqx.field(static=True, default=16 * 2**20)
 
     def select(self, measure: Measure, queries: Any) -> Choice:
         """What would be used for these sizes, and why."""

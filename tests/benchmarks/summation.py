@@ -64,7 +64,9 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=7)
     options = parser.parse_args()
     load = os.getloadavg()[0]
-    print(f"N = {options.count}, float32, jax {jax.__version__}, torch {torch.__version__}, {os.cpu_count()} cores, load {load:.1f}")
+    print(
+        f"N = {options.count}, float32, jax {jax.__version__}, torch {torch.__version__}, {os.cpu_count()} cores, load {load:.1f}"
+    )
     print(f"{'d':>3}  {'summation':<10} {'seconds':>8} {'÷ torch':>8} {'max |difference|':>17}")
     for dimension in (3, 16, 64):
         points = np.random.default_rng(dimension).normal(size=(options.count, dimension)).astype(np.float32)
