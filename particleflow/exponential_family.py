@@ -71,7 +71,7 @@ class AbstractExponentialFamily(eqx.Module):
 
     def tilted(self, parameter: Float[Array, " d"]) -> "Tilted":
         """The family whose base measure is p(· | parameter)."""
-        return Tilted(self, self.checked(parameter))  # pyright: ignore[reportCallIssue]
+        return Tilted(self, self.checked(parameter))
 
 
 class Tilted(AbstractExponentialFamily):
@@ -79,6 +79,10 @@ class Tilted(AbstractExponentialFamily):
 
     family: AbstractExponentialFamily
     origin: Float[Array, " d"]
+
+    def __init__(self, family: AbstractExponentialFamily, origin: Any):
+        self.family = family
+        self.origin = as_float_array(origin, "origin")
 
     def __check_init__(self):
         self.family.checked(self.origin, "origin")
@@ -110,6 +114,9 @@ class Empirical(AbstractExponentialFamily):
     """The base measure Σ_j w_j δ_{y_j} of some tokens: the mean is the output of softmax attention."""
 
     measure: Measure
+
+    def __init__(self, measure: Measure):
+        self.measure = measure
 
     def __check_init__(self):
         if self.measure.values is not None:

@@ -267,7 +267,8 @@ def _many(plan: Plan, result: Window, before: Progress, wanted: int) -> Frames:
     state, ended = np.array(result.state), np.array(before.ended)
     succeeded, stopped = np.asarray(result.succeeded), np.asarray(result.stopped_by_event)
     lost = ~succeeded & ~stopped & np.isnan(ended) & np.isfinite(before.state).all(axis=(1, 2))
-    message = "; ".join([before.message] * (before.message is not None) + _explain_lost(result, lost)) or None
+    said = [] if before.message is None else [before.message]
+    message = "; ".join(said + _explain_lost(result, lost)) or None
     for run in range(plan.runs or 0):
         held = not np.isnan(ended[run])
         if held:

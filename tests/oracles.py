@@ -10,8 +10,10 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from particleflow import kernels as k
+from particleflow.errors import UserError
 from particleflow.local import Normalised
 from particleflow.measure import Measure, Sites
 
@@ -110,6 +112,16 @@ def covariance(logits: np.ndarray, values: np.ndarray) -> np.ndarray:
     shares = np.exp(logits - np.where(log_mass == NOTHING, 0.0, log_mass)[:, None])
     centred = np.asarray(values, np.float64)[None] - means[:, None]
     return np.einsum("ij,ijk,ijl->ikl", shares, centred, centred)
+
+
+def assert_refused(act: Callable[[], Any], error: type[UserError], pieces: list[str]) -> None:
+    """`act` raises exactly this error, in one sentence that holds all these pieces of text."""
+    with pytest.raises(error) as caught:
+        act()
+    assert type(caught.value) is error
+    message = str(caught.value)
+    assert all(piece in message for piece in pieces), message
+    assert message.endswith("."), message
 
 
 def _log(number: float) -> float:

@@ -1,13 +1,15 @@
 """Wrong input is refused by a typed error that names the argument, what was expected and what was found."""
+# Wrong types are the point of this file.
+# pyright: reportArgumentType=false
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import oracles
 import pytest
 
 from particleflow import kernels as k
-from particleflow.errors import ArgumentError, DtypeError, ParticleflowError, ShapeError, UserError
-from particleflow.exponential_family import Bernoulli, Empirical, GaussianBase, Multinoulli, UniformSphereBase
+from particleflow.errors import ArgumentError, DtypeError, ShapeError
 from particleflow.local import local_covariance, local_mean, local_mode, local_moments, resampled_local_mean
 from particleflow.measure import Measure, Sites
 from particleflow.operators import kernel_derivative
@@ -167,7 +169,7 @@ KERNELS = {
     "an empty product": (lambda: k.Product(()), ArgumentError, ["`kernels`", "at least one", "empty"]),
     "a product with a stranger": (lambda: k.Product((k.Ball(1.0), "x")), ArgumentError, ["`kernels[1]`", "str"]),
     "an unknown mean": (
-        lambda: k.Symmetrised(k.Ball(1.0), mean="harmonic"),  # pyright: ignore[reportArgumentType]
+        lambda: k.Symmetrised(k.Ball(1.0), mean="harmonic"),
         ArgumentError,
         ["`mean`", "'arithmetic'", "'geometric'", "'harmonic'"],
     ),
@@ -325,13 +327,13 @@ QUERIES = {
         ["`draws`", "positive integer", "0"],
     ),
     "a fraction of a draw": (
-        lambda: resampled_local_mean(jax.random.key(0), k.Constant(), CLOUD, POINTS, draws=1.5),  # pyright: ignore[reportArgumentType]
+        lambda: resampled_local_mean(jax.random.key(0), k.Constant(), CLOUD, POINTS, draws=1.5),
         ArgumentError,
         ["`draws`", "1.5"],
     ),
     "blocks of nothing": (lambda: Blockwise(0, 4), ArgumentError, ["`query_block`", "positive integer", "0"]),
     "blocks of a fraction": (
-        lambda: Blockwise(4, 2.5),  # pyright: ignore[reportArgumentType]
+        lambda: Blockwise(4, 2.5),
         ArgumentError,
         ["`source_block`", "2.5"],
     ),
@@ -347,93 +349,16 @@ QUERIES = {
     ),
 }
 
-FAMILIES = {
-    "a family that carries values": (
-        lambda: Empirical(CLOUD.with_values(jnp.zeros(3))),
-        ArgumentError,
-        ["base measure", "its own points"],
-    ),
-    "a parameter of another dimension": (
-        lambda: Empirical(CLOUD).mean(jnp.zeros(3)),
-        ShapeError,
-        ["`parameter`", "(2,)", "(3,)"],
-    ),
-    "a parameter with an axis too many": (
-        lambda: Bernoulli(2).mean(jnp.zeros((1, 2))),
-        ShapeError,
-        ["`parameter`", "(1, 2)"],
-    ),
-    "a parameter that would broadcast": (
-        lambda: Multinoulli([1.0, 1.0]).mean(jnp.zeros(1)),
-        ShapeError,
-        ["(2,)", "(1,)"],
-    ),
-    "an integer parameter": (lambda: Bernoulli(2).entropy(np.zeros(2, int)), DtypeError, ["`parameter`", "int64"]),
-    "a NaN parameter": (lambda: UniformSphereBase(2).mean([0.0, NAN]), ArgumentError, ["`parameter`", "nan", "[1]"]),
-    "a sphere of another dimension": (
-        lambda: UniformSphereBase(3).log_normalizer(jnp.zeros(2)),
-        ShapeError,
-        ["(3,)", "(2,)"],
-    ),
-    "a divergence between dimensions": (
-        lambda: Bernoulli(2).divergence(jnp.zeros(2), jnp.zeros(3)),
-        ShapeError,
-        ["`second`", "(2,)", "(3,)"],
-    ),
-    "a tilt of another dimension": (
-        lambda: Bernoulli(2).tilted(jnp.zeros(3)),
-        ShapeError,
-        ["`parameter`", "(2,)", "(3,)"],
-    ),
-    "a sphere of one dimension": (lambda: UniformSphereBase(1), ArgumentError, ["`dimension`", "at least 2", "1"]),
-    "half a coin": (
-        lambda: Bernoulli(1.5),  # pyright: ignore[reportArgumentType]
-        ArgumentError,
-        ["`dimension`", "integer", "1.5"],
-    ),
-    "a spread of another shape": (
-        lambda: GaussianBase(np.zeros(2), np.eye(3)),
-        ShapeError,
-        ["`centre`", "`spread`", "(2,)", "(3, 3)"],
-    ),
-    "a spread that is not symmetric": (
-        lambda: GaussianBase(np.zeros(2), np.array([[1.0, 0.5], [0.0, 1.0]])),
-        ArgumentError,
-        ["`spread`", "symmetric"],
-    ),
-    "a spread that is not positive": (
-        lambda: GaussianBase(np.zeros(2), np.diag([1.0, -2.0])),
-        ArgumentError,
-        ["`spread`", "positive definite", "-2"],
-    ),
-    "a spread in another precision": (
-        lambda: GaussianBase(np.zeros(2, np.float32), np.eye(2)),
-        DtypeError,
-        ["`centre` is float32", "`spread` is float64"],
-    ),
-    "negative outcomes": (lambda: Multinoulli([1.0, -0.5]), ArgumentError, ["`weights`", "negative", "-0.5"]),
-    "outcomes without mass": (lambda: Multinoulli([0.0, 0.0]), ArgumentError, ["`weights`", "no mass"]),
-    "a table of outcomes": (lambda: Multinoulli([[1.0]]), ShapeError, ["`weights`", "(d,)", "(1, 1)"]),
-}
-
-EVERYTHING = {**MEASURES, **KERNELS, **QUERIES, **FAMILIES}
+EVERYTHING = {**MEASURES, **KERNELS, **QUERIES}
 
 
 @pytest.mark.parametrize("name", EVERYTHING)
 def test_wrong_input_is_named(name):
-    act, error, pieces = EVERYTHING[name]
-    with pytest.raises(error) as caught:
-        act()
-    assert type(caught.value) is error
-    assert isinstance(caught.value, UserError)
-    assert isinstance(caught.value, ParticleflowError)
-    message = str(caught.value)
-    assert all(piece in message for piece in pieces), message
-    assert message.endswith("."), message
+    oracles.assert_refused(*EVERYTHING[name])
 
 
 def test_names_of_the_table_are_not_reused():
-    assert len(EVERYTHING) == len(MEASURES) + len(KERNELS) + len(QUERIES) + len(FAMILIES)
+    assert len(EVERYTHING) == len(MEASURES) + len(KERNELS) + len(QUERIES)
 
 
 @pytest.mark.parametrize("summation", [Dense(), Blockwise(2, 2), Auto(), Auto(dense_bytes=1)], ids=repr)
@@ -442,7 +367,7 @@ def test_every_summation_checks_what_it_gets(summation):
         summation.moments(k.Gaussian(1.0), CLOUD, jnp.zeros((4, 3)))
     with pytest.raises(DtypeError, match="`queries` is float32"):
         summation.moments(k.Gaussian(1.0), CLOUD, jnp.zeros((4, 2), jnp.float32))
-    with pytest.raises(DtypeError, match="`queries`.*int"):
+    with pytest.raises(DtypeError, match=r"`queries`.*int"):
         summation.moments(k.Gaussian(1.0), CLOUD, jnp.zeros((4, 2), int))
     with pytest.raises(ArgumentError, match="positions"):
         summation.moments(k.Causal(), CLOUD, jnp.zeros((4, 2)))
@@ -456,7 +381,7 @@ def test_a_kernel_may_have_a_field_called_points():
             return k.Gaussian(1.0).log_matrix(xs, self.points) @ jnp.ones((2, ys.points.shape[0]))
 
     assert local_moments(Anchored(jnp.zeros((2, 2))), CLOUD, POINTS).mean.shape == (3, 2)
-    with pytest.raises(DtypeError, match="`kernel.points` is float64"):
+    with pytest.raises(DtypeError, match=r"`kernel\.points` is float64"):
         local_moments(Anchored(jnp.zeros((2, 2))), SINGLE, POINTS.astype(np.float32))
 
 
@@ -469,4 +394,4 @@ def test_shapes_and_precisions_are_checked_inside_jit():
 
 def test_adding_a_number_to_a_kernel_is_refused():
     with pytest.raises(TypeError, match="unsupported operand"):
-        k.Gaussian(1.0) + 3  # pyright: ignore[reportOperatorIssue]
+        _ = k.Gaussian(1.0) + 3  # pyright: ignore[reportOperatorIssue]

@@ -1,5 +1,7 @@
 """The readings of the one operator, against direct sums."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,6 +19,11 @@ from particleflow.local import (
 )
 from particleflow.measure import Measure, Sites
 from particleflow.summation import Blockwise, Dense
+
+
+def sites(*fields: Any) -> Sites:
+    """Sites of anything that can be made into arrays."""
+    return Sites(*fields)
 
 
 def case_named(name: str) -> oracles.Case:
@@ -54,10 +61,11 @@ def test_queries_may_be_an_array_one_point_sites_or_a_measure():
     expected = oracles.moments(logits_of(case, queries, measure), np.asarray(measure.values))
     many = local_moments(kernel, measure, queries)
     np.testing.assert_allclose(many.mean, expected[1], rtol=1e-12, atol=1e-14)
-    one = local_moments(kernel, measure, Sites(np.asarray(queries.points[4]), float(queries.positions[4])))
+    point, position = np.asarray(queries.points[4]), float(np.asarray(queries.positions)[4])
+    one = local_moments(kernel, measure, sites(point, position))
     np.testing.assert_allclose(one.mean, expected[1][4], rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(one.log_mass, expected[0][4], rtol=1e-12)
-    from_list = local_moments(kernel, measure, Sites([float(c) for c in queries.points[4]], int(queries.positions[4])))
+    from_list = local_moments(kernel, measure, sites(point.tolist(), int(position)))
     np.testing.assert_array_equal(from_list.mean, one.mean)
     itself = local_moments(kernel, measure, measure)
     by_hand = oracles.moments(logits_of(case, measure.sites, measure), np.asarray(measure.values))
@@ -99,7 +107,7 @@ def test_local_covariance_of_numbers_is_a_variance():
     case = case_named("on values")
     queries, measure = oracles.cloud("vectors", jnp.float64, 5, 23, seed=4)
     numbers = measure.with_values(measure.carried[:, 0])
-    at = queries._replace(values=queries.values[:, 0])
+    at = queries._replace(values=jnp.asarray(queries.values)[:, 0])
     scalar = case._replace(log_pair=lambda x, y: -((x.value - y.value) ** 2) / (2 * 0.7**2))
     logits = logits_of(scalar, at, numbers)
     expected = oracles.covariance(logits, np.asarray(numbers.values)[:, None])[:, 0, 0]

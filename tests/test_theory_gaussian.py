@@ -1,5 +1,7 @@
 """Gaussians stay Gaussian: closed equations for mean and variance against quantiles; blow-up; cubic blurring."""
 
+from itertools import pairwise
+
 import flows_oracles as oracle
 import numpy as np
 import pytest
@@ -92,7 +94,7 @@ def test_blurring_mean_shift_is_cubic():
     flow = pf.Flow(pf.MeanShift(kernels.Gaussian(beta**-0.5)))
     run = pf.simulate(flow, hermite_gaussian(sigma), [0.0, 1.0, 2.0, 3.0], step=1.0, solver="map")
     found = [deviation(run, frame) for frame in range(4)]
-    for before, after in zip(found[:-1], found[1:], strict=True):
+    for before, after in pairwise(found):
         assert abs(after / (before**3 / (before**2 + 1 / beta)) - 1) < 1e-9
     assert abs(np.log(found[3] / found[2]) / np.log(found[2] / found[1]) - 3) < 0.06
     fixed = pf.Flow(pf.MeanShift(kernels.Gaussian(beta**-0.5), data=hermite_gaussian(sigma)))

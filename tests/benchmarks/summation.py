@@ -63,10 +63,8 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=16384)
     parser.add_argument("--repetitions", type=int, default=7)
     options = parser.parse_args()
-    load = os.getloadavg()[0]
-    print(
-        f"N = {options.count}, float32, jax {jax.__version__}, torch {torch.__version__}, {os.cpu_count()} cores, load {load:.1f}"
-    )
+    versions = f"jax {jax.__version__}, torch {torch.__version__}"
+    print(f"N = {options.count}, float32, {versions}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
     print(f"{'d':>3}  {'summation':<10} {'seconds':>8} {'÷ torch':>8} {'max |difference|':>17}")
     for dimension in (3, 16, 64):
         points = np.random.default_rng(dimension).normal(size=(options.count, dimension)).astype(np.float32)

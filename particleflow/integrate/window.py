@@ -1,4 +1,4 @@
-"""One window of a run, solved by diffrax: the only module that imports it.
+"""One window of a run, solved by diffrax.
 
 A run is cut into windows of saved times. Window boundaries and everything carried over them depend on the
 scenario alone, never on wall time, so a run that is resumed at a boundary repeats the uninterrupted one bit for bit.
@@ -6,7 +6,7 @@ scenario alone, never on wall time, so a run that is resumed at a boundary repea
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any
 
 import diffrax
 import equinox as eqx
@@ -19,6 +19,15 @@ from jaxtyping import Array, Bool, Float
 from particleflow.errors import ArgumentError
 from particleflow.events import AbstractEvent
 from particleflow.flow import Flow
+from particleflow.integrate.stepping import (
+    Bisection,
+    Carrying,
+    ExplicitMap,
+    GridNoise,
+    Numbers,
+    OnGrid,
+    error_controller,
+)
 from particleflow.measure import Measure
 from particleflow.observables import Observable, name_of
 
@@ -60,8 +69,6 @@ _STAGES = {
     "tsit5": 6,
     MAP: 1,
 }
-
-_FIELD_ROUNDING = 4.0  # the rounding error of a field, in units of eps · max |y|
 
 ADJOINTS: dict[str, Callable[[], diffrax.AbstractAdjoint]] = {
     "recursive_checkpoint": diffrax.RecursiveCheckpointAdjoint,
@@ -114,16 +121,6 @@ def restart_tally() -> None:
     """Begin to count field evaluations at zero."""
     jax.effects_barrier()
     _tally.total = 0
-
-
-class Numbers(NamedTuple):
-    """The numbers of a method, which may change without compiling again."""
-
-    rtol: Array
-    atol: Array
-    step: Array
-    origin: Array
-    key: Array | None
 
 
 class Window(eqx.Module):
@@ -211,7 +208,7 @@ def final_state(
         dt0=None if method.adaptive else numbers.step,
         y0=start.points,
         stepsize_controller=(
-            _error_controller(begin, end, numbers) if method.adaptive else _OnGrid(numbers.origin, numbers.step)
+            error_controller(begin, end, numbers) if method.adaptive else OnGrid(numbers.origin, numbers.step)
         ),
         max_steps=method.max_steps,
         adjoint=ADJOINTS[method.adjoint](),
@@ -221,7 +218,7 @@ def final_state(
 
 
 def _solver(method: Method, flow: Flow, start: Measure) -> diffrax.AbstractSolver:
-    return _ExplicitMap(flow, start) if method.solver == MAP else _SOLVERS[method.solver]()
+    return ExplicitMap(flow, start) if method.solver == MAP else _SOLVERS[method.solver]()
 
 
 class _Velocity(eqx.Module):
@@ -249,7 +246,7 @@ def _terms(method: Method, flow: Flow, start: Measure, numbers: Numbers) -> Any:
         (common, (1, shape[1]), flow.common_temperature),
     )
     noises = [
-        diffrax.ControlTerm(_diffusion(flow, temperature, size), _GridNoise(key, numbers, size, start.points.dtype))
+        diffrax.ControlTerm(_diffusion(flow, temperature, size), GridNoise(key, numbers, size, start.points.dtype))
         for key, size, temperature in paths
     ]
     return diffrax.MultiTerm(field, *noises)
@@ -266,154 +263,15 @@ def _diffusion(flow: Flow, temperature: Array, size: tuple[int, ...]) -> Callabl
     return field
 
 
-class _GridNoise(diffrax.AbstractPath):
-    """Brownian increments over the cells of the time grid, each from the key folded with the cell's index.
-
-    The path is a function of the key and the grid alone: it does not know how saves and windows are cut.
-    """
-
-    key: Array
-    numbers: Numbers
-    size: tuple[int, ...] = eqx.field(static=True)
-    dtype: Any = eqx.field(static=True)
-    t0: ClassVar[float] = -float("inf")  # pyright: ignore[reportIncompatibleVariableOverride]
-    t1: ClassVar[float] = float("inf")  # pyright: ignore[reportIncompatibleVariableOverride]
-
-    def evaluate(self, t0: Any, t1: Any = None, left: bool = True, use_levy: bool = False) -> Array:
-        """The increment of the cell that begins at t0."""
-        cell = jnp.round((t0 - self.numbers.origin) / self.numbers.step).astype(jnp.uint32)
-        normal = jax.random.normal(jax.random.fold_in(self.key, cell), self.size, self.dtype)
-        return normal * jnp.sqrt(self.numbers.step).astype(self.dtype)
-
-
-class _ExplicitMap(diffrax.AbstractSolver):
-    """A map as a solver: y₁ is one explicit step of the flow."""
-
-    flow: Flow
-    start: Measure
-    term_structure: ClassVar = diffrax.AbstractTerm
-    interpolation_cls: ClassVar = diffrax.LocalLinearInterpolation
-
-    def order(self, terms: Any) -> int:
-        """Maps are exact; as an approximation of the flow they have order one."""
-        return 1
-
-    def init(self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any) -> None:
-        """No state."""
-        return
-
-    def step(self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any, solver_state: Any, made_jump: Any) -> tuple:
-        """Apply the map once."""
-        y1 = self.flow.step(t0, y0, self.start, t1 - t0)
-        return y1, None, {"y0": y0, "y1": y1}, None, diffrax.RESULTS.successful
-
-    def func(self, terms: Any, t0: Any, y0: Any, args: Any) -> Any:
-        """The field that the map is a step of."""
-        return terms.vf(t0, y0, args)
-
-
-class _OnGrid(diffrax.AbstractStepSizeController):
-    """Steps from grid point to grid point, origin + k · step, without accumulating rounding."""
-
-    origin: Array
-    step: Array
-
-    def wrap(self, direction: Any) -> "_OnGrid":
-        """Time runs forwards."""
-        return self
-
-    def _next(self, time: Any) -> Array:
-        return self.origin + (jnp.round((time - self.origin) / self.step) + 1) * self.step
-
-    def init(self, terms, t0, t1, y0, dt0, args, func, error_order):
-        """The first grid point after t0."""
-        return self._next(t0), None
-
-    def adapt_step_size(self, t0, t1, y0, y1_candidate, args, y_error, error_order, controller_state):
-        """Always on to the next grid point."""
-        return True, t1, self._next(t1), False, None, diffrax.RESULTS.successful
-
-
-class _Proposal(eqx.Module):
-    inner: Any
-    proposed: Array
-
-
-class _Carrying(diffrax.AbstractAdaptiveStepSizeController):
-    """An error controller that remembers the step it wants next, so that the next window can begin with it.
-
-    A step cut short by the end of a window says little about the step that the error allows; the wish from before
-    the cut is kept.
-    """
-
-    pid: diffrax.PIDController
-    rtol: Any
-    atol: Any
-    norm: Callable
-
-    def wrap(self, direction: Any) -> "_Carrying":
-        """Time runs forwards."""
-        return self
-
-    def init(self, terms, t0, t1, y0, dt0, args, func, error_order):
-        """Begin with the carried step, or with an estimate when there is none."""
-        estimate, inner = self.pid.init(terms, t0, t1, y0, None, args, func, error_order)
-        first: Any = jnp.where(dt0 > 0, dt0, estimate - t0)
-        return t0 + first, _Proposal(inner, first)
-
-    def adapt_step_size(self, t0, t1, y0, y1_candidate, args, y_error, error_order, controller_state):
-        """As the error controller says, but blind to the rounding of the field: it would bound the step by tol/eps."""
-        rounding = _FIELD_ROUNDING * jnp.finfo(y0.dtype).eps * (t1 - t0) * jnp.max(jnp.abs(y0))
-        y_error = jnp.sign(y_error) * jnp.maximum(jnp.abs(y_error) - rounding, 0.0)
-        keep, next_t0, next_t1, jump, inner, result = self.pid.adapt_step_size(
-            t0, t1, y0, y1_candidate, args, y_error, error_order, controller_state.inner
-        )
-        was_cut = keep & (t1 - t0 < 0.999 * controller_state.proposed)
-        wish = next_t1 - next_t0
-        wish = jnp.where(was_cut, jnp.maximum(wish, controller_state.proposed), wish)
-        return keep, next_t0, next_t1, jump, _Proposal(inner, wish), result
-
-
 def _controller(method: Method, begin: Array, times: Array, numbers: Numbers) -> diffrax.AbstractStepSizeController:
     if not method.adaptive:
-        return _OnGrid(numbers.origin, numbers.step)
-    pid = _error_controller(begin, times[-1], numbers)
-    return _Carrying(pid=pid, rtol=numbers.rtol, atol=numbers.atol, norm=pid.norm)
-
-
-def _error_controller(begin: Array, end: Array, numbers: Numbers) -> diffrax.PIDController:
-    smallest = 8 * jnp.finfo(begin.dtype).eps * jnp.maximum(jnp.abs(begin), 1e-6 * (end - begin))
-    return diffrax.PIDController(
-        rtol=numbers.rtol, atol=numbers.atol, norm=_worst_particle, dtmin=smallest, force_dtmin=False
-    )
-
-
-def _worst_particle(scaled_error: Any) -> Float[Array, ""]:
-    """The root mean square over coordinates of the worst particle: no particle hides behind the others.
-
-    The continuous adjoint carries the derivatives of every parameter along; each is one more particle.
-    """
-    squares = [
-        jnp.max(jnp.mean(jnp.square(leaf), axis=-1)) for leaf in map(jnp.atleast_1d, jax.tree.leaves(scaled_error))
-    ]
-    worst = jnp.max(jnp.stack(squares))
-    positive = worst > 0
-    return jnp.where(positive, jnp.sqrt(jnp.where(positive, worst, 1.0)), 0.0)
-
-
-class _Bisection(optx.Bisection):
-    """Bisection that does not insist on a change of sign: in an ensemble it also runs where no event has happened."""
-
-    def init(self, fn: Any, y: Any, args: Any, options: Any, f_struct: Any, aux_struct: Any, tags: Any) -> Any:
-        """The whole interval, and whether the function falls on it."""
-        decreasing = fn(options["lower"], args)[0] > fn(options["upper"], args)[0]
-        plain = optx.Bisection(self.rtol, self.atol, flip=False)
-        state = plain.init(fn, y, args, options, f_struct, aux_struct, tags)
-        return eqx.tree_at(lambda s: s.flip, state, decreasing)
+        return OnGrid(numbers.origin, numbers.step)
+    pid = error_controller(begin, times[-1], numbers)
+    return Carrying(pid=pid, rtol=numbers.rtol, atol=numbers.atol, norm=pid.norm)
 
 
 def _as_diffrax_event(event: AbstractEvent, flow: Flow, start: Measure) -> diffrax.Event:
     def level(t: Any, y: Array, args: Any, **_: Any) -> Array:
         return event.level(flow, t, start.with_points(flow.geometry.retract(y)))
 
-    return diffrax.Event(level, _Bisection(rtol=1e-12, atol=1e-12))
+    return diffrax.Event(level, Bisection(rtol=1e-12, atol=1e-12))

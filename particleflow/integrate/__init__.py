@@ -1,0 +1,25 @@
+"""Time by diffrax; nothing outside this package imports it."""
+
+from particleflow.integrate.stepping import Numbers
+from particleflow.integrate.window import (
+    ADAPTIVE_SOLVERS,
+    MAP,
+    STOCHASTIC_SOLVERS,
+    Method,
+    Window,
+    final_state,
+    restart_tally,
+    solve_window,
+)
+
+__all__ = [
+    "ADAPTIVE_SOLVERS",
+    "MAP",
+    "STOCHASTIC_SOLVERS",
+    "Method",
+    "Numbers",
+    "Window",
+    "final_state",
+    "restart_tally",
+    "solve_window",
+]

@@ -1,0 +1,138 @@
+"""Derivatives of the one operator: identities, finite differences, and no NaN where there is nothing to see."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import oracles
+import pytest
+
+from particleflow import kernels as k
+from particleflow.local import Normalised, local_covariance, local_mean, log_normalizer
+from particleflow.measure import Measure, Sites
+from particleflow.summation import Blockwise, Dense
+
+by_exact_way = pytest.mark.parametrize("summation", [Dense(), Blockwise(3, 4)], ids=["dense", "blocks"])
+
+
+@pytest.mark.parametrize("level", [-46, -45, -44, -30, 30, 43, 44, 45, 80])
+def test_gradients_survive_masses_whose_squares_do_not_fit(level):
+    # The first block sees nothing, so its shift is 0 and the mass is e^level: in float32 its square is out of range.
+    points = jnp.array([[0.0], [1.0], [2.0]], jnp.float32)
+    measure = Measure(points, jnp.zeros(3, jnp.float32), positions=jnp.array([9.0, 0.0, 0.0], jnp.float32))
+    kernel = k.Attention(1.0) * k.Window(1.0)
+
+    def mean(query, summation):
+        at = Sites(query, jnp.zeros(1, jnp.float32))
+        shifted = measure.with_log_weights(jnp.full(3, float(level), jnp.float32))
+        return summation.moments(kernel, shifted, at).mean[0, 0]
+
+    query = jnp.array([[0.5]], jnp.float32)
+    share = 1 / (1 + np.exp(-0.5))
+    for differentiate in (jax.grad, jax.jacfwd):
+        found = differentiate(mean)(query, Blockwise(1, 1))
+        np.testing.assert_allclose(found, [[share * (1 - share)]], rtol=1e-4)
+        batched = jax.vmap(differentiate(lambda q: mean(q, Blockwise(1, 1))))(query[None])
+        np.testing.assert_allclose(batched, [[[share * (1 - share)]]], rtol=1e-4)
+
+
+@by_exact_way
+def test_gradient_of_log_mass_is_beta_times_mean(summation):
+    rng = np.random.default_rng(12)
+    measure = Measure.weighted(rng.normal(size=(23, 3)), rng.uniform(0.1, 1, size=23))
+    queries, beta = jnp.asarray(rng.normal(size=(6, 3))), 2.7
+    kernel = k.Attention(beta)
+    gradient = jax.grad(lambda q: log_normalizer(kernel, measure, q, summation=summation).sum())(queries)
+    logits = beta * np.asarray(queries) @ np.asarray(measure.points).T + np.asarray(measure.log_weights)
+    np.testing.assert_allclose(gradient, beta * oracles.moments(logits, np.asarray(measure.points))[1], rtol=1e-12)
+
+
+@by_exact_way
+def test_jacobian_of_mean_is_beta_times_covariance(summation):
+    rng = np.random.default_rng(13)
+    measure = Measure.weighted(rng.normal(size=(23, 3)), rng.uniform(0.1, 1, size=23))
+    queries, kernel = jnp.asarray(rng.normal(size=(4, 3))), k.Attention(2.7)
+    logits = 2.7 * np.asarray(queries) @ np.asarray(measure.points).T + np.asarray(measure.log_weights)
+    expected = 2.7 * oracles.covariance(logits, np.asarray(measure.points))
+    for differentiate in (jax.jacfwd, jax.jacrev):
+        jacobian = jax.vmap(differentiate(lambda q: local_mean(kernel, measure, q, summation=summation)))(queries)
+        np.testing.assert_allclose(jacobian, expected, rtol=1e-11, atol=1e-13)
+    np.testing.assert_allclose(
+        2.7 * local_covariance(kernel, measure, queries, summation=summation), expected, rtol=1e-11, atol=1e-13
+    )
+
+
+COMPACT = ["triangle", "epanechnikov", "strictly causal", "mixture of compact ones", "bilateral filter", "ball"]
+
+
+def seen_and_unseen(case, dtype):
+    """A cloud whose first query is far from everything, in space, in sequence and in value."""
+    queries, measure = oracles.cloud(case.space, dtype, 4, 9, seed=14)
+    return jax.tree_util.tree_map(lambda leaf: leaf.at[0].set(-90.0), queries), measure
+
+
+@pytest.mark.parametrize(
+    ("name", "summation"), [(name, Dense()) for name in COMPACT] + [(name, Blockwise(3, 4)) for name in (COMPACT[2], COMPACT[4])]
+)
+def test_gradients_are_finite_where_a_query_sees_nothing(name, summation):
+    case = next(case for case in oracles.CASES if case.name == name)
+    queries, measure = seen_and_unseen(case, jnp.float64)
+    kernel = case.build(jnp.float64)
+
+    def reading(kernel, measure, points):
+        moments = summation.moments(kernel, measure, queries._replace(points=points))
+        return jnp.sum(jnp.exp(moments.log_mass)) + jnp.sum(jnp.sin(moments.mean))
+
+    assert summation.moments(kernel, measure, queries).log_mass[0] == -np.inf
+    gradients = eqx.filter_jit(eqx.filter_grad(lambda args: reading(*args)))((kernel, measure, queries.points))
+    for leaf in jax.tree_util.tree_leaves(eqx.filter(gradients, eqx.is_array)):
+        assert np.isfinite(leaf).all()
+    forward = eqx.filter_jit(jax.jacfwd(lambda points: reading(kernel, measure, points)))(queries.points)
+    np.testing.assert_allclose(forward, gradients[2], rtol=1e-9, atol=1e-12)
+    step = 1e-6 * np.random.default_rng(15).normal(size=queries.points.shape)
+    slope = reading(kernel, measure, queries.points + step) - reading(kernel, measure, queries.points - step)
+    np.testing.assert_allclose(slope, 2 * np.sum(np.asarray(forward) * step), rtol=1e-5, atol=1e-11)
+
+
+@by_exact_way
+def test_gradients_under_vmap_where_queries_see_nothing(summation):
+    case = next(case for case in oracles.CASES if case.name == "epanechnikov")
+    queries, measure = seen_and_unseen(case, jnp.float64)
+    kernel = case.build(jnp.float64)
+
+    def reading(point):
+        moments = summation.moments(kernel, measure, point[None])
+        return moments.mean[0, 0] + jnp.where(jnp.isneginf(moments.log_mass[0]), 0.0, moments.log_mass[0])
+
+    one_by_one = jnp.stack([jax.grad(reading)(point) for point in queries.points])
+    batched = jax.jit(jax.vmap(jax.grad(reading)))(queries.points)
+    np.testing.assert_allclose(batched, one_by_one, rtol=1e-12, atol=1e-14)
+    np.testing.assert_array_equal(batched[0], np.zeros(3))
+    assert np.abs(batched[1:]).max() > 0.1
+    np.testing.assert_allclose(jax.vmap(jax.jacfwd(reading))(queries.points), one_by_one, rtol=1e-10, atol=1e-12)
+
+
+def test_gradients_of_a_normalised_kernel_where_a_query_sees_nothing():
+    _, measure = oracles.cloud("vectors", jnp.float64, 4, 9, seed=14)
+    kernel = Normalised(k.Triangle(2.0), measure)
+
+    def reading(points):
+        return jnp.sum(jnp.exp(kernel.log_matrix(points, measure.points)))
+
+    near, far = measure.points[:1] + 0.1, measure.points[:1] + 90.0
+    gradient = jax.grad(reading)(jnp.concatenate([near, far]))
+    np.testing.assert_array_equal(gradient[1], np.zeros(3))
+    steps = 1e-6 * np.eye(3)
+    slopes = [(reading(near + step[None]) - reading(near - step[None])) / 2e-6 for step in steps]
+    np.testing.assert_allclose(gradient[0], slopes, rtol=1e-6)
+
+
+def test_gradient_with_respect_to_a_weight_of_zero_is_finite():
+    measure = Measure(np.ones((3, 2)), np.array([0.0, -np.inf, -1.0]), values=np.array([1.0, 5.0, 2.0]))
+
+    def mean(log_weights):
+        return local_mean(k.Constant(), measure.with_log_weights(log_weights), jnp.zeros(2))
+
+    share = 1 / (1 + np.exp(-1.0))
+    expected = [-share * (1 - share), 0.0, share * (1 - share)]
+    np.testing.assert_allclose(jax.grad(mean)(measure.log_weights), expected, rtol=1e-12)
