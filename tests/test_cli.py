@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -179,27 +180,48 @@ def test_a_run_needs_nothing_but_its_folder(tmp_path, capsys):
         assert np.array_equal(np.asarray(run.points), np.asarray(again.points))
 
 
-def test_a_killed_run_resumes_bit_for_bit(small, tmp_path):
-    text = SMALL.replace("frames = 8", "frames = 400\nwindow = 4").replace("end = 2.0", "end = 50.0")
-    small.write_text(text.replace("count = 12", "count = 48"), encoding="utf-8")
-    whole = call("run", small, "--output", tmp_path / "whole", *NO_PRODUCTS)
-    assert whole.returncode == 0, whole.stderr
-    killed = tmp_path / "killed"
+def cut_off(number, folder, *arguments):
+    """Start the command line and send it a signal as soon as it has saved a new checkpoint; returns code and errors."""
+    before = set(folder.glob("trajectory.checkpoints/*.npz"))
     process = subprocess.Popen(
-        [sys.executable, "-m", "particleflow", "run", str(small), "--output", str(killed), *NO_PRODUCTS, "--quiet"],
+        [sys.executable, "-m", "particleflow", *map(str, arguments)],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
         env={**os.environ, "PYTHONPATH": str(Path(pf.__file__).parents[1])},
     )
     deadline = time.monotonic() + 240
-    while not list(killed.glob("trajectory.checkpoints/*.npz")) and time.monotonic() < deadline:
+    while process.poll() is None and time.monotonic() < deadline:
+        if set(folder.glob("trajectory.checkpoints/*.npz")) - before:
+            process.send_signal(number)
+            break
         time.sleep(0.002)
-    process.kill()
-    process.wait()
-    with pf.Trajectory.open(killed) as cut:
-        assert cut.status in ("killed", "finished")
-        assert len(cut) <= 400
-    resumed = call("resume", killed)
+    _, errors = process.communicate(timeout=240)
+    return process.returncode, errors
+
+
+def test_an_interrupted_and_then_killed_run_resumes_bit_for_bit(small, tmp_path):
+    text = SMALL.replace("frames = 8", "frames = 2000\nwindow = 4").replace("end = 2.0", "end = 50.0")
+    small.write_text(text, encoding="utf-8")
+    whole = call("run", small, "--output", tmp_path / "whole", *NO_PRODUCTS)
+    assert whole.returncode == 0, whole.stderr
+    folder = tmp_path / "cut"
+    code, errors = cut_off(signal.SIGINT, folder, "run", small, "--output", folder, *NO_PRODUCTS)
+    assert code == 1
+    assert f"particleflow resume {folder}" in errors
+    assert "Traceback" not in errors
+    with pf.Trajectory.open(folder) as cut:
+        assert cut.status == "interrupted"
+        assert 4 <= len(cut) < 2000
+    (folder / "scenario.toml").write_text(
+        text + "[output]\nsummary = false\nfigures = false\nmovie = false\npage = false\n", encoding="utf-8"
+    )
+    assert cut_off(signal.SIGKILL, folder, "resume", folder, "--quiet")[0] == -signal.SIGKILL
+    with pf.Trajectory.open(folder) as cut:
+        assert cut.status == "killed"
+    resumed = call("resume", folder)
     assert resumed.returncode == 0, resumed.stderr
-    with pf.Trajectory.open(tmp_path / "whole") as first, pf.Trajectory.open(killed) as second:
+    with pf.Trajectory.open(tmp_path / "whole") as first, pf.Trajectory.open(folder) as second:
         assert second.status == "finished"
         assert np.array_equal(first.times, second.times)
         assert np.array_equal(np.asarray(first.points), np.asarray(second.points))

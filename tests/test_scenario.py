@@ -207,6 +207,23 @@ def test_code_is_imported_only_when_allowed(write, tmp_path):
     assert np.allclose(run.observables["height"], np.asarray(run.points)[:, :, 0].max(axis=1))
 
 
+def test_installed_plugins_are_kinds_of_their_own(write, tmp_path, monkeypatch):
+    (tmp_path / "my_plugin.py").write_text(
+        "from particleflow.geometry import Euclidean\nclass Flat(Euclidean):\n    height: float = 1.0\n"
+    )
+    (tmp_path / "my_plugin-1.0.dist-info").mkdir()
+    (tmp_path / "my_plugin-1.0.dist-info" / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: my_plugin\nVersion: 1.0\n"
+    )
+    (tmp_path / "my_plugin-1.0.dist-info" / "entry_points.txt").write_text(
+        "[particleflow.plugins]\nflat_earth = my_plugin:Flat\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    setup = scenario.load(write(BASE.replace('kind = "sphere"', 'kind = "flat_earth", height = 2.0'))).build()
+    assert type(setup.flow.geometry).__name__ == "Flat"
+    assert setup.flow.geometry.height == 2.0
+
+
 def test_toml_survives_writing():
     document = {
         "title": 'quote " back \\ newline \n nul \0 emoji \U0001f600',

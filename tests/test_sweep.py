@@ -143,6 +143,18 @@ def test_a_failing_run_does_not_stop_the_others(load, tmp_path):
     assert np.isfinite(table(manifest)[2]["energy"])
 
 
+def test_trajectories_are_kept_on_request(load, tmp_path):
+    loaded = load('keep = "trajectories"\nseed = { count = 2 }')
+    folder = tmp_path / "out"
+    folder.mkdir()
+    manifest = start_sweep(loaded, folder)
+    run_sweep(loaded, manifest)
+    with pf.Trajectory.open(folder / "groups" / "00000.h5") as runs:
+        assert runs.points.shape == (5, 2, 8, 3)
+        expected = table(manifest)[1]["energy"]
+        assert float(runs.observables["energy"][-1][1]) == pytest.approx(expected, rel=1e-15)
+
+
 def test_phase_values_are_means_over_seeds(load, tmp_path):
     loaded = load('"drift.0.kernel.beta" = [1.0, 4.0]\nseed = { count = 3 }')
     folder = tmp_path / "out"

@@ -121,8 +121,9 @@ class Carrying(diffrax.AbstractAdaptiveStepSizeController):
         first: Any = jnp.where(dt0 > 0, dt0, estimate - t0)
         return t0 + first, _Proposal(inner, first)
 
-    def adapt_step_size(self, t0, t1, y0, y1_candidate, args, y_error, error_order, controller_state):
+    def adapt_step_size(self, t0, t1, y0, y1_candidate, args, y_error: Any, error_order, controller_state):
         """As the error controller says, but blind to the rounding of the field: it would bound the step by tol/eps."""
+        assert y_error is not None
         rounding = _FIELD_ROUNDING * jnp.finfo(y0.dtype).eps * (t1 - t0) * jnp.max(jnp.abs(y0))
         y_error = jnp.sign(y_error) * jnp.maximum(jnp.abs(y_error) - rounding, 0.0)
         keep, next_t0, next_t1, jump, inner, result = self.pid.adapt_step_size(
