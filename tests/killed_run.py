@@ -1,5 +1,10 @@
-"""A real run that tests start in a process of its own, kill, and resume: `python killed_run.py FILE [--resume]`."""
+"""A real run for tests to kill and resume: `python killed_run.py FILE [--resume] [--limit=BYTES]`.
 
+`--limit` caps the size of every file it writes, which is how a full disk looks from inside.
+"""
+
+import resource
+import signal
 import sys
 
 import jax
@@ -11,6 +16,11 @@ from particleflow.sphere_sampling import sample_uniform_sphere
 
 def main() -> None:
     """Run, or go on with, the flow whose trajectory is the first argument."""
+    for option in sys.argv[2:]:
+        if option.startswith("--limit="):
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            limit = int(option.removeprefix("--limit="))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
     start = sample_uniform_sphere(jax.random.key(3), 3, 96)
     flow = pf.Flow(pf.Attend(pf.kernels.Attention(beta=7.0)), pf.Sphere())
     print("ready", flush=True)

@@ -31,7 +31,7 @@ def test_clustered_is_located():
     assert run.times[:2].tolist() == [0.0, 0.5]
 
 
-@pytest.mark.parametrize("window", [1, 2, 7])
+@pytest.mark.parametrize("window", [2, 7])
 def test_location_does_not_depend_on_windows(window):
     times = np.linspace(0.0, 20.0, 15)
     run = pf.simulate(SPHERE, PAIR, times, **TIGHT, event=events.Clustered(chord(0.01)), window=window)
@@ -50,7 +50,7 @@ def test_spanning_edges_against_scipy():
     assert np.max(np.abs(found - spanning_tree_edges(points))) < 1e-13
 
 
-@pytest.mark.parametrize("merges", [1, 3, 5])
+@pytest.mark.parametrize("merges", [1, 4])
 def test_kth_merge_is_located(merges):
     start, distance = oracle.random_sphere(8, 6, 3), 0.05
     run = pf.simulate(SPHERE, start, [0.0, 50.0], **TIGHT, event=events.Merged(merges, distance))

@@ -176,7 +176,7 @@ def test_tilting_moves_the_origin(family):
 @by_family
 def test_samples_have_the_mean_and_covariance(family):
     theta, count = parameter_of(family, 9, 1.5), 20000
-    draws = np.asarray(family.sample(jax.random.key(3), theta, count))
+    draws = np.asarray(jax.jit(lambda key: family.sample(key, theta, count))(jax.random.key(3)))
     assert draws.shape == (count, family.dimension)
     mean, covariance = np.asarray(family.mean(theta)), np.asarray(family.covariance(theta))
     deviation = np.sqrt(np.diag(covariance) / count)

@@ -1,5 +1,7 @@
 """Initial clouds against closed forms, SciPy and brute force."""
 
+# pyright: reportOptionalMemberAccess=false, reportArgumentType=false, reportCallIssue=false, reportOptionalOperand=false, reportOptionalSubscript=false
+
 import jax
 import numpy as np
 import pytest

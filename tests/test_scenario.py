@@ -1,5 +1,7 @@
 """Scenario files: what they mean, what is wrong with them, and that all shipped ones work."""
 
+# pyright: reportAttributeAccessIssue=false
+
 import tomllib
 
 import equinox as eqx

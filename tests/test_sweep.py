@@ -1,5 +1,7 @@
 """Sweeps: what is run, that grouping changes nothing, and that a sweep survives being killed."""
 
+# pyright: reportAttributeAccessIssue=false, reportFunctionMemberAccess=false
+
 import csv
 import json
 import os

@@ -49,8 +49,6 @@ def info(run: Path, /, *, json: Flag = False) -> int:
     with run_folder.open_run(run) as trajectory:
         if not json:
             result(str(trajectory))
-            for name, value in (trajectory.metadata.get("statistics") or {}).items():
-                result(f"  {printable(str(name))[:24]:<24} {printable(str(value))[:200]}")
             return 0
         facts: dict[str, Any] = {
             "path": trajectory.path,

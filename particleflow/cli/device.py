@@ -14,8 +14,10 @@ def prepare(device: str | None = None) -> str:
     A program that has imported JAX already has set it up to its own liking, and keeps that.
     """
     fresh = "jax" not in sys.modules
-    # Complaints of the cache about its own machine-tuning flags are not for users.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    # Complaints of the cache about its own machine-tuning flags are not for users. (1 is what JAX itself sets, and what
+    # a process started from one that uses JAX finds.)
+    if os.environ.get("TF_CPP_MIN_LOG_LEVEL", "1") == "1":
+        os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
     # Checks inside compiled code call back into Python, which keeps the code out of the cache; ours are made before.
     os.environ.setdefault("EQX_ON_ERROR", "nan")
     # ffmpeg is started by fork and exec at once, which is safe beside JAX's threads.

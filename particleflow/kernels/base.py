@@ -127,15 +127,26 @@ def squared_distances(xs: Float[Array, "m d"], ys: Float[Array, "n d"]) -> Float
     """
     check_same_dimension(xs, ys)
     if xs.shape[-1] <= _UNROLLED_DIMENSION:
-        columns = zip(xs.T, ys.T, strict=True)
-        return sum((jnp.square(x[:, None] - y[None, :]) for x, y in columns), start=jnp.zeros((), xs.dtype))
-    return _fused_squared_distances(xs, ys)
+        return _unrolled_squares(xs.T, ys.T)
+    return _squares_in_groups(xs, ys)
 
 
-@jax.jit
-def _fused_squared_distances(xs: Float[Array, "m d"], ys: Float[Array, "n d"]) -> Float[Array, "m n"]:
-    """The same in one sum, compiled even outside `jit`: the m × n × d differences must never be stored."""
-    return jnp.sum(jnp.square(xs[:, None, :] - ys[None, :, :]), axis=-1)
+def _unrolled_squares(xs: Float[Array, "d m"], ys: Float[Array, "d n"]) -> Float[Array, "m n"]:
+    pairs = zip(xs, ys, strict=True)
+    return sum((jnp.square(x[:, None] - y[None, :]) for x, y in pairs), start=jnp.zeros((), xs.dtype))
+
+
+@jax.jit  # a loop outside `jit` would be compiled again at every call
+def _squares_in_groups(xs: Float[Array, "m d"], ys: Float[Array, "n d"]) -> Float[Array, "m n"]:
+    """The same, a group of coordinates after the other: the m × n × d differences are never stored."""
+    missing = -xs.shape[-1] % _UNROLLED_DIMENSION
+    padded = (jnp.pad(a, ((0, 0), (0, missing))).T for a in (xs, ys))
+    groups = tuple(a.reshape(-1, _UNROLLED_DIMENSION, a.shape[-1]) for a in padded)
+
+    def add(so_far: Array, group: tuple[Array, Array]) -> tuple[Array, None]:
+        return so_far + jax.checkpoint(_unrolled_squares)(*group), None
+
+    return jax.lax.scan(add, jnp.zeros((xs.shape[0], ys.shape[0]), xs.dtype), groups)[0]
 
 
 def distances(xs: Float[Array, "m d"], ys: Float[Array, "n d"]) -> Float[Array, "m n"]:
