@@ -1,6 +1,7 @@
 """Every kernel against its formula, pair by pair and as a matrix."""
 
 import inspect
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -94,6 +95,18 @@ def test_distances_in_many_dimensions():
     np.testing.assert_allclose(k.Gaussian(4.0).log_matrix(x, y), expected, rtol=1e-13)
     shifted = k.Gaussian(4.0).log_matrix(x + 1e6, y + 1e6)
     np.testing.assert_allclose(shifted, expected, rtol=1e-8)
+
+
+@pytest.mark.parametrize("kernel", [k.Gaussian(4.0), k.Laplace(4.0)], ids=repr)
+def test_distances_in_many_dimensions_take_no_memory(kernel):
+    def total(points):
+        return jnp.sum(jnp.sin(kernel.log_matrix(points, points)))
+
+    points = jax.ShapeDtypeStruct((512, 784), jnp.float32)
+    pairs = 512 * 512 * 4  # all differences together would take 784 times as much
+    for function, allowed in ((total, 8), (jax.grad(total), 80)):
+        memory: Any = jax.jit(function).lower(points).compile().memory_analysis()
+        assert memory.temp_size_in_bytes < allowed * pairs
 
 
 def test_gaussian_on_the_sphere_is_attention():

@@ -1,5 +1,7 @@
 """Laws of the one operator, over the table of all kernels and all summations."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -76,6 +78,14 @@ def test_default_blocks_at_sizes_that_are_no_multiples(kernel, dtype):
     queries, measure = oracles.cloud("vectors", dtype, 2053, 1031, seed=4)
     dense = jax.jit(Dense().moments)(kernel, measure, queries)
     assert_close(jax.jit(Blockwise().moments)(kernel, measure, queries), dense.log_mass, dense.mean, TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("count", [10_000, 100_000])
+def test_blocks_take_little_memory_at_any_size(count):
+    points = jax.ShapeDtypeStruct((count, 3), jnp.float64)
+    field = jax.jit(lambda cloud: local_mean(k.Attention(4.0), Measure.uniform(cloud), cloud))
+    memory: Any = field.lower(points).compile().memory_analysis()
+    assert memory.temp_size_in_bytes < 40 * 2**20  # a few blocks of 2048 × 512 pairs, and a few copies of the points
 
 
 @by_exact_way

@@ -140,13 +140,14 @@ def _unrolled_squares(xs: Float[Array, "d m"], ys: Float[Array, "d n"]) -> Float
 def _squares_in_groups(xs: Float[Array, "m d"], ys: Float[Array, "n d"]) -> Float[Array, "m n"]:
     """The same, a group of coordinates after the other: the m × n × d differences are never stored."""
     missing = -xs.shape[-1] % _UNROLLED_DIMENSION
-    padded = (jnp.pad(a, ((0, 0), (0, missing))).T for a in (xs, ys))
-    groups = tuple(a.reshape(-1, _UNROLLED_DIMENSION, a.shape[-1]) for a in padded)
+
+    def grouped(points: Array) -> Array:
+        return jnp.pad(points, ((0, 0), (0, missing))).T.reshape(-1, _UNROLLED_DIMENSION, points.shape[0])
 
     def add(so_far: Array, group: tuple[Array, Array]) -> tuple[Array, None]:
         return so_far + jax.checkpoint(_unrolled_squares)(*group), None
 
-    return jax.lax.scan(add, jnp.zeros((xs.shape[0], ys.shape[0]), xs.dtype), groups)[0]
+    return jax.lax.scan(add, jnp.zeros((xs.shape[0], ys.shape[0]), xs.dtype), (grouped(xs), grouped(ys)))[0]
 
 
 def distances(xs: Float[Array, "m d"], ys: Float[Array, "n d"]) -> Float[Array, "m n"]:
