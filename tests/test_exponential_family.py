@@ -33,8 +33,7 @@ FINITE = {
 }
 FAMILIES = {name: family for name, (family, _, _) in FINITE.items()} | {
     "gaussian": GaussianBase(CENTRE, SPREAD),
-    "sphere": UniformSphereBase(3),
-    "sphere in five dimensions": UniformSphereBase(5),
+    "sphere": UniformSphereBase(4),
 }
 by_family = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
 by_finite = pytest.mark.parametrize(("family", "support", "weights"), FINITE.values(), ids=FINITE)
@@ -186,7 +185,7 @@ def test_samples_have_the_mean_and_covariance(family):
     assert (np.abs(products.mean(0) - covariance) <= 4.5 * products.std(0) / np.sqrt(count) + 1e-12).all()
 
 
-@pytest.mark.parametrize("dimension", [2, 3, 10])
+@pytest.mark.parametrize("dimension", [2, 9])
 def test_von_mises_fisher_draws_have_the_right_projection(dimension):
     axis = np.eye(dimension)[-1]
     sample = jax.jit(lambda key, theta: UniformSphereBase(dimension).sample(key, theta, 4000))
