@@ -35,38 +35,53 @@ def assert_close(found: Moments, log_mass, mean, tolerance: float) -> None:
     np.testing.assert_allclose(found.mean, mean, rtol=tolerance, atol=tolerance * max(1.0, np.abs(mean).max()))
 
 
-# Odd sizes, fewer and more than a block; the last ones for every kernel, the others for a few.
-@by_precision
-@pytest.mark.parametrize("case", oracles.CASES, ids=oracles.NAMES)
-def test_every_kernel_in_every_summation_is_brute_force(case, dtype):
+def table():
+    """Every kernel in both precisions; single-precision blocks of three kernels in four are left to the slow tests."""
+    for number, case in enumerate(oracles.CASES):
+        yield pytest.param(case, jnp.float64, id=f"{case.name}-float64")
+        slow = [pytest.mark.slow] if number % 4 else []
+        yield pytest.param(case, jnp.float32, id=f"{case.name}-float32", marks=slow)
+
+
+@pytest.mark.parametrize(("case", "dtype"), list(table()))
+def test_every_kernel_in_blocks_is_brute_force(case, dtype):
     queries, measure = oracles.cloud(case.space, dtype, 11, 17)
     kernel, tolerance = case.build(dtype), TOLERANCE[dtype]
     logits = oracles.log_matrix(case, queries, measure.sites) + np.asarray(measure.log_weights, np.float64)
-    expected = oracles.moments(logits, np.asarray(measure.values))
-    ways = [Dense(), Blockwise(5, 7), Auto()]
-    dense, *others = jax.jit(lambda *cloud: [way.moments(kernel, *cloud) for way in ways])(measure, queries)
-    assert dense.mean.dtype == dtype
-    assert_close(dense, *expected, tolerance)
-    for moments in others:
-        assert moments.mean.dtype == dtype
-        assert_close(moments, dense.log_mass, dense.mean, tolerance)
+    dense, blocks = jax.jit(lambda *cloud: (Dense().moments(kernel, *cloud), Blockwise(5, 7).moments(kernel, *cloud)))(
+        measure, queries
+    )
+    assert blocks.mean.dtype == blocks.log_mass.dtype == dtype
+    assert_close(dense, *oracles.moments(logits, np.asarray(measure.values)), tolerance)
+    assert_close(blocks, dense.log_mass, dense.mean, tolerance)
 
 
-@by_exact_way
+@pytest.mark.parametrize("case", oracles.CASES, ids=oracles.NAMES)
+def test_every_kernel_in_single_precision_is_brute_force(case):
+    queries, measure = oracles.cloud(case.space, jnp.float32, 11, 17)
+    kernel = case.build(jnp.float32)
+    logits = oracles.log_matrix(case, queries, measure.sites) + np.asarray(measure.log_weights, np.float64)
+    assert isinstance(Auto().select(measure, queries).summation, Dense)
+    moments = jax.jit(lambda *cloud: Auto().moments(kernel, *cloud))(measure, queries)
+    assert moments.mean.dtype == moments.log_mass.dtype == jnp.float32
+    assert_close(moments, *oracles.moments(logits, np.asarray(measure.values)), 1e-5)
+    # In blocks the numbers are the same by the test above; what remains is that nothing changes its precision.
+    blocks = jax.eval_shape(lambda *cloud: Blockwise(5, 7).moments(kernel, *cloud), measure, queries)
+    assert blocks.mean.dtype == blocks.log_mass.dtype == jnp.float32
+
+
 @pytest.mark.parametrize("size", [(1, 1), (3, 1), (1, 31), (37, 7), (6, 71)], ids=str)
-def test_every_size(summation, size):
+def test_every_size(size):
     dtype = jnp.float32 if size == (37, 7) else jnp.float64
     case = next(case for case in oracles.CASES if case.name == "causal attention")
     queries, measure = oracles.cloud("vectors", dtype, *size, seed=3)
     logits = oracles.log_matrix(case, queries, measure.sites) + np.asarray(measure.log_weights, np.float64)
     expected = oracles.moments(logits, np.asarray(measure.values))
-    assert_close(summation.moments(case.build(dtype), measure, queries), *expected, TOLERANCE[dtype])
+    assert_close(Blockwise(5, 7).moments(case.build(dtype), measure, queries), *expected, TOLERANCE[dtype])
 
 
 @by_precision
-@pytest.mark.parametrize(
-    "kernel", [k.Attention(3.0), k.Laplace(0.4), k.Ball(0.5), k.Gaussian(0.3) * k.Causal()], ids=repr
-)
+@pytest.mark.parametrize("kernel", [k.Attention(3.0), k.Gaussian(0.3) * k.Causal()], ids=repr)
 def test_default_blocks_at_sizes_that_are_no_multiples(kernel, dtype):
     queries, measure = oracles.cloud("vectors", dtype, 2053, 1031, seed=4)
     dense = jax.jit(Dense().moments)(kernel, measure, queries)
@@ -181,7 +196,7 @@ def test_permutation_of_points_and_of_queries(summation, name):
 
 @by_exact_way
 @pytest.mark.parametrize(
-    "case", [oracles.CASES[i] for i in range(3, len(oracles.CASES), 9)], ids=lambda case: case.name
+    "case", [oracles.CASES[i] for i in range(3, len(oracles.CASES), 15)], ids=lambda case: case.name
 )
 def test_two_copies_weigh_double(summation, case):
     kernel = case.build(jnp.float64)
