@@ -3,7 +3,8 @@
     python tests/benchmarks/summation.py [--count 16384] [--repetitions 7]
 
 One self-attention field of N points on the sphere in float32, softmax(β⟨x, y⟩) with β = 4 on both sides.
-Repetitions are interleaved, so that a busy moment of the machine hits everybody; the minimum counts. Needs torch.
+Repetitions are interleaved, so that a busy moment of the machine hits everybody, and each timed call follows an
+untimed one, so that nobody pays for the memory another one gave back; the minimum counts. Needs torch.
 """
 
 import argparse
@@ -51,6 +52,7 @@ def measure(functions: dict, repetitions: int) -> tuple[dict, dict]:
     times = dict.fromkeys(functions, math.inf)
     for _ in range(repetitions):
         for name, function in functions.items():
+            function()
             start = time.perf_counter()
             function()
             times[name] = min(times[name], time.perf_counter() - start)
