@@ -10,6 +10,7 @@ otherwise): every tolerance this package promises is a float64 tolerance.
 
 import os
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -39,7 +40,7 @@ def as_float_array(value: Any, name: str, *, finite: bool = True) -> Array:
     if isinstance(value, bool):
         raise DtypeError(f"Argument `{name}` must be a number or an array of them, but is {value}.")
     if isinstance(value, int | float):
-        value = jnp.asarray(float(value))
+        value = _number(float(value))
     elif isinstance(value, list | tuple):
         value = _from_list(value, name)
     if not hasattr(value, "dtype") or not hasattr(value, "shape"):
@@ -57,6 +58,13 @@ def as_float_array(value: Any, name: str, *, finite: bool = True) -> Array:
     if is_concrete(array):
         _check_numbers(np.asarray(array), name, finite)
     return array
+
+
+@lru_cache(maxsize=4096)
+def _number(value: float) -> Array:
+    """A number as a weakly typed array; the same few numbers come again and again, and each costs a transfer."""
+    with jax.ensure_compile_time_eval():
+        return jnp.asarray(value)
 
 
 def _from_list(numbers: list | tuple, name: str) -> np.ndarray:

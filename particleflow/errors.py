@@ -38,3 +38,7 @@ class RunError(ParticleflowError):
     """A simulation could not go on; every frame before the failure is kept, in `trajectory` if it was in memory."""
 
     trajectory: "Trajectory | None" = None
+
+
+class ResumedElsewhere(UserWarning):
+    """A run goes on with other versions or on another machine than it began with: the last digits may differ."""

@@ -29,6 +29,8 @@ _WINDOW_BYTES = 32 * 2**20
 _LONG_TIME = 1e4
 _IMPLICIT_UNKNOWNS = 1024
 _TIGHT = 1e-7
+# The observable that an ensemble adds of its own when there is an event: since when each run stands still.
+EVENT_TIME = "event_time"
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,10 @@ class Plan:
         """The precision of the run."""
         return self.start.points.dtype
 
+    def window_begin(self, first: int) -> Array:
+        """The time at which the window that begins with frame `first` is entered."""
+        return jnp.asarray(self.times[max(first - 1, 0)], self.dtype)
+
     def window_times(self, first: int) -> tuple[np.ndarray, int]:
         """The times of the window that begins with frame `first`, filled up to full length, and how many are real."""
         times = self.times[first : first + self.window]
@@ -73,7 +79,6 @@ def make_plan(
     key: Array | None,
     window: int | None,
     max_steps: int,
-    count_evaluations: bool = False,
 ) -> Plan:
     """Check everything a user can get wrong and decide what is left open; see `simulation.stream`."""
     flows = _as_flows(flow)
@@ -88,8 +93,6 @@ def make_plan(
     method = make_method(whole_flow, single, rtol, atol, step, solver, max_steps, float(saved_times[-1]), key)
     # Nobody differentiates a stored run, and a loop without reverse mode is traced and compiled a third faster.
     method = replace(method, adjoint="forward")
-    if count_evaluations:
-        method = replace(method, counted=True)
     if step is not None:
         saved_times = _on_grid(saved_times, step)
     numbers = make_numbers(single.points.dtype, rtol, atol, step, saved_times[0], key, runs)
@@ -249,7 +252,8 @@ def _check_functions(flow: Flow, start: Measure, observe: tuple[Observable, ...]
     """Observables and events say what they do not like while nothing is compiled yet."""
     time = jnp.zeros((), start.points.dtype)
     for observable in observe:
-        name_of(observable)
+        if name_of(observable) == EVENT_TIME:
+            raise ArgumentError(f"An observable must not be called {EVENT_TIME!r}: ensembles use that name themselves.")
         jax.eval_shape(lambda f=observable: jnp.asarray(f(flow, time, start)))
     if event is not None and (shape := jax.eval_shape(lambda: event.level(flow, time, start)).shape) != ():
         raise ShapeError(f"An event must be one number, but {type(event).__name__} has shape {shape}.")

@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import signal
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,8 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from particleflow.errors import ArgumentError, StoreError
-from particleflow.plan import Plan
+from particleflow.errors import ArgumentError, ResumedElsewhere, StoreError
+from particleflow.plan import EVENT_TIME, Plan
 from particleflow.store import TrajectoryWriter, load_checkpoint, save_checkpoint
 from particleflow.trajectory import Trajectory
 
@@ -30,10 +31,17 @@ class Progress(NamedTuple):
     frames: int
     accepted: np.ndarray
     rejected: np.ndarray
+    evaluations: np.ndarray
     ended: np.ndarray
     time: float
     status: str
     message: str | None
+
+
+_CHECKPOINTED = ("state", "proposed", "accepted", "rejected", "evaluations", "ended")
+
+
+_SURROUNDINGS = ("versions", "device", "platform")
 
 
 class Frames(NamedTuple):
@@ -68,6 +76,7 @@ class Recorder:
         self.particles = None if particles is None else np.asarray(particles)
         self.resumed: Progress | None = None
         self._windows: list[Frames] = []
+        self._changes: str | None = None
         self._progress: Progress | None = None
         self._writer: TrajectoryWriter | None = None
         if path is None and (resume or storage or particles is not None):
@@ -128,10 +137,11 @@ class Recorder:
         return {
             "accepted steps": accepted,
             "rejected steps": rejected,
-            "field evaluations": self.plan.method.evaluations(accepted + rejected),
+            "field evaluations": int(np.sum(progress.evaluations)),
             "wall seconds": round(seconds, 3),
             "window bytes": held,
             "end time": progress.time,
+            "resumed elsewhere": self._changes,
             **{f"chosen {name}": choice for name, choice in self.plan.choices.items()},
         }
 
@@ -164,13 +174,16 @@ class Recorder:
             checkpoint = load_checkpoint(folder)
         except StoreError:
             # Killed before the first window was acknowledged: nothing is lost by beginning again.
-            self._check_same(Trajectory.open(path).metadata)
+            metadata = Trajectory.open(path).metadata
+            self._check_same(metadata)
+            self._compare_surroundings(metadata)
             return TrajectoryWriter.reopen(path, frames=0, fsync=fsync)
         self._check_same(checkpoint.info)
+        self._compare_surroundings(checkpoint.info)
         arrays, info = checkpoint.arrays, checkpoint.info
         self.resumed = Progress(
-            state=arrays["state"], proposed=arrays["proposed"], frames=info["frames"], accepted=arrays["accepted"],
-            rejected=arrays["rejected"], ended=arrays["ended"], time=info["time"], status="running", message=None,
+            **{name: arrays[name] for name in _CHECKPOINTED}, frames=info["frames"], time=info["time"],
+            status="running", message=None,
         )  # fmt: skip
         return TrajectoryWriter.reopen(path, frames=info["frames"], fsync=fsync)
 
@@ -181,16 +194,31 @@ class Recorder:
                 "use the settings it began with, or store the new run elsewhere."
             )
 
+    def _compare_surroundings(self, info: dict[str, Any]) -> None:
+        """Say so if versions or machine are others than before: then the last digits may be others, too."""
+        before, now = ({name: each.get(name) for name in _SURROUNDINGS} for each in (info, self.provenance))
+        versions, others = (each.pop("versions") or {} for each in (before, now))
+        changes = [f"{name} {was} → {others.get(name)}" for name, was in versions.items() if others.get(name) != was]
+        changes += [f"{name} {was} → {now[name]}" for name, was in before.items() if now[name] != was]
+        if changes:
+            self._changes = ", ".join(changes)
+            warnings.warn(
+                f"The run began elsewhere ({self._changes}). It goes on, but its numbers may differ from those of an "
+                "uninterrupted run in the last digits.",
+                ResumedElsewhere,
+                stacklevel=2,
+            )
+
     def _save_checkpoint(self, progress: Progress) -> None:
         assert self.path is not None
         folder = _checkpoint_folder(self.path)
         folder.mkdir(exist_ok=True)
-        arrays = {name: getattr(progress, name) for name in ("state", "proposed", "accepted", "rejected", "ended")}
+        arrays = {name: getattr(progress, name) for name in _CHECKPOINTED}
         info = {
             "frames": progress.frames,
             "time": progress.time,
             "fingerprint": self.provenance["fingerprint"],
-            "versions": self.provenance["versions"],
+            **{name: self.provenance[name] for name in _SURROUNDINGS},
         }
         save_checkpoint(folder, arrays, info)
 
@@ -297,6 +325,8 @@ def _observable_shapes(plan: Plan) -> dict[str, tuple[int, ...]]:
         flow = jax.tree_util.tree_map(lambda leaf: leaf[0] if eqx.is_array(leaf) else leaf, flow)
     time = jnp.zeros((), plan.dtype)
     shapes = {name_of(f): jax.eval_shape(lambda f=f: jnp.asarray(f(flow, time, start))).shape for f in plan.observe}
+    if plan.event is not None and plan.runs is not None:
+        shapes[EVENT_TIME] = ()
     return {name: runs + shape for name, shape in shapes.items()}
 
 

@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from particleflow.ensemble import ensemble_window
 from particleflow.errors import RunError
 from particleflow.events import AbstractEvent
 from particleflow.flow import Flow
-from particleflow.integrate import Numbers, Window, final_state, restart_tally, solve_window
+from particleflow.integrate import Window, final_state, frame, solve_window
 from particleflow.measure import Measure
-from particleflow.observables import Observable, name_of
+from particleflow.observables import Observable
 from particleflow.plan import Plan, as_start, make_method, make_numbers, make_plan
 from particleflow.recording import Frames, Progress, Recorder, interrupts
 from particleflow.trajectory import Trajectory
@@ -78,7 +78,6 @@ def simulate(
     particles: Any = None,
     labels: Any = None,
     fsync: bool = True,
-    count_evaluations: bool = False,
     provenance: dict[str, Any] | None = None,
     progress: Callable[[Frames], None] | None = None,
 ) -> Trajectory:
@@ -87,16 +86,13 @@ def simulate(
     `store` is the file to stream the frames to, in precision `storage` ("float32" or "float64"; that of the run if
     left out), only the `particles` asked for. With `resume` a run that was cut short goes on where its last window
     ended, bit for bit. `labels` are kept with the particles, `provenance` with the file. `progress` is called after
-    every window. `count_evaluations` counts field evaluations inside the compiled run, which only implicit solvers
-    need (others follow a formula) and which keeps the compiled program out of JAX's cache. A failure names time and
-    particle; what was saved before it stays.
+    every window. A failure names time and particle; what was saved before it stays.
     """
     began = clock.perf_counter()
     plan = make_plan(
         flow, start, times, rtol=rtol, atol=atol, step=step, solver=solver, observe=observe, event=event, key=key,
-        window=window, max_steps=max_steps, count_evaluations=count_evaluations,
+        window=window, max_steps=max_steps,
     )  # fmt: skip
-    restart_tally()
     recorder = Recorder(
         plan, None if store is None else Path(store), resume=resume, storage=storage, particles=particles,
         labels=labels, fsync=fsync, provenance=provenance or {},
@@ -154,8 +150,8 @@ def run_plan(plan: Plan, resumed: Progress | None = None) -> Iterator[Frames]:
         yield frames
     while progress.frames < len(plan.times) and progress.status == "running":
         times, wanted = plan.window_times(progress.frames)
-        result = _solve(plan, progress, times)
-        frames = _single(plan, result, progress, wanted) if plan.runs is None else _many(plan, result, progress, wanted)
+        go_on = _one_window if plan.runs is None else ensemble_window
+        frames = go_on(plan, progress, times, wanted)
         progress = frames.progress
         yield frames
     if progress.status == "failed":
@@ -168,7 +164,7 @@ def _at_start(plan: Plan) -> Progress:
     counts = np.zeros(runs, np.int64)
     return Progress(
         state=state, proposed=np.zeros(runs, state.dtype), frames=0, accepted=counts, rejected=counts,
-        ended=_already_ended(plan), time=float(plan.times[0]), status="running", message=None,
+        evaluations=counts, ended=_already_ended(plan), time=float(plan.times[0]), status="running", message=None,
     )  # fmt: skip
 
 
@@ -196,34 +192,16 @@ def _nothing_to_do(plan: Plan, progress: Progress) -> tuple[Progress, Frames]:
     return ended, Frames(0, plan.times[:1], arrays.pop("points"), arrays, ended)
 
 
-def _solve(plan: Plan, progress: Progress, times: np.ndarray) -> Window:
-    begin = jnp.asarray(plan.times[max(progress.frames - 1, 0)], plan.dtype)
-    arguments = (
-        plan.method, plan.observe, plan.event, plan.flow, plan.start, jnp.asarray(progress.state), begin,
-        jnp.asarray(times, plan.dtype), jnp.asarray(progress.proposed), plan.numbers,
-    )  # fmt: skip
-    return _solve_one(*arguments) if plan.runs is None else _solve_ensemble(plan.flow_per_run, *arguments)
-
-
 _solve_one = eqx.filter_jit(solve_window)
+_evaluate = eqx.filter_jit(frame)
 
 
-@eqx.filter_jit
-def _solve_ensemble(flow_per_run, method, observe, event, flow, start, state, begin, times, proposed, numbers):
-    arrays, rest = eqx.partition(flow, eqx.is_array)
-
-    def one(arrays: Any, start: Measure, state: Array, proposed: Array, key: Array | None) -> Window:
-        mine = Numbers(numbers.rtol, numbers.atol, numbers.step, numbers.origin, key)
-        return solve_window(
-            method, observe, event, eqx.combine(arrays, rest), start, state, begin, times, proposed, mine
-        )
-
-    axes = (0 if flow_per_run else None, 0, 0, 0, 0)
-    return jax.vmap(one, in_axes=axes)(arrays, start, state, proposed, numbers.key)
-
-
-def _single(plan: Plan, result: Window, before: Progress, wanted: int) -> Frames:
+def _one_window(plan: Plan, before: Progress, times: np.ndarray, wanted: int) -> Frames:
     """The frames of a window of one run; those after an event or a failure are left away."""
+    result = _solve_one(
+        plan.method, plan.observe, plan.event, plan.flow, plan.start, jnp.asarray(before.state),
+        plan.window_begin(before.frames), jnp.asarray(times, plan.dtype), jnp.asarray(before.proposed), plan.numbers,
+    )  # fmt: skip
     times = np.asarray(result.times)
     end = float(result.end_time)
     kept = wanted if bool(result.succeeded) else int(np.sum(times[:wanted] <= end))
@@ -248,75 +226,13 @@ def _single(plan: Plan, result: Window, before: Progress, wanted: int) -> Frames
         frames=before.frames + len(kept_times),
         accepted=before.accepted + np.asarray(result.accepted),
         rejected=before.rejected + np.asarray(result.rejected),
+        evaluations=before.evaluations + np.asarray(result.evaluations),
         ended=np.asarray(end if status == "stopped by event" else np.nan),
         time=end,
         status=status,
         message=message,
     )
     return Frames(before.frames, kept_times, points, observables, progress)
-
-
-def _many(plan: Plan, result: Window, before: Progress, wanted: int) -> Frames:
-    """The frames of a window of an ensemble, time first.
-
-    A run that met its event stands still from then on; one that failed is NaN. The other runs go on.
-    """
-    times = np.asarray(result.times)[:, :wanted]
-    points = np.array(np.asarray(result.points)[:, :wanted])
-    observables = {name: np.array(np.asarray(values)[:, :wanted]) for name, values in result.observables.items()}
-    state, ended = np.array(result.state), np.array(before.ended)
-    succeeded, stopped = np.asarray(result.succeeded), np.asarray(result.stopped_by_event)
-    lost = ~succeeded & ~stopped & np.isnan(ended) & np.isfinite(before.state).all(axis=(1, 2))
-    said = [] if before.message is None else [before.message]
-    message = "; ".join(said + _explain_lost(result, lost)) or None
-    for run in range(plan.runs or 0):
-        held = not np.isnan(ended[run])
-        if held:
-            state[run] = before.state[run]
-        elif stopped[run]:
-            ended[run] = float(np.asarray(result.end_time)[run])
-        elif not succeeded[run]:
-            state[run] = np.nan
-        if held or not succeeded[run]:
-            _hold(plan, run, times[run], ended[run], state[run], points[run], observables, held)
-    done = before.frames + wanted >= len(plan.times)
-    progress = Progress(
-        state=state, proposed=np.asarray(result.proposed), frames=before.frames + wanted,
-        accepted=before.accepted + np.asarray(result.accepted), rejected=before.rejected + np.asarray(result.rejected),
-        ended=ended, time=float(plan.times[before.frames + wanted - 1]),
-        status="finished" if done else "running", message=message,
-    )  # fmt: skip
-    swapped = {name: np.swapaxes(values, 0, 1) for name, values in observables.items()}
-    return Frames(
-        before.frames, plan.times[before.frames : before.frames + wanted], np.swapaxes(points, 0, 1), swapped, progress
-    )
-
-
-def _explain_lost(result: Window, lost: np.ndarray) -> list[str]:
-    """Which runs of an ensemble failed in this window, and when."""
-    times, out_of_steps = np.asarray(result.end_time), np.asarray(result.ran_out_of_steps)
-    why = {True: "ran out of steps", False: "blew up"}
-    return [f"run {run} {why[bool(out_of_steps[run])]} at t = {times[run]:.10g}" for run in np.flatnonzero(lost)]
-
-
-def _hold(plan, run, times, ended, state, points, observables, held) -> None:
-    """Fill the frames of one run after its end with the state it ended in (NaN after a failure)."""
-    pick = jax.tree_util.tree_map(lambda leaf: leaf[run] if eqx.is_array(leaf) else leaf, plan.start)
-    flow = jax.tree_util.tree_map(
-        lambda leaf: leaf[run] if plan.flow_per_run and eqx.is_array(leaf) else leaf, plan.flow
-    )
-    time = jnp.asarray(0.0 if np.isnan(ended) else ended, plan.dtype)
-    last = _evaluate(plan.observe, flow, pick, jnp.asarray(state), time)
-    after = np.full(len(times), True) if held else ~np.isfinite(times)
-    points[after] = np.asarray(last["points"])
-    for name, values in observables.items():
-        values[run][after] = np.asarray(last[name])
-
-
-@eqx.filter_jit
-def _evaluate(observe, flow: Flow, start: Measure, state: Array, time: Array) -> dict[str, Array]:
-    measure = start.with_points(flow.geometry.retract(state))
-    return {"points": measure.points, **{name_of(f): jnp.asarray(f(flow, time, measure)) for f in observe}}
 
 
 def _explain_failure(plan: Plan, result: Window) -> str:

@@ -223,13 +223,13 @@ CASES = {
 
 @pytest.mark.parametrize("case", list(CASES))
 def test_bad_input_is_refused_before_compilation(case, monkeypatch):
-    from particleflow import simulation
+    from particleflow import ensemble, simulation
 
     def compiled(*_):
         raise AssertionError("a run was compiled although its input is wrong")
 
-    for name in ("_solve_one", "_solve_ensemble"):
-        monkeypatch.setattr(simulation, name, compiled)
+    monkeypatch.setattr(simulation, "_solve_one", compiled)
+    monkeypatch.setattr(ensemble, "_solve_group", compiled)
     flow, start, times, options, kind, text = CASES[case]
     with pytest.raises(kind, match=text):
         pf.simulate(flow, start, times, **options)

@@ -5,7 +5,7 @@ import jax
 import numpy as np
 
 import particleflow as pf
-from particleflow import drifts, events, kernels, observables
+from particleflow import drifts, ensemble, events, kernels, observables
 
 BETAS = [0.5, 2.0, 6.0]
 STARTS = np.stack([oracle.random_sphere(seed, 6, 3) for seed in range(3)])
@@ -39,6 +39,22 @@ def test_many_flows_from_one_start_and_one_flow_from_many_starts():
     flows = pf.simulate([sphere_flow(beta) for beta in BETAS], STARTS[0], TIMES, **TOLERANCES)
     starts = pf.simulate(sphere_flow(2.0), STARTS, TIMES, **TOLERANCES)
     assert np.max(np.abs(flows.run(1).points - starts.run(0).points)) < 1e-10
+
+
+def test_groups_of_runs_change_no_bit(monkeypatch):
+    """Seven runs as one batch, and as groups of two, the last one filled up."""
+    betas, starts = np.linspace(0.5, 6.0, 7), np.stack([oracle.random_sphere(seed, 6, 3) for seed in range(7)])
+
+    def run():
+        flows = [sphere_flow(beta) for beta in betas]
+        return pf.simulate(flows, starts, TIMES, **TOLERANCES, observe=[observables.energy], window=2)
+
+    whole = run()
+    monkeypatch.setattr(ensemble, "_GROUP_BYTES", 2 * 6 * 6 * 8)
+    grouped = run()
+    assert np.array_equal(whole.points, grouped.points)
+    assert np.array_equal(whole.observables["energy"], grouped.observables["energy"])
+    assert whole.metadata["statistics"]["accepted steps"] == grouped.metadata["statistics"]["accepted steps"]
 
 
 def test_a_sweep_of_beta_compiles_once():
@@ -103,8 +119,11 @@ def test_a_run_that_meets_its_event_stands_still():
         points = np.asarray(both.run(run).points)
         before = len(single) - 1 if single.status == "stopped by event" else len(single)
         assert np.max(np.abs(points[:before] - single.points[:before])) < 1e-9
+        since = np.asarray(both.run(run).observables["event_time"])
+        assert np.isnan(since[:before]).all()
         if single.status == "stopped by event":
             assert np.max(np.abs(points[before:] - single.points[-1])) < 1e-7
+            assert np.max(np.abs(since[before:] - single.times[-1])) < 1e-8
     assert oracle.norm_error(both.points) < 1e-9
 
 

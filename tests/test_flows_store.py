@@ -13,7 +13,7 @@ import pytest
 
 import particleflow as pf
 from particleflow import kernels, observables
-from particleflow.errors import ArgumentError
+from particleflow.errors import ArgumentError, ResumedElsewhere
 
 FLOW = pf.Flow(pf.Attend(kernels.Attention(beta=4.0)), geometry=pf.Sphere())
 START = oracle.random_sphere(1, 6, 3)
@@ -144,3 +144,22 @@ def test_card_tells_what_the_run_cost(whole):
         assert str(statistics[name]) in card, name
     for word in ("25", "6 in dimension 3", "Dense", "wall", "memory"):
         assert word in card, word
+
+
+def test_a_run_that_goes_on_elsewhere_says_so(tmp_path, whole, monkeypatch):
+    windows = 0
+
+    def stop(_):
+        nonlocal windows
+        windows += 1
+        if windows == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(store=tmp_path / "run.h5", progress=stop)
+    monkeypatch.setattr("platform.python_version", lambda: "3.99.1")
+    with pytest.warns(ResumedElsewhere, match=r"platform .*Python 3\.99\.1.* last digits"):
+        resumed = run(store=tmp_path / "run.h5", resume=True)
+    with resumed:
+        check_same(resumed, whole)
+        assert "Python 3.99.1" in resumed.metadata["statistics"]["resumed elsewhere"]

@@ -1,11 +1,13 @@
 """run, resume, check."""
 
+import warnings
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from particleflow.cli.console import Meter, RunMeter, note, result, result_json
+from particleflow.errors import ResumedElsewhere
 
 Overrides = Annotated[list[str], Parameter(name="--set", negative=(), show_default=False)]
 Flag = Annotated[bool, Parameter(negative=())]
@@ -179,7 +181,10 @@ def _simulate(loaded, folder: Path, switches: dict, *, resumed: bool, json: bool
         meter.update("compiling", 0, 0)
         geometry = loaded.document.geometry
         progress = RunMeter(meter, float(times[-1]), len(times), geometry.kind if geometry else "euclidean")
-        trajectory = run_folder.run_scenario(loaded, folder, resume=resumed, progress=progress)
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", ResumedElsewhere)
+            warnings.showwarning = lambda message, *_, **__: note(str(message), quiet=quiet)
+            trajectory = run_folder.run_scenario(loaded, folder, resume=resumed, progress=progress)
         outcome = run_folder.Outcome(folder, trajectory.status, trajectory.metadata.get("message"), len(trajectory))
         if outcome.status != "interrupted":
             defaults = loaded.document.output.model_dump()

@@ -8,7 +8,7 @@ from particleflow.integrate.window import (
     Method,
     Window,
     final_state,
-    restart_tally,
+    frame,
     solve_window,
 )
 
@@ -20,6 +20,6 @@ __all__ = [
     "Numbers",
     "Window",
     "final_state",
-    "restart_tally",
+    "frame",
     "solve_window",
 ]

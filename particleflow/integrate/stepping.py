@@ -11,6 +11,7 @@ import optimistix as optx
 from jaxtyping import Array, Float
 
 from particleflow.flow import Flow
+from particleflow.integrate.implicit import uncounted
 from particleflow.measure import Measure
 
 _FIELD_ROUNDING = 4.0  # the rounding error of a field, in units of eps · max |y|
@@ -72,6 +73,14 @@ class ExplicitMap(diffrax.AbstractSolver):
         return terms.vf(t0, y0, args)
 
 
+class _Carried(eqx.Module):
+    """What a controller tells at the end: the step it wants next, and the field evaluations counted so far."""
+
+    inner: Any
+    proposed: Array
+    evaluations: Array
+
+
 class OnGrid(diffrax.AbstractStepSizeController):
     """Steps from grid point to grid point, origin + k · step, without accumulating rounding."""
 
@@ -87,16 +96,12 @@ class OnGrid(diffrax.AbstractStepSizeController):
 
     def init(self, terms, t0, t1, y0, dt0, args, func, error_order):
         """The first grid point after t0."""
-        return self._next(t0), None
+        return self._next(t0), _Carried(None, self.step, jnp.zeros((), int))
 
     def adapt_step_size(self, t0, t1, y0, y1_candidate, args, y_error, error_order, controller_state):
         """Always on to the next grid point."""
-        return True, t1, self._next(t1), False, None, diffrax.RESULTS.successful
-
-
-class _Proposal(eqx.Module):
-    inner: Any
-    proposed: Array
+        carried = _Carried(None, self.step, controller_state.evaluations + uncounted(y_error)[1])
+        return True, t1, self._next(t1), False, carried, diffrax.RESULTS.successful
 
 
 class Carrying(diffrax.AbstractAdaptiveStepSizeController):
@@ -119,11 +124,11 @@ class Carrying(diffrax.AbstractAdaptiveStepSizeController):
         """Begin with the carried step, or with an estimate when there is none."""
         estimate, inner = self.pid.init(terms, t0, t1, y0, None, args, func, error_order)
         first: Any = jnp.where(dt0 > 0, dt0, estimate - t0)
-        return t0 + first, _Proposal(inner, first)
+        return t0 + first, _Carried(inner, first, jnp.zeros((), int))
 
-    def adapt_step_size(self, t0, t1, y0, y1_candidate, args, y_error: Any, error_order, controller_state):
+    def adapt_step_size(self, t0, t1, y0, y1_candidate, args, y_error, error_order, controller_state):
         """As the error controller says, but blind to the rounding of the field: it would bound the step by tol/eps."""
-        assert y_error is not None
+        y_error, evaluations = uncounted(y_error)
         rounding = _FIELD_ROUNDING * jnp.finfo(y0.dtype).eps * (t1 - t0) * jnp.max(jnp.abs(y0))
         y_error = jnp.sign(y_error) * jnp.maximum(jnp.abs(y_error) - rounding, 0.0)
         keep, next_t0, next_t1, jump, inner, result = self.pid.adapt_step_size(
@@ -132,7 +137,8 @@ class Carrying(diffrax.AbstractAdaptiveStepSizeController):
         was_cut = keep & (t1 - t0 < 0.999 * controller_state.proposed)
         wish = next_t1 - next_t0
         wish = jnp.where(was_cut, jnp.maximum(wish, controller_state.proposed), wish)
-        return keep, next_t0, next_t1, jump, _Proposal(inner, wish), result
+        carried = _Carried(inner, wish, controller_state.evaluations + evaluations)
+        return keep, next_t0, next_t1, jump, carried, result
 
 
 def error_controller(begin: Array, end: Array, numbers: Numbers) -> diffrax.PIDController:

@@ -13,12 +13,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import lineax as lx
-import optimistix as optx
 from jaxtyping import Array, Bool, Float
 
 from particleflow.errors import ArgumentError
 from particleflow.events import AbstractEvent
 from particleflow.flow import Flow
+from particleflow.integrate.implicit import TABLEAUX, Implicit
 from particleflow.integrate.stepping import (
     Bisection,
     Carrying,
@@ -31,31 +31,17 @@ from particleflow.integrate.stepping import (
 from particleflow.measure import Measure
 from particleflow.observables import Observable, name_of
 
-
-def _newton() -> Any:
-    """Newton's method to the tolerances of the steps.
-
-    The usual choice keeps one Jacobian for a whole step. Attention turns within 1/β, so that fails in every merge
-    and half of all steps are rejected.
-    """
-    return diffrax.with_stepsize_controller_tols(optx.Newton)()
-
-
-_SOLVERS: dict[str, Callable[[], diffrax.AbstractSolver]] = {
+_EXPLICIT: dict[str, Callable[[], diffrax.AbstractSolver]] = {
     "bosh3": diffrax.Bosh3,
     "dopri5": diffrax.Dopri5,
     "dopri8": diffrax.Dopri8,
     "euler": diffrax.Euler,
     "heun": diffrax.Heun,
-    "implicit_euler": lambda: diffrax.ImplicitEuler(root_finder=_newton()),
-    "kvaerno3": lambda: diffrax.Kvaerno3(root_finder=_newton()),
-    "kvaerno4": lambda: diffrax.Kvaerno4(root_finder=_newton()),
-    "kvaerno5": lambda: diffrax.Kvaerno5(root_finder=_newton()),
     "midpoint": diffrax.Midpoint,
     "ralston": diffrax.Ralston,
     "tsit5": diffrax.Tsit5,
 }
-ADAPTIVE_SOLVERS = tuple(name for name in _SOLVERS if name != "euler")
+ADAPTIVE_SOLVERS = (*(name for name in _EXPLICIT if name != "euler"), *TABLEAUX)
 STOCHASTIC_SOLVERS = ("heun", "midpoint", "ralston")
 MAP = "map"
 _STAGES = {
@@ -87,40 +73,13 @@ class Method:
     noisy: bool
     max_steps: int
     adjoint: str = "recursive_checkpoint"
-    counted: bool = False
 
     def __post_init__(self):
-        known = (*_SOLVERS, MAP)
+        known = (*_EXPLICIT, *TABLEAUX, MAP)
         if self.solver not in known:
             raise ArgumentError(f"Argument `solver` must be one of {', '.join(known)}, but is {self.solver!r}.")
         if self.adjoint not in ADJOINTS:
             raise ArgumentError(f"Argument `adjoint` must be one of {', '.join(ADJOINTS)}, but is {self.adjoint!r}.")
-
-    def evaluations(self, steps: int) -> int | None:
-        """The number of field evaluations of `steps` tried steps: fixed for explicit methods, else only if counted."""
-        if self.counted:
-            jax.effects_barrier()
-            return _tally.total
-        return steps * _STAGES[self.solver] if self.solver in _STAGES else None
-
-
-class _Tally:
-    """Counts field evaluations from inside compiled code, for implicit methods, where no formula gives the number."""
-
-    total = 0
-
-    def add(self) -> None:
-        """One more."""
-        self.total += 1
-
-
-_tally = _Tally()
-
-
-def restart_tally() -> None:
-    """Begin to count field evaluations at zero."""
-    jax.effects_barrier()
-    _tally.total = 0
 
 
 class Window(eqx.Module):
@@ -134,9 +93,18 @@ class Window(eqx.Module):
     proposed: Float[Array, ""]
     accepted: Array
     rejected: Array
+    evaluations: Array
     succeeded: Bool[Array, ""]
     stopped_by_event: Bool[Array, ""]
     ran_out_of_steps: Bool[Array, ""]
+
+
+def frame(
+    observe: tuple[Observable, ...], flow: Flow, start: Measure, state: Float[Array, "n d"], time: Array
+) -> dict[str, Array]:
+    """What is saved of a state: the points, put back on the geometry, and every observable of just these points."""
+    measure = start.with_points(flow.geometry.retract(state))
+    return {"points": measure.points, **{name_of(f): jnp.asarray(f(flow, time, measure)) for f in observe}}
 
 
 def solve_window(
@@ -157,13 +125,12 @@ def solve_window(
     points to move.
     """
 
-    def saved(time: Array, y: Array, args: Any) -> dict[str, Any]:
-        measure = start.with_points(flow.geometry.retract(y))
-        return {"points": measure.points, **{name_of(f): jnp.asarray(f(flow, time, measure)) for f in observe}}
+    def saved(time: Array, y: Array, args: Any) -> dict[str, Array]:
+        return frame(observe, flow, start, y, time)
 
     solution = diffrax.diffeqsolve(
         _terms(method, flow, start, numbers),
-        _solver(method, flow, start),
+        _solver(method, flow, start, counted=True),
         t0=begin,
         t1=times[-1],
         dt0=proposed if method.adaptive else numbers.step,
@@ -181,15 +148,17 @@ def solve_window(
     assert solution.ts is not None
     frames, last = solution.ys
     carried: Any = solution.controller_state
+    tried = solution.stats["num_steps"]
     return Window(
         times=solution.ts[0],
         points=frames.pop("points"),
         observables=frames,
         end_time=solution.ts[1][0],
         state=last[0],
-        proposed=carried.proposed if method.adaptive else numbers.step,
+        proposed=carried.proposed,
         accepted=solution.stats["num_accepted_steps"],
         rejected=solution.stats["num_rejected_steps"],
+        evaluations=1 + carried.evaluations if method.solver in TABLEAUX else tried * _STAGES[method.solver],
         succeeded=solution.result == diffrax.RESULTS.successful,
         stopped_by_event=solution.result == diffrax.RESULTS.event_occurred,
         ran_out_of_steps=solution.result == diffrax.RESULTS.max_steps_reached,
@@ -202,7 +171,7 @@ def final_state(
     """The points at time `end`, as a differentiable function of flow and start."""
     solution = diffrax.diffeqsolve(
         _terms(method, flow, start, numbers),
-        _solver(method, flow, start),
+        _solver(method, flow, start, counted=False),
         t0=begin,
         t1=end,
         dt0=None if method.adaptive else numbers.step,
@@ -217,8 +186,10 @@ def final_state(
     return flow.geometry.retract(solution.ys[0])
 
 
-def _solver(method: Method, flow: Flow, start: Measure) -> diffrax.AbstractSolver:
-    return ExplicitMap(flow, start) if method.solver == MAP else _SOLVERS[method.solver]()
+def _solver(method: Method, flow: Flow, start: Measure, *, counted: bool) -> diffrax.AbstractSolver:
+    if method.solver == MAP:
+        return ExplicitMap(flow, start)
+    return Implicit(method.solver, counted) if method.solver in TABLEAUX else _EXPLICIT[method.solver]()
 
 
 class _Velocity(eqx.Module):
@@ -226,16 +197,13 @@ class _Velocity(eqx.Module):
 
     flow: Flow
     start: Measure
-    counted: bool = eqx.field(static=True)
 
     def __call__(self, t: Any, y: Array, args: Any) -> Array:
-        if self.counted:
-            jax.debug.callback(_tally.add)
         return self.flow.velocity(t, y, self.start)
 
 
 def _terms(method: Method, flow: Flow, start: Measure, numbers: Numbers) -> Any:
-    field = diffrax.ODETerm(_Velocity(flow, start, method.counted))
+    field = diffrax.ODETerm(_Velocity(flow, start))
     if not method.noisy:
         return field
     assert numbers.key is not None
