@@ -315,3 +315,21 @@ def test_without_ffmpeg_the_error_says_what_to_install_and_gif_works(tmp_path, m
     with pytest.raises(UserError, match=r"pip install particleflow\[video\]"):
         view.animate(make(2), tmp_path / "m.mp4")
     assert view.animate(make(2), tmp_path / "m.gif", frames=2, size=SMALL).exists()
+
+
+def test_an_energy_that_overflows_leaves_a_gap(tmp_path):
+    """The figures and the movie of a run whose energy outgrows the numbers show what is known of it."""
+    run = make(frames=8)
+    energy = np.array([1.0, 1e3, 1e40, 1e120, 1e240, 1e300, np.inf, np.nan])
+    run = Trajectory.from_arrays(run.times, run.points, observables={"energy": energy}, metadata=run.metadata)
+    ax = view.energy(run)
+    assert ax.get_yscale() == "log"
+    drawn = ax.lines[0].get_ydata()
+    np.testing.assert_array_equal(drawn[:5], energy[:5])
+    assert np.isnan(drawn[5:]).all()
+    counts = np.full(8, 3)
+    view.figures(run, tmp_path / "figures", analysis={"counts": counts})
+    assert (tmp_path / "figures" / "staircase.png").exists()
+    view.animate(run, tmp_path / "movie.mp4", frames=8, size=SMALL, counts=counts)
+    frames, _ = read(tmp_path / "movie.mp4")
+    assert len(frames) == 8

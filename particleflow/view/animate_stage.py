@@ -12,7 +12,7 @@ import numpy as np
 from particleflow.view import style
 from particleflow.view.figures_base import Projection, drawn_times, rotation, wants_log
 from particleflow.view.figures_paths import kymograph
-from particleflow.view.figures_series import cluster_count, observable
+from particleflow.view.figures_series import cluster_count, observable, observable_values
 from particleflow.view.figures_snapshots import ELEVATION, box_coordinates, box_edges, frame_limits, globe, graticule
 
 if TYPE_CHECKING:
@@ -83,8 +83,10 @@ def build_stage(
 def _scalar_energy(run: Any) -> np.ndarray | None:
     if "energy" not in run.observables:
         return None
-    values = np.asarray(run.observables["energy"], float)
-    return values if values.shape == (len(run),) and np.isfinite(values).any() else None
+    if np.shape(run.observables["energy"]) != (len(run),):
+        return None
+    values = observable_values(run, "energy")
+    return values if np.isfinite(values).any() else None
 
 
 def _main_box(size: tuple[int, int], panels: int, wide: bool) -> tuple[float, float, float, float]:
@@ -203,10 +205,10 @@ def _measure(stage: Stage, panel: Panel, times: np.ndarray, lower: np.ndarray) -
     # one column to the right of the axis line, and below the top: spines and ticks stay as they are in both pictures
     panel.box = int(bounds.x0) + 1, int(height - bounds.y1), int(np.ceil(bounds.x1)), int(height - bounds.y0)
     heights = np.ones_like(times) if panel.values is None else panel.values[lower]
-    with np.errstate(invalid="ignore"):
-        pixels = panel.axes.transData.transform(np.column_stack([times, heights]))
+    known = np.isfinite(heights)
+    pixels = panel.axes.transData.transform(np.column_stack([times, np.where(known, heights, 1.0)]))
     panel.columns = np.clip(pixels[:, 0], panel.box[0], panel.box[2])
-    panel.dots = None if panel.values is None else height - pixels[:, 1]
+    panel.dots = None if panel.values is None else np.where(known, height - pixels[:, 1], np.nan)
 
 
 def grab(stage: Stage) -> "Image":

@@ -18,8 +18,12 @@ if TYPE_CHECKING:
     from particleflow.trajectory import Trajectory
 
 
+_DECADES = 1e4
+_LARGEST = 1e250  # an axis needs room above
+
+
 def observable_values(trajectory: "Trajectory", name: str) -> np.ndarray:
-    """A scalar observable, (T,) or (T, R); an unknown name is an error that lists the recorded ones."""
+    """A scalar observable, (T,) or (T, R), NaN where it overflowed; an unknown name is an error with the known ones."""
     if name not in trajectory.observables:
         recorded = ", ".join(map(repr, trajectory.observables)) or "none"
         raise ArgumentError(f"Argument `name` must be a recorded observable ({recorded}), but is {name!r}.")
@@ -27,7 +31,7 @@ def observable_values(trajectory: "Trajectory", name: str) -> np.ndarray:
     expected = (len(trajectory),) if trajectory.runs is None else (len(trajectory), trajectory.runs)
     if values.shape != expected:
         raise ShapeError(f"Observable {name!r} must have shape {expected} to be a line, but has {values.shape}.")
-    return values
+    return np.where(np.abs(values) < _LARGEST, values, np.nan)
 
 
 def observable(
@@ -58,7 +62,10 @@ def energy(trajectory: "Trajectory", *, log: bool | str = "auto", ax: "Axes | No
 def draw_band(
     ax: "Axes", times: np.ndarray, values: np.ndarray, color: Any, label: str | None, steps: bool = False
 ) -> None:
-    """One line for (T,), median and 10-90 % band for (T, R); `steps` holds a value until the next time."""
+    """One line for (T,), median and 10-90 % band for (T, R); `steps` holds a value until the next time.
+
+    Positive values over more than four decades get a logarithmic axis.
+    """
     name = None if label is None else style.clean(label, 40)
     middle = values if values.ndim == 1 else np.median(values, axis=1)
     style_of_line = "steps-post" if steps else "default"
@@ -67,6 +74,9 @@ def draw_band(
         ax.fill_between(times, low, high, color=color, alpha=0.22, linewidth=0, step="post" if steps else None)
     marker = "o" if len(times) == 1 else None
     ax.plot(times, middle, color=color, label=name, drawstyle=style_of_line, marker=marker, zorder=3)
+    known = values[np.isfinite(values)]
+    if known.size and not steps and known.min() > 0 and known.max() > _DECADES * known.min():
+        ax.set_yscale("log")
 
 
 def check_counts(trajectory: "Trajectory", counts: Any) -> np.ndarray:
@@ -177,8 +187,9 @@ def staircase(
         draw_band(right, times, observable_values(trajectory, "energy"), theme.categories[0], None)
         right.set_ylabel("energy")
         right.spines["right"].set_visible(True)
-        low, high = right.get_ylim()
-        right.set_ylim(low, high + 0.12 * (high - low))
+        if right.get_yscale() == "linear":
+            low, high = right.get_ylim()
+            right.set_ylim(low, high + 0.12 * (high - low))
         _colored_axis(right, "right", theme.categories[0])
     return ax
 

@@ -94,7 +94,8 @@ def _plateaus(run: Any, counts: Any, analysis: Any) -> list[Any]:
 
     energy = None
     with suppress(ArgumentError):
-        energy = observable_values(run, "energy")
+        values = observable_values(run, "energy")
+        energy = values if np.isfinite(values).all() else None
     return list(find_plateaus(run.times, counts, energy))
 
 
