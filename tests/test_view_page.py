@@ -1,10 +1,8 @@
-"""The interactive page: what is stored is what was simulated, and a real browser shows it."""
+"""The interactive page in a real browser: what is shown is what was simulated, and every control does its work."""
 
-import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from html.parser import HTMLParser
 from io import BytesIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,16 +12,14 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 from matplotlib.image import imread
+from page_oracles import EVIL, demo, planted, two_groups
 from sklearn.decomposition import PCA
 
-from particleflow.errors import ArgumentError, ShapeError
-from particleflow.notebook import repr_html
 from particleflow.trajectory import Trajectory
 from particleflow.view.page import write_page
 
 mpl.use("Agg")
 
-EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 ARGUMENTS = [
     "--no-sandbox",
@@ -37,114 +33,6 @@ ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-
-
-def two_groups(frames: int = 40, count: int = 60, dimension: int = 3, seed: int = 0) -> np.ndarray:
-    """Points on a sphere that move along great circles' chords to two poles: half of them to each."""
-    generator = np.random.default_rng(seed)
-    start = generator.normal(size=(count, dimension))
-    pole = np.zeros(dimension)
-    pole[0] = 1.0
-    goal = np.where(np.arange(count)[:, None] < count // 2, pole, -pole)
-    weight = np.linspace(0.0, 1.0, frames)[:, None, None]
-    points = (1 - weight) * start / np.linalg.norm(start, axis=1, keepdims=True) + weight * goal
-    return points / np.linalg.norm(points, axis=2, keepdims=True)
-
-
-def demo(title: str = "Two groups", **changes: Any) -> Trajectory:
-    points = two_groups()
-    times = np.linspace(0.0, 4.0, len(points))
-    energy = np.square(points.mean(axis=1)).sum(axis=1)
-    contents: dict = {
-        "observables": {"order": energy[::-1].copy(), "energy": energy},
-        "labels": np.arange(60) % 3,
-        "positions": np.arange(60.0),
-        "metadata": {"title": title, "geometry": "sphere", "scenario": f'title = "{title}"', "seed": 3},
-    }
-    return Trajectory.from_arrays(times, points, **(contents | changes))
-
-
-def planted(frames: int = 40, count: int = 60) -> dict:
-    """Labels, counts and merges that are known: one cluster for each particle, then pairs, then the two groups."""
-    labels = np.tile(np.arange(count), (frames, 1))
-    labels[10:] = labels[10:] // 2 * 2
-    labels[20:] = np.where(np.arange(count) < count // 2, 0, count // 2)
-    counts = np.array([len(set(row)) for row in labels.tolist()])
-    step = 4.0 / (frames - 1)
-    pairs = [(i, i + 1, 10 * step, 2) for i in range(0, count, 2)]
-    half = count // 2
-    groups = [(base, base + i, 20 * step, i + 2) for base in (0, half) for i in range(2, half, 2)]
-    return {"labels": labels, "counts": counts, "merge_tree": np.array(pairs + groups, float)}
-
-
-# ---- the file ------------------------------------------------------------------------------------------------------
-
-
-class Page(HTMLParser):
-    """Collects what a browser would act on: elements, addresses and the bodies of scripts."""
-
-    def __init__(self, text: str):
-        super().__init__()
-        self.tags: list[tuple[str, dict]] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-
-def test_the_file_asks_for_nothing(tmp_path: Path):
-    text = write_page(demo(), tmp_path / "page.html", analysis=False).read_text(encoding="utf-8")
-    page = Page(text)
-    addresses = [attrs[name] for _, attrs in page.tags for name in ("src", "href", "srcset", "action") if name in attrs]
-    assert addresses == ["data:,"]
-    assert not re.search(r"https?://|@import|url\(", text)
-    policy = next(attrs["content"] for tag, attrs in page.tags if attrs.get("http-equiv") == "Content-Security-Policy")
-    assert "default-src 'none'" in policy
-    assert "unsafe" not in policy
-
-
-def test_text_from_outside_adds_no_element(tmp_path: Path):
-    def shape(title: str) -> list[str]:
-        text = write_page(demo(title), tmp_path / "page.html", analysis=False).read_text(encoding="utf-8")
-        return [tag for tag, _ in Page(text).tags]
-
-    assert shape(EVIL) == shape("harmless")
-    assert shape("</script><!--<script>\u2028]]>[[script]]") == shape("harmless")
-
-
-@pytest.mark.parametrize("size", [300_000, 600_000])
-def test_large_runs_stay_under_the_limit(tmp_path: Path, size: int):
-    points = np.random.default_rng(0).normal(size=(200, 1500, 3)).cumsum(axis=0)
-    path = write_page(
-        Trajectory.from_arrays(np.arange(200.0), points), tmp_path / "p.html", analysis=False, max_bytes=size
-    )
-    assert 0.4 * size < path.stat().st_size <= size
-
-
-def test_wrong_arguments_are_named(tmp_path: Path):
-    with pytest.raises(ShapeError, match=r"`labels` must have shape \(40, 60\)"):
-        write_page(demo(), tmp_path / "page.html", labels=np.zeros((2, 60)))
-    with pytest.raises(ArgumentError, match="theme"):
-        write_page(demo(), tmp_path / "page.html", theme="sepia")
-    with pytest.raises(ArgumentError, match="max_bytes"):
-        write_page(demo(), tmp_path / "page.html", max_bytes=1000)
-    assert not list(tmp_path.iterdir())
-
-
-def test_notebook_card_escapes_and_counts():
-    run = demo(EVIL, observables={EVIL: np.arange(40.0)})
-    card = repr_html(run)
-    assert run._repr_html_() == card
-    assert "<script" not in card
-    assert "<img" not in card
-    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in card
-    assert card.count("<circle") == 3 * 60
-    assert card.count("<polyline") == 1
-    assert "40 frames" in card
-    assert len(card) < 40_000
-
-
-# ---- in a browser --------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -523,11 +411,3 @@ def test_without_webgl_a_canvas_shows_the_points(browser, tmp_path: Path):
         assert picture(page) != first
     finally:
         opened.close()
-
-
-@pytest.mark.slow
-def test_a_hundred_thousand_points_cost_little_script(show):
-    points = two_groups(20, 100_000)
-    page = show(Trajectory.from_arrays(np.arange(20.0), points, metadata={"geometry": "sphere"}))
-    assert state(page).count == 100_000
-    assert page.evaluate("window.particleflow.benchmark(20)") < 16

@@ -1,0 +1,47 @@
+"""Runs for the tests of the interactive page: a small one with planted clusters."""
+
+from typing import Any
+
+import numpy as np
+
+from particleflow.trajectory import Trajectory
+
+EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>"
+
+
+def two_groups(frames: int = 40, count: int = 60, dimension: int = 3, seed: int = 0) -> np.ndarray:
+    """Points on a sphere that move along great circles' chords to two poles: half of them to each."""
+    generator = np.random.default_rng(seed)
+    start = generator.normal(size=(count, dimension))
+    pole = np.zeros(dimension)
+    pole[0] = 1.0
+    goal = np.where(np.arange(count)[:, None] < count // 2, pole, -pole)
+    weight = np.linspace(0.0, 1.0, frames)[:, None, None]
+    points = (1 - weight) * start / np.linalg.norm(start, axis=1, keepdims=True) + weight * goal
+    return points / np.linalg.norm(points, axis=2, keepdims=True)
+
+
+def demo(title: str = "Two groups", **changes: Any) -> Trajectory:
+    points = two_groups()
+    times = np.linspace(0.0, 4.0, len(points))
+    energy = np.square(points.mean(axis=1)).sum(axis=1)
+    contents: dict = {
+        "observables": {"order": energy[::-1].copy(), "energy": energy},
+        "labels": np.arange(60) % 3,
+        "positions": np.arange(60.0),
+        "metadata": {"title": title, "geometry": "sphere", "scenario": f'title = "{title}"', "seed": 3},
+    }
+    return Trajectory.from_arrays(times, points, **(contents | changes))
+
+
+def planted(frames: int = 40, count: int = 60) -> dict:
+    """Labels, counts and merges that are known: one cluster for each particle, then pairs, then the two groups."""
+    labels = np.tile(np.arange(count), (frames, 1))
+    labels[10:] = labels[10:] // 2 * 2
+    labels[20:] = np.where(np.arange(count) < count // 2, 0, count // 2)
+    counts = np.array([len(set(row)) for row in labels.tolist()])
+    step = 4.0 / (frames - 1)
+    pairs = [(i, i + 1, 10 * step, 2) for i in range(0, count, 2)]
+    half = count // 2
+    groups = [(base, base + i, 20 * step, i + 2) for base in (0, half) for i in range(2, half, 2)]
+    return {"labels": labels, "counts": counts, "merge_tree": np.array(pairs + groups, float)}
