@@ -208,6 +208,35 @@ def test_two_copies_weigh_double(summation, case):
     assert_close(twice, np.asarray(once.log_mass) + np.log(2.0), once.mean, 1e-12)
 
 
+@pytest.mark.slow
+@by_precision
+@by_exact_way
+@pytest.mark.parametrize("case", oracles.CASES, ids=oracles.NAMES)
+def test_every_kernel_keeps_every_law(case, summation, dtype):
+    """Order of points and of queries, two copies, two pieces: the same for the whole table, at odd sizes."""
+    kernel, tolerance = case.build(dtype), TOLERANCE[dtype]
+    queries, measure = oracles.cloud(case.space, dtype, 9, 23, seed=12)
+    order, turn = np.random.default_rng(13).permutation(23), np.random.default_rng(14).permutation(9)
+    take = jax.tree_util.tree_map
+
+    @jax.jit
+    def variants(measure, queries):
+        first, second = (take(lambda leaf: leaf[part], measure) for part in (slice(0, 10), slice(10, 23)))
+        return (
+            summation.moments(kernel, measure, queries),
+            summation.moments(kernel, take(lambda leaf: leaf[order], measure), queries),
+            summation.moments(kernel, measure, take(lambda leaf: leaf[turn], queries)),
+            summation.moments(kernel, measure.concatenated(measure), queries),
+            summation.moments(kernel, first, queries).merge(summation.moments(kernel, second, queries)),
+        )
+
+    plain, shuffled, turned, twice, merged = variants(measure, queries)
+    assert_close(shuffled, plain.log_mass, plain.mean, tolerance)
+    assert_close(turned, plain.log_mass[turn], plain.mean[turn], tolerance)
+    assert_close(twice, np.asarray(plain.log_mass, np.float64) + np.log(2.0), plain.mean, tolerance)
+    assert_close(merged, plain.log_mass, plain.mean, tolerance)
+
+
 @by_exact_way
 def test_translation_by_thirty_units_does_not_hurt_a_narrow_gaussian_in_float32(summation):
     rng = np.random.default_rng(11)
