@@ -7,7 +7,9 @@ target is either the old file or the complete new one. What a killed process lef
 import contextlib
 import os
 import re
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 Write = Callable[["Image"], None]
+_FRAMES_AHEAD = 2
 
 
 @contextmanager
@@ -115,16 +118,28 @@ def _mp4(path: Path, size: tuple[int, int], fps: float) -> Iterator[Write]:
     )  # fmt: skip
     encoder.send(None)
 
-    def write(image: "Image") -> None:
+    def hand_over(frame: bytes) -> None:
         try:
-            encoder.send(image.tobytes())
+            encoder.send(frame)
         except OSError as error:
             raise StoreError(f"The video encoder stopped: {error}") from None
 
-    try:
-        yield write
-    finally:
-        encoder.close()
+    with ThreadPoolExecutor(1) as courier:  # while the encoder takes a frame, the next one is drawn
+        waiting: deque[Future[None]] = deque()
+
+        def write(image: "Image") -> None:
+            waiting.append(courier.submit(hand_over, image.tobytes()))
+            while len(waiting) > _FRAMES_AHEAD:
+                waiting.popleft().result()
+
+        try:
+            yield write
+            while waiting:
+                waiting.popleft().result()
+        finally:
+            for frame in waiting:
+                frame.cancel()
+            courier.submit(encoder.close).result()
 
 
 @contextmanager
