@@ -15,7 +15,7 @@ from matplotlib.image import imread
 import particleflow
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.trajectory import Trajectory
-from particleflow.view.figures_base import crowd_share, emptiest_angle, projection, rotation
+from particleflow.view.figures_base import crowd_colors, crowd_share, emptiest_angle, projection, rotation
 from particleflow.view.figures_snapshots import format_time
 
 view: Any = particleflow.view  # the drawn artists are read by names that type stubs do not know
@@ -114,6 +114,10 @@ def test_camera_is_a_rotation():
 def test_merged_particles_are_drawn_larger_by_their_share():
     coordinates = np.array([[0.0, 0.0]] * 6 + [[1.0, 0.0]] * 3 + [[0.3, 0.7], [0.5, 0.2]])
     np.testing.assert_allclose(crowd_share(coordinates), [0.5] * 6 + [0.2] * 3 + [0, 0])
+    colors = np.random.default_rng(0).uniform(size=(11, 3))
+    groups = [slice(0, 6), slice(6, 9), slice(9, 10), slice(10, 11)]
+    expected = np.concatenate([colors[part].mean(axis=0) + np.zeros_like(colors[part]) for part in groups])
+    np.testing.assert_allclose(crowd_colors(coordinates, colors), expected)
 
 
 def test_line_snapshot_draws_places():

@@ -13,6 +13,7 @@ from particleflow.view.animate_stage import Stage, build_stage, freeze, grab, tu
 from particleflow.view.animate_write import check_size, check_target, open_writer
 from particleflow.view.figures_base import (
     check_labels,
+    crowd_colors,
     crowd_share,
     particle_colors,
     projection,
@@ -104,6 +105,7 @@ class Movie:
     def _choose_colors(self, colors: Any) -> Any:
         """Fix the particles' colours (n, 3), or a table and labels (T, n); returns what the panels can colour by."""
         self._labels, labels = None, None
+        self._by_place = colors is None and self.run.labels is None
         if colors is not None and np.issubdtype(np.asarray(colors).dtype, np.floating):
             if np.shape(colors) != (self.run.count, 3):
                 raise ArgumentError(
@@ -178,6 +180,8 @@ class Movie:
         fits = np.isfinite(coordinates).all(axis=-1)
         coordinates, colors = coordinates[fits], colors[fits]
         share = crowd_share(coordinates, self._cell())
+        if self._by_place:
+            colors = crowd_colors(coordinates, colors, self._cell())
         radii = np.sqrt(np.clip(130.0 / np.sqrt(max(len(coordinates), 1)), 2.2, 6.5) ** 2 + 150.0 * share)
         seen = self._seen(coordinates, index, camera)
         if seen.shape[-1] == 3:

@@ -5,6 +5,7 @@ is drawn over time. Long or crowded runs are thinned evenly (`MAX_LINES` particl
 no more.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -170,20 +171,36 @@ def position_colors(coordinates: np.ndarray) -> np.ndarray:
     return style.oklch(low + (high - low) * (height + 1) / 2, np.full(height.shape, 0.13), angle + 0.5)
 
 
+def _crowds(coordinates: np.ndarray, cell: float) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """For two grids, one shifted by half a cell: the number of each particle's cell, (N,), and the cells' counts."""
+    scaled = np.clip(np.nan_to_num(coordinates / cell), -(2.0**20) + 1, 2.0**20 - 1)
+    for shift in (0.0, 0.5):
+        cells = np.floor(scaled + shift).astype(np.int64) + 2**20
+        keys = cells @ (np.int64(2) ** (21 * np.arange(cells.shape[1])))  # up to three coordinates of 21 bits
+        _, inverse, found = np.unique(keys, return_inverse=True, return_counts=True)
+        yield inverse, found
+
+
 def crowd_share(coordinates: np.ndarray, cell: float = 0.01) -> np.ndarray:
     """The share of the other particles that sit at a particle's place, (N,): 0 alone, 1 if all are there.
 
     The place is a cell of a grid; of two grids, one shifted by half a cell, the fuller cell counts. Merged particles
     hide each other: drawn larger by this share, a cluster shows its mass.
     """
-    scaled = np.clip(np.nan_to_num(coordinates / cell), -(2.0**20) + 1, 2.0**20 - 1)
     counts = np.ones(len(coordinates), int)
-    for shift in (0.0, 0.5):
-        cells = np.floor(scaled + shift).astype(np.int64) + 2**20
-        keys = cells @ (np.int64(2) ** (21 * np.arange(cells.shape[1])))  # up to three coordinates of 21 bits
-        _, inverse, found = np.unique(keys, return_inverse=True, return_counts=True)
+    for inverse, found in _crowds(coordinates, cell):
         counts = np.maximum(counts, found[inverse])
     return (counts - 1) / max(len(coordinates) - 1, 1)
+
+
+def crowd_colors(coordinates: np.ndarray, colors: np.ndarray, cell: float = 0.01) -> np.ndarray:
+    """Colours (N, 3) in which particles at one place share their mean: a cluster shows where its members come from."""
+    blended, counts = colors.copy(), np.ones(len(coordinates), int)
+    for inverse, found in _crowds(coordinates, cell):
+        means = np.column_stack([np.bincount(inverse, channel) for channel in colors.T]) / found[:, None]
+        fuller = found[inverse] > counts
+        blended[fuller], counts[fuller] = means[inverse[fuller]], found[inverse[fuller]]
+    return blended
 
 
 def check_labels(trajectory: "Trajectory", labels: Any) -> np.ndarray:

@@ -9,6 +9,7 @@ from particleflow.view.figures_base import (
     SQUARE,
     WIDE,
     Projection,
+    crowd_colors,
     crowd_share,
     frame_points,
     inches,
@@ -50,9 +51,11 @@ def snapshot(
     run = single_run(trajectory)
     view = view or projection(run)
     ax = new_axes(ax, WIDE if view.kind == "line" else SQUARE)
+    coordinates = view(frame_points(run, frame))
     if colors is None:
         colors = particle_colors(run, labels, frame)
-    coordinates = view(frame_points(run, frame))
+        if labels is None and run.labels is None and view.kind != "line":
+            colors = crowd_colors(coordinates, colors, _crowd_cell(run, view))
     draw = {"line": _line, "circle": _circle, "plane": _plane, "pca": _plane, "sphere": _sphere, "space": _space}
     draw[view.kind](ax, run, view, coordinates, colors, azimuth)
     ax.set_title(style.clean(f"t = {format_time(run.times[frame])}" if title is None else title))
@@ -129,6 +132,14 @@ def frame_limits(run: "Trajectory", view: Projection) -> tuple[np.ndarray, np.nd
     return middle - 1.12 * half, middle + 1.12 * half
 
 
+def _crowd_cell(run: "Trajectory", view: Projection) -> float:
+    """How near particles must be to be one dot: a hundredth of the radius, or of half the picture."""
+    if view.kind in ("circle", "sphere"):
+        return 0.01
+    low, high = frame_limits(run, view)
+    return 0.005 * float(max(high - low))
+
+
 def _line(ax: "Axes", run: Any, view: Projection, coordinates: np.ndarray, colors: np.ndarray, _: Any) -> None:
     """A strip: the place is the abscissa, the particle's rank spreads the crowd upwards."""
     theme = style.current()
@@ -169,7 +180,7 @@ def _bare(ax: "Axes", reach: float) -> None:
 def _plane(ax: "Axes", run: Any, view: Projection, coordinates: np.ndarray, colors: np.ndarray, _: Any) -> None:
     theme = style.current()
     low, high = frame_limits(run, view)
-    area = marker_area(len(coordinates)) + CROWD_AREA * crowd_share(coordinates, 0.005 * max(high - low))
+    area = marker_area(len(coordinates)) + CROWD_AREA * crowd_share(coordinates, _crowd_cell(run, view))
     _scatter(ax, coordinates[:, :2], colors, area, alpha=0.9)
     half, middle = max(high - low) / 2, (low + high) / 2
     if view.kind == "plane" and max(high - low) > 12 * min(high - low):  # a sliver is stretched rather than lost
