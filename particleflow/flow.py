@@ -9,7 +9,7 @@ noise is in the Stratonovich sense, which on the sphere is Brownian motion and i
 from typing import Any
 
 import equinox as eqx
-import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from particleflow._arrays import as_nonnegative, is_concrete
@@ -46,7 +46,7 @@ class Flow(eqx.Module):
     @property
     def is_noisy(self) -> bool:
         """Whether there is noise, as far as it can be known: not while the flow is traced (`jit`, `grad`)."""
-        return any(is_concrete(amount) and bool(jnp.any(amount > 0)) for amount in self._temperatures)
+        return any(is_concrete(amount) and bool(np.any(np.asarray(amount) > 0)) for amount in self._temperatures)
 
     @property
     def may_be_noisy(self) -> bool:

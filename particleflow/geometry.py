@@ -49,7 +49,13 @@ class AbstractGeometry(eqx.Module):
 
     def check_contains(self, points: Float[Array, "*runs n d"]) -> None:
         """Raise unless every point is on this geometry."""
-        check_retracted(type(self).__name__, points, self.retract(points))
+        check_retracted(type(self).__name__, points, retracted(self, points))
+
+
+@eqx.filter_jit
+def retracted(geometry: AbstractGeometry, points: Float[Array, "*runs n d"]) -> Float[Array, "*runs n d"]:
+    """`geometry.retract(points)` as one compiled program, for when a run begins."""
+    return geometry.retract(points)
 
 
 def check_retracted(geometry: str, points: Float[Array, "*runs n d"], retracted: Float[Array, "*runs n d"]) -> None:

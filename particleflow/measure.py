@@ -71,7 +71,7 @@ class Measure(eqx.Module):
         if points.ndim != 2 or 0 in points.shape:
             raise ShapeError(f"Argument `points` must have shape (n, d) with n, d ≥ 1, but has {points.shape}.")
         count = points.shape[0]
-        return Measure(points, jnp.full(count, -np.log(count), points.dtype), values, positions)
+        return Measure(points, jnp.asarray(np.full(count, -np.log(count), points.dtype)), values, positions)
 
     @staticmethod
     def weighted(points: Any, weights: Any, values: Any = None, positions: Any = None) -> "Measure":

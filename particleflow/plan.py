@@ -175,7 +175,7 @@ def as_start(start: Any) -> Measure:
     measure = start if isinstance(start, Measure) else Measure.uniform(start)
     if measure.positions is not None:
         return measure
-    positions = jnp.arange(measure.count, dtype=measure.points.dtype)
+    positions = jnp.asarray(np.arange(measure.count, dtype=measure.points.dtype))
     return Measure(measure.points, measure.log_weights, measure.values, positions)
 
 

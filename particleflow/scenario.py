@@ -210,11 +210,13 @@ def make_flow(document: "Document") -> "Flow":
 
 def make_start(document: "Document", flow: "Flow") -> tuple["Measure", np.ndarray | None]:
     """The measure a scenario begins with, on its geometry unless `retract = false`, and the labels of its particles."""
+    from particleflow.geometry import retracted
+
     spec = document.initial
     start = spec.made.start(key_for(document.seed, spec.path), spec.count)
     measure = _cast(start.measure, document.precision)
     if spec.retract:
-        measure = measure.with_points(flow.geometry.retract(measure.points))
+        measure = measure.with_points(retracted(flow.geometry, measure.points))
     return measure, start.labels
 
 
