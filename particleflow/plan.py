@@ -81,11 +81,11 @@ def make_plan(
     max_steps: int,
 ) -> Plan:
     """Check everything a user can get wrong and decide what is left open; see `simulation.stream`."""
-    flows = _as_flows(flow)
-    one_flow, flow_per_run = flows[0], not isinstance(flow, Flow)
-    measure, runs = _as_starts(start, len(flows) if flow_per_run else None)
+    one_flow, flows = _as_flows(flow)
+    flow_per_run = flows is not None
+    measure, runs = _as_starts(start, flows)
     single = measure if runs is None else jax.tree_util.tree_map(lambda leaf: leaf[0], measure)
-    whole_flow = stack(flows, "flow", measure.points.dtype) if flow_per_run else one_flow
+    whole_flow = one_flow if isinstance(flow, Flow) and not flow_per_run else _joined(flow, measure.points.dtype)
     _check_start(one_flow, measure, runs)
     _check_geometry(whole_flow, measure, flow_per_run)
     _check_functions(one_flow, single, tuple(observe), event)
@@ -179,11 +179,23 @@ def as_start(start: Any) -> Measure:
     return Measure(measure.points, measure.log_weights, measure.values, positions)
 
 
-def _as_flows(flow: Flow | Sequence[Flow]) -> list[Flow]:
-    flows = [flow] if isinstance(flow, Flow) else list(flow)
+def _as_flows(flow: Flow | Sequence[Flow]) -> tuple[Flow, int | None]:
+    """One flow to look at, and how many there are: None for a single one that serves every run."""
+    if isinstance(flow, Flow):
+        if flow.temperature.ndim == 0:
+            return flow, None
+        return jax.tree_util.tree_map(lambda leaf: leaf[0] if eqx.is_array(leaf) else leaf, flow), len(flow.temperature)
+    flows = list(flow)
     if not flows or not all(isinstance(each, Flow) for each in flows):
         raise ArgumentError("Argument `flow` must be a flow or a list of flows, but is something else.")
-    return flows
+    return flows[0], len(flows)
+
+
+def _joined(flow: Flow | Sequence[Flow], dtype: Any) -> Flow:
+    """The flows of an ensemble as one whose arrays have a leading axis; one made by `vmap` is that already."""
+    if not isinstance(flow, Flow):
+        return stack(list(flow), "flow", dtype)
+    return jax.tree_util.tree_map(lambda leaf: leaf.astype(dtype) if getattr(leaf, "weak_type", False) else leaf, flow)
 
 
 def stack(trees: Sequence[Any], name: str, dtype: Any) -> Any:

@@ -44,12 +44,12 @@ def stream(
 ) -> Iterator[Frames]:
     """Run a flow and yield its frames window by window; memory is one window.
 
-    Parameters: `flow`, or a list of flows of one structure for an ensemble; `start`, a measure or points (n, d), or
-    for an ensemble points (runs, n, d) or a list of measures; increasing `times` at which frames are saved, the
-    first one being the start. Steps are adaptive with `rtol` and `atol`, or fixed with `step`. `solver` is a diffrax
-    solver by its snake-case name, or "map" for explicit layers x ← N(x + step · v). `observe` lists observables,
-    `event` stops the run, `key` drives the noise. `window` is the number of frames computed at once and `max_steps`
-    the number of steps that one window may take.
+    Parameters: `flow`; for an ensemble a list of flows of one structure, or one made by `equinox.filter_vmap`.
+    `start`, a measure or points (n, d); for an ensemble also points (runs, n, d) or a list of measures. Increasing
+    `times` at which frames are saved, the first one being the start. Steps are adaptive with `rtol` and `atol`, or
+    fixed with `step`. `solver` is a diffrax solver by its snake-case name, or "map" for explicit layers
+    x ← N(x + step · v). `observe` lists observables, `event` stops the run, `key` drives the noise. `window` is the
+    number of frames computed at once and `max_steps` the number of steps that one window may take.
     """
     plan = make_plan(
         flow, start, times, rtol=rtol, atol=atol, step=step, solver=solver, observe=observe, event=event, key=key,

@@ -155,8 +155,13 @@ def test_resume_makes_what_is_missing(small, tmp_path, capsys):
     folder = tmp_path / "run"
     assert main(["run", str(small), "--output", str(folder), *NO_PRODUCTS, "--quiet"]) == 0
     before = (folder / "trajectory.h5").read_bytes()
+    # What was switched off stays off, until the scenario in the folder says otherwise.
+    assert main(["resume", str(folder), "--json", "--quiet"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["products"] == {}
+    text = (folder / "scenario.toml").read_text()
+    assert "page = false" in text
     (folder / "scenario.toml").write_text(
-        (folder / "scenario.toml").read_text() + "[output]\nmovie = false\nfigures = false\n"
+        text.replace("summary = false", "summary = true").replace("page = false", "page = true")
     )
     assert main(["resume", str(folder), "--json", "--quiet"]) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["products"] == {

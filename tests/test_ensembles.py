@@ -1,11 +1,14 @@
 """Ensembles: every run is its single run, a sweep compiles once, and one run's end does not disturb the others."""
 
+import equinox as eqx
 import flows_oracles as oracle
 import jax
 import numpy as np
+import pytest
 
 import particleflow as pf
 from particleflow import drifts, ensemble, events, kernels, observables
+from particleflow.errors import ShapeError
 
 BETAS = [0.5, 2.0, 6.0]
 STARTS = np.stack([oracle.random_sphere(seed, 6, 3) for seed in range(3)])
@@ -39,6 +42,18 @@ def test_many_flows_from_one_start_and_one_flow_from_many_starts():
     flows = pf.simulate([sphere_flow(beta) for beta in BETAS], STARTS[0], TIMES, **TOLERANCES)
     starts = pf.simulate(sphere_flow(2.0), STARTS, TIMES, **TOLERANCES)
     assert np.max(np.abs(flows.run(1).points - starts.run(0).points)) < 1e-10
+
+
+def test_a_vmapped_flow_is_an_ensemble():
+    listed = pf.simulate([sphere_flow(beta) for beta in BETAS], STARTS, TIMES, **TOLERANCES)
+    mapped = pf.simulate(eqx.filter_vmap(sphere_flow)(np.array(BETAS)), STARTS, TIMES, **TOLERANCES)
+    assert np.array_equal(listed.points, mapped.points)
+    single = STARTS.astype(np.float32)
+    mapped = pf.simulate(eqx.filter_vmap(sphere_flow)(np.float32(BETAS)), single, TIMES, rtol=1e-5, atol=1e-6)
+    assert mapped.points.dtype == np.float32
+    assert np.max(np.abs(mapped.points - listed.points)) < 1e-3
+    with pytest.raises(ShapeError, match="2 flows, but 3 starts"):
+        pf.simulate(eqx.filter_vmap(sphere_flow)(np.array(BETAS[:2])), STARTS, TIMES, **TOLERANCES)
 
 
 def test_groups_of_runs_change_no_bit(monkeypatch):

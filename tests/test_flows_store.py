@@ -74,10 +74,11 @@ def test_run_broken_off_is_resumed_bit_for_bit(tmp_path, whole):
         assert resumed.metadata["statistics"]["accepted steps"] == whole.metadata["statistics"]["accepted steps"]
 
 
-def test_signal_ends_the_run_after_its_window(tmp_path, whole):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+def test_signal_ends_the_run_after_its_window(tmp_path, whole, number):
     def interrupt(frames):
         if frames.progress.frames == 8:
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), number)
 
     with run(store=tmp_path / "run.h5", progress=interrupt) as part:
         assert part.status == "interrupted"

@@ -8,39 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from figure_oracles import make, offsets
 from matplotlib.colors import to_rgb
-from matplotlib.figure import Figure
-from matplotlib.image import imread
 
 import particleflow
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.trajectory import Trajectory
 from particleflow.view.figures_base import crowd_colors, crowd_share, emptiest_angle, projection, rotation
-from particleflow.view.figures_snapshots import format_time
 
 view: Any = particleflow.view  # the drawn artists are read by names that type stubs do not know
-HOSTILE = "$\\frac{1}{0$ <script>alert(1)</script> \x00\u202e" + "x" * 300
-
-
-def make(dimension=2, *, count=12, frames=7, sphere=False, runs=None, log=False, seed=0, **options):
-    generator = np.random.default_rng(seed)
-    shape = (frames, count, dimension) if runs is None else (frames, runs, count, dimension)
-    points = generator.normal(size=shape[1:]) + 0.1 * np.cumsum(generator.normal(size=shape), axis=0)
-    if sphere:
-        points /= np.linalg.norm(points, axis=-1, keepdims=True)
-    times = np.concatenate([[0.0], np.geomspace(1e-2, 1e3, frames - 1)]) if log else np.arange(frames) * 0.5
-    energy = np.linspace(0, 1, frames) if runs is None else np.linspace(0, 1, frames)[:, None] * np.arange(1, runs + 1)
-    metadata = {"title": "A run", "geometry": "sphere" if sphere else "euclidean"}
-    options = {"observables": {"energy": energy}, "metadata": metadata, **options}
-    return Trajectory.from_arrays(times, points, **options)
-
-
-def offsets(ax):
-    return np.asarray(ax.collections[0].get_offsets())
-
-
-def blank():
-    return Figure().add_subplot()
 
 
 @pytest.mark.parametrize(
@@ -316,104 +292,3 @@ def test_density_mesh_and_profiles():
     np.testing.assert_allclose(top - 2, 2.2 * densities[-1] / densities.max())
     with pytest.raises(ShapeError, match="densities"):
         view.density(times, grid, densities.T)
-
-
-ONE_AX = {
-    "snapshot": lambda run, ax: view.snapshot(run, ax=ax),
-    "kymograph": lambda run, ax: view.kymograph(run, ax=ax),
-    "energy": lambda run, ax: view.energy(run, ax=ax),
-    "cluster_count": lambda run, ax: view.cluster_count(run, np.ones(len(run)), ax=ax),
-    "staircase": lambda run, ax: view.staircase(run, np.ones(len(run)), ax=ax),
-    "similarity": lambda run, ax: view.similarity(run, ax=ax),
-    "gram": lambda run, ax: view.gram(run, ax=ax),
-    "attention": lambda run, ax: view.attention(run, beta=1.0, ax=ax),
-    "merge_tree": lambda run, ax: view.merge_tree(run, np.zeros((0, 4)), ax=ax),
-    "compare": lambda run, ax: view.compare([run], ax=ax),
-}
-
-
-@pytest.mark.parametrize("name", sorted(ONE_AX))
-@pytest.mark.parametrize("dimension", [1, 2, 3, 8])
-@pytest.mark.parametrize("shape", [(12, 6, None), (1, 6, None), (5, 1, None), (1, 1, None), (4, 3, 2)])
-def test_every_figure_draws_every_shape_on_the_given_axes(name, dimension, shape):
-    count, frames, runs = shape
-    for sphere in (False, True):
-        run = make(dimension, count=count, frames=frames, runs=runs, sphere=sphere)
-        ax = blank()
-        assert ONE_AX[name](run, ax) is ax
-        ax.figure.canvas.draw()
-
-
-@pytest.mark.parametrize("name", sorted(ONE_AX))
-def test_hostile_titles_are_harmless(name):
-    metadata = {"title": HOSTILE, "geometry": "sphere"}
-    run = make(2, sphere=True, metadata=metadata)
-    ax = ONE_AX[name](run, None)
-    ax.figure.canvas.draw()
-    title = ax.get_title(loc="left")
-    assert len(title) <= 100
-    assert title.count("$") == title.count(r"\$")
-
-
-def test_points_that_are_not_finite_do_not_stop_a_figure():
-    points = np.random.default_rng(0).normal(size=(5, 6, 2))
-    points[3:, 2] = np.nan
-    run = Trajectory.from_arrays(np.arange(5.0), points, metadata={"geometry": "euclidean"})
-    for draw in (view.snapshot, view.kymograph, view.paths, view.similarity):
-        draw(run).figure.canvas.draw()
-
-
-def test_figures_writes_the_set_inside_the_folder(tmp_path):
-    energy = np.linspace(0, 1, 7)
-    observables = {"energy": energy, "../../escape $x": energy, "matrix": np.zeros((7, 2, 2))}
-    run = make(2, sphere=True, observables=observables)
-    folder = tmp_path / "deep" / "figures"
-    analysis = {"counts": np.arange(7, 0, -1), "merge_tree": [(0, 1, 1.0, 2), (2, 3, 2.0, 2)]}
-    written = view.figures(run, folder, theme="dark", analysis=analysis)
-    names = {path.name for path in written}
-    expected = {"snapshots", "kymograph", "staircase", "merge_tree", "similarity", "gram", "observable_______escape__x"}
-    assert names == {f"{name}.png" for name in expected}
-    assert {path for path in tmp_path.rglob("*") if path.is_file()} == set(written)
-    image = imread(folder / "kymograph.png")
-    np.testing.assert_allclose(image[0, 0, :3], to_rgb(view.style.find("dark").background), atol=0.01)
-    assert image.shape[1] == round(6.4 * 160)
-
-
-def test_a_run_opened_from_its_file_is_drawn_like_the_one_in_memory(tmp_path):
-    run = make(3, sphere=True)
-    run.save(tmp_path / "trajectory.h5")
-    opened = Trajectory.open(tmp_path / "trajectory.h5")
-    np.testing.assert_allclose(offsets(view.snapshot(opened, 4)), offsets(view.snapshot(run, 4)))
-    written = [view.figures(one, tmp_path / name, format="svg") for one, name in ((run, "memory"), (opened, "file"))]
-    assert [path.name for path in written[0]] == [path.name for path in written[1]]
-    for one, other in zip(*written, strict=True):
-        assert one.read_bytes() == other.read_bytes()
-
-
-@pytest.mark.parametrize(("dimension", "sphere"), [(1, False), (2, False), (3, True), (3, False), (8, True)])
-def test_figures_suit_every_dimension_and_repeat_exactly(tmp_path, dimension, sphere):
-    run = make(dimension, sphere=sphere, runs=2 if dimension == 2 else None)
-    first = view.figures(run, tmp_path / "a", format="svg")
-    second = view.figures(run, tmp_path / "b", format="svg")
-    assert len(first) >= 5
-    assert ("paths.svg" in {path.name for path in first}) == (dimension > 1)
-    for one, other in zip(first, second, strict=True):
-        assert one.read_bytes() == other.read_bytes()
-    with pytest.raises(ArgumentError, match="'jpg'"):
-        view.figures(run, tmp_path, format="jpg")
-
-
-@pytest.mark.parametrize(
-    ("time", "text"),
-    [
-        (0, "0"),
-        (0.5, "0.500"),
-        (12.34, "12.3"),
-        (250, "250"),
-        (4321, "4321"),
-        (3e15, "3.00·10¹⁵"),
-        (2e-7, "2.00·10⁻⁷"),
-    ],
-)
-def test_times_are_written_with_three_digits(time, text):
-    assert format_time(time) == text

@@ -61,14 +61,15 @@ def run(
     from particleflow.cli.device import prepare
 
     description = prepare(device)
-    loaded = scenarios.load(scenario, set_, allow_code=allow_code)
+    switches = {"summary": summary, "figures": figures, "movie": movie, "page": page}
+    chosen = [f"output.{name}={str(on).lower()}" for name, on in switches.items() if on is not None]
+    loaded = scenarios.load(scenario, [*set_, *chosen], allow_code=allow_code)
     if loaded.document.sweep is not None:
         note("This file has a [sweep]; running the scenario alone. `particleflow sweep` runs all of it.", quiet=quiet)
     folder = run_folder.new_folder(loaded.stem, output)
     note(f"{loaded.title[:200]}\n  into {folder} on {description}", quiet=quiet)
-    switches = {"summary": summary, "figures": figures, "movie": movie, "page": page}
     try:
-        return _simulate(loaded, folder, switches, resumed=False, json=json, quiet=quiet)
+        return _simulate(loaded, folder, resumed=False, json=json, quiet=quiet)
     finally:
         run_folder.discard_if_empty(folder)
 
@@ -109,7 +110,7 @@ def resume(
         return continue_sweep(folder, allow_code=allow_code, json=json, quiet=quiet)
     loaded = scenarios.load(run_folder.scenario_file(folder), allow_code=allow_code)
     note(f"{loaded.title[:200]}\n  resumed in {folder} on {description}", quiet=quiet)
-    return _simulate(loaded, folder, {}, resumed=True, json=json, quiet=quiet)
+    return _simulate(loaded, folder, resumed=True, json=json, quiet=quiet)
 
 
 def check(
@@ -172,7 +173,7 @@ def check(
     return 0
 
 
-def _simulate(loaded, folder: Path, switches: dict, *, resumed: bool, json: bool, quiet: bool) -> int:
+def _simulate(loaded, folder: Path, *, resumed: bool, json: bool, quiet: bool) -> int:
     from particleflow import run_folder
     from particleflow.scenario import save_times
 
@@ -187,9 +188,7 @@ def _simulate(loaded, folder: Path, switches: dict, *, resumed: bool, json: bool
             trajectory = run_folder.run_scenario(loaded, folder, resume=resumed, progress=progress)
         outcome = run_folder.Outcome(folder, trajectory.status, trajectory.metadata.get("message"), len(trajectory))
         if outcome.status != "interrupted":
-            defaults = loaded.document.output.model_dump()
-            wanted = {name: defaults[name] if chosen is None else chosen for name, chosen in switches.items()}
-            run_folder.make_products(folder, trajectory, defaults | wanted, outcome, meter.update)
+            run_folder.make_products(folder, trajectory, loaded.document.output.model_dump(), outcome, meter.update)
     trajectory.close()
     return _finish(outcome, json=json, quiet=quiet)
 

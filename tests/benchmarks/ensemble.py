@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import numpy as np
 
 import particleflow as pf
@@ -24,12 +25,11 @@ def starts() -> np.ndarray:
     return normal / np.linalg.norm(normal, axis=-1, keepdims=True)
 
 
-def flows() -> list[pf.Flow]:
+def flows() -> pf.Flow:
     """One flow a run."""
-    return [
-        pf.Flow(pf.Attend(kernels.Attention(beta=float(beta))), geometry=pf.Sphere())
-        for beta in np.repeat(BETAS, SEEDS)
-    ]
+    return eqx.filter_vmap(lambda beta: pf.Flow(pf.Attend(kernels.Attention(beta=beta)), geometry=pf.Sphere()))(
+        np.repeat(BETAS, SEEDS)
+    )
 
 
 def adaptive(points: np.ndarray, rtol: float, atol: float) -> tuple[np.ndarray, dict[str, Any]]:
