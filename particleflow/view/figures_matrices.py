@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from particleflow.trajectory import Trajectory
 
 MAX_MATRIX = 1024
+_ORDERED = "clusters side by side"
 
 
 def pair_values(points: np.ndarray, spherical: bool, radius: float) -> np.ndarray:
@@ -146,6 +147,7 @@ def gram(trajectory: "Trajectory", frame: int = -1, *, labels: Any = None, ax: "
     points = _ordered_points(run, frame, labels)
     scale = projection(run).radius ** 2
     ax = _matrix(points @ points.T / scale, r"inner product $\langle x_i, x_j\rangle$", ax)
+    ax.set(xlabel=f"particle $j$, {_ORDERED}", ylabel=f"particle $i$, {_ORDERED}")
     ax.set_title(style.clean(f"t = {format_time(run.times[frame])}"))
     return ax
 
@@ -174,6 +176,7 @@ def attention(
     logits = beta * (points @ points.T)
     weights = np.exp(logits - logits.max(axis=1, keepdims=True))
     ax = _attention_matrix(weights / weights.sum(axis=1, keepdims=True), ax)
+    ax.set(xlabel=f"attends to particle $j$, {_ORDERED}", ylabel=f"particle $i$, {_ORDERED}")
     ax.set_title(style.clean(f"β = {beta:g}, t = {format_time(run.times[frame])}"))
     return ax
 

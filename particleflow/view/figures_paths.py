@@ -13,6 +13,7 @@ from particleflow.view.figures_base import (
     Projection,
     angles,
     check_labels,
+    crowd_colors,
     drawn_times,
     emptiest_angle,
     gather,
@@ -133,9 +134,11 @@ def paths(
     colors = particle_colors(run, labels, -1)
     seen = view(gather(run, frames, particles))
     if view.kind == "sphere":
-        _sphere_paths(ax, seen, colors[particles], azimuth)
+        by_place = labels is None and run.labels is None
+        dots = crowd_colors(seen[-1], colors[particles]) if by_place else colors[particles]
+        _sphere_paths(ax, seen, colors[particles], dots, azimuth)
     else:
-        snapshot(run, -1, colors=colors, azimuth=azimuth, view=view, title="", ax=ax)
+        snapshot(run, -1, labels=labels, azimuth=azimuth, view=view, title="", ax=ax)
         if view.kind == "space":
             seen = _boxed(run, view, seen, azimuth)
         _fading_lines(ax, seen[..., :2], colors[particles])
@@ -164,7 +167,7 @@ def _fading_lines(ax: "Axes", seen: np.ndarray, colors: np.ndarray, strength: fl
     ax.add_collection(LineCollection(list(pieces[kept]), colors=rgba[kept], linewidths=width, zorder=2), autolim=False)
 
 
-def _sphere_paths(ax: "Axes", seen: np.ndarray, colors: np.ndarray, azimuth: float) -> None:
+def _sphere_paths(ax: "Axes", seen: np.ndarray, colors: np.ndarray, dots: np.ndarray, azimuth: float) -> None:
     """Paths on the globe: those behind it faint, the last places as dots."""
     from particleflow.view.figures_snapshots import depth_style
 
@@ -176,7 +179,7 @@ def _sphere_paths(ax: "Axes", seen: np.ndarray, colors: np.ndarray, azimuth: flo
     _fading_lines(ax, np.where(front, np.nan, turned[..., :2]), colors, 0.15)
     _fading_lines(ax, np.where(front, turned[..., :2], np.nan), colors, 0.75)
     order = np.argsort(turned[-1, :, 2], kind="stable")
-    sizes, shades = depth_style(turned[-1, order, 2], colors[order], theme.shade)
+    sizes, shades = depth_style(turned[-1, order, 2], dots[order], theme.shade)
     ax.scatter(*turned[-1, order, :2].T, s=26 * sizes**2, c=shades, edgecolors=theme.panel, linewidths=0.4, zorder=4)
     ax.set(xlim=(-1.09, 1.09), ylim=(-1.09, 1.09), aspect="equal")
     ax.set_axis_off()
