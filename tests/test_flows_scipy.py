@@ -83,17 +83,32 @@ def test_single_precision_agrees_to_single_precision():
     assert oracle.norm_error(run.points) < 1e-6
 
 
-def test_fixed_steps_converge_at_the_order_of_the_solver():
+@pytest.mark.parametrize(
+    ("solver", "order", "step"),
+    [("euler", 1, 1 / 64), ("implicit_euler", 1, 1 / 64), ("kvaerno3", 3, 1 / 16), ("kvaerno5", 5, 1 / 8)],
+)
+def test_fixed_steps_converge_at_the_order_of_the_solver(solver, order, step):
     start = oracle.random_sphere(15, COUNT, DIMENSION)
     flow = pf.Flow(pf.Attend(kernels.Attention(beta=BETA), value=VALUE), geometry=pf.Sphere())
     exact = oracle.on_sphere(
         oracle.solve(oracle.attention_field(BETA, value=VALUE, sphere=True), start, [0.0, 1.0])[-1]
     )
-    errors = [
-        np.max(np.abs(pf.simulate(flow, start, [0.0, 1.0], step=step, solver="euler").points[-1] - exact))
-        for step in (1 / 64, 1 / 128)
-    ]
-    assert 0.9 < np.log2(errors[0] / errors[1]) < 1.1
+    runs = [pf.simulate(flow, start, [0.0, 1.0], step=size, solver=solver) for size in (step, step / 2)]
+    errors = [np.max(np.abs(run.points[-1] - exact)) for run in runs]
+    assert abs(np.log2(errors[0] / errors[1]) - order) < 0.1 * order
+    # Every stage of an implicit step takes one evaluation at least, and Newton's method a few more.
+    counts = runs[0].metadata["statistics"]
+    stages = {"euler": 1, "implicit_euler": 1, "kvaerno3": 3, "kvaerno5": 6}[solver]
+    assert stages * counts["accepted steps"] <= counts["field evaluations"] <= 6 * stages * counts["accepted steps"]
+
+
+def test_implicit_steps_are_as_exact_between_their_ends():
+    """An implicit method steps on every saved time: its interpolation alone is off by 4e-6 here."""
+    start, times = oracle.random_sphere(15, COUNT, DIMENSION), np.linspace(0.0, 1.0, 12)
+    flow = pf.Flow(pf.Attend(kernels.Attention(beta=BETA), value=VALUE), geometry=pf.Sphere())
+    run = pf.simulate(flow, start, times, rtol=1e-7, atol=1e-9, solver="kvaerno5")
+    exact = oracle.on_sphere(oracle.solve(oracle.attention_field(BETA, value=VALUE, sphere=True), start, times))
+    assert np.max(np.abs(run.points - exact)) < 2e-7
 
 
 def test_schedule_of_beta_agrees_with_scipy():

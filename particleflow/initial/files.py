@@ -61,7 +61,7 @@ def check_path(path: Path, name: str) -> None:
 
 
 def read_cloud(path: Path, frame: int = -1) -> dict[str, np.ndarray]:
-    """The arrays of a cloud by name, floating-point ones in the precision of this session."""
+    """The arrays of a cloud by name, floating-point ones in the precision of this process."""
     readers = {".npy": _read_npy, ".npz": _read_npz, ".csv": _read_csv}
     try:
         read = readers.get(path.suffix.lower())

@@ -68,6 +68,12 @@ def uncounted(error: Any) -> tuple[Any, Int[Array, ""]]:
     return error, jnp.zeros((), int)
 
 
+def newton_to_rounding(dtype: Any) -> optx.Newton:
+    """Newton's method for fixed steps, which have no tolerances to share: until rounding stops it."""
+    tolerance = 1e3 * float(jnp.finfo(dtype).eps)
+    return optx.Newton(rtol=tolerance, atol=tolerance)
+
+
 class Implicit(diffrax.AbstractImplicitSolver, diffrax.AbstractAdaptiveSolver):
     """A diagonally implicit Runge–Kutta method, each stage solved by Newton's method to the tolerances of the steps.
 

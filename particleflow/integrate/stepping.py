@@ -107,14 +107,15 @@ class OnGrid(diffrax.AbstractStepSizeController):
 class Carrying(diffrax.AbstractAdaptiveStepSizeController):
     """An error controller that remembers the step it wants next, so that the next window can begin with it.
 
-    A step cut short by the end of a window says little about the step that the error allows; the wish from before
-    the cut is kept.
+    A step cut short by the end of a window, or by one of the increasing times `stops`, says little about the step that
+    the error allows; the wish from before the cut is kept.
     """
 
     pid: diffrax.PIDController
     rtol: Any
     atol: Any
     norm: Callable
+    stops: Float[Array, " k"] | None = None
 
     def wrap(self, direction: Any) -> "Carrying":
         """Time runs forwards."""
@@ -124,7 +125,7 @@ class Carrying(diffrax.AbstractAdaptiveStepSizeController):
         """Begin with the carried step, or with an estimate when there is none."""
         estimate, inner = self.pid.init(terms, t0, t1, y0, None, args, func, error_order)
         first: Any = jnp.where(dt0 > 0, dt0, estimate - t0)
-        return t0 + first, _Carried(inner, first, jnp.zeros((), int))
+        return self._cut(t0, t0 + first), _Carried(inner, first, jnp.zeros((), int))
 
     def adapt_step_size(self, t0, t1, y0, y1_candidate, args, y_error, error_order, controller_state):
         """As the error controller says, but blind to the rounding of the field: it would bound the step by tol/eps."""
@@ -138,7 +139,14 @@ class Carrying(diffrax.AbstractAdaptiveStepSizeController):
         wish = next_t1 - next_t0
         wish = jnp.where(was_cut, jnp.maximum(wish, controller_state.proposed), wish)
         carried = _Carried(inner, wish, controller_state.evaluations + evaluations)
-        return keep, next_t0, next_t1, jump, carried, result
+        return keep, next_t0, self._cut(next_t0, next_t1), jump, carried, result
+
+    def _cut(self, begin: Any, end: Any) -> Any:
+        """The end of a step, at the next stop at the latest."""
+        if self.stops is None:
+            return end
+        coming = jnp.where(self.stops > begin, self.stops, jnp.inf)
+        return jnp.minimum(end, jnp.min(coming))
 
 
 def error_controller(begin: Array, end: Array, numbers: Numbers) -> diffrax.PIDController:

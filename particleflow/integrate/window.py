@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float
 from particleflow.errors import ArgumentError
 from particleflow.events import AbstractEvent
 from particleflow.flow import Flow
-from particleflow.integrate.implicit import TABLEAUX, Implicit
+from particleflow.integrate.implicit import TABLEAUX, Implicit, newton_to_rounding
 from particleflow.integrate.stepping import (
     Bisection,
     Carrying,
@@ -189,7 +189,11 @@ def final_state(
 def _solver(method: Method, flow: Flow, start: Measure, *, counted: bool) -> diffrax.AbstractSolver:
     if method.solver == MAP:
         return ExplicitMap(flow, start)
-    return Implicit(method.solver, counted) if method.solver in TABLEAUX else _EXPLICIT[method.solver]()
+    if method.solver not in TABLEAUX:
+        return _EXPLICIT[method.solver]()
+    if method.adaptive:
+        return Implicit(method.solver, counted)
+    return Implicit(method.solver, counted, newton_to_rounding(start.points.dtype))
 
 
 class _Velocity(eqx.Module):
@@ -235,7 +239,9 @@ def _controller(method: Method, begin: Array, times: Array, numbers: Numbers) ->
     if not method.adaptive:
         return OnGrid(numbers.origin, numbers.step)
     pid = error_controller(begin, times[-1], numbers)
-    return Carrying(pid=pid, rtol=numbers.rtol, atol=numbers.atol, norm=pid.norm)
+    # The interpolation of implicit methods has order three: they step on every saved time instead.
+    stops = times if method.solver in TABLEAUX else None
+    return Carrying(pid=pid, rtol=numbers.rtol, atol=numbers.atol, norm=pid.norm, stops=stops)
 
 
 def _as_diffrax_event(event: AbstractEvent, flow: Flow, start: Measure) -> diffrax.Event:
