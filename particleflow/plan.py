@@ -1,5 +1,6 @@
 """What a run will do, checked before anything is compiled."""
 
+import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -266,9 +267,22 @@ def _check_functions(flow: Flow, start: Measure, observe: tuple[Observable, ...]
     for observable in observe:
         if name_of(observable) == EVENT_TIME:
             raise ArgumentError(f"An observable must not be called {EVENT_TIME!r}: ensembles use that name themselves.")
-        jax.eval_shape(lambda f=observable: jnp.asarray(f(flow, time, start)))
+        _check_call(observable, flow, time, start)
+    if event is not None and not isinstance(event, AbstractEvent):
+        raise ArgumentError(f"Argument `event` must be an event, such as events.Clustered(0.1), but is {event!r}.")
     if event is not None and (shape := jax.eval_shape(lambda: event.level(flow, time, start)).shape) != ():
         raise ShapeError(f"An event must be one number, but {type(event).__name__} has shape {shape}.")
+
+
+def _check_call(observable: Observable, flow: Flow, time: Array, start: Measure) -> None:
+    """An observable must take (flow, time, measure)."""
+    try:
+        inspect.signature(observable).bind(flow, time, start)
+    except TypeError as error:
+        raise ArgumentError(
+            f"The observable {name_of(observable)} must be a function of flow, time and measure, but {error}."
+        ) from error
+    jax.eval_shape(lambda: jnp.asarray(observable(flow, time, start)))
 
 
 def _check_sinkhorn(drift: AbstractDrift, flow: Flow, start: Measure) -> None:

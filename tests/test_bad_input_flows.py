@@ -26,6 +26,14 @@ def with_kernel(**options):
     return pf.Flow(pf.Attend(kernels.Attention(beta=1.0, **options)))
 
 
+def of_time_alone(flow, time):
+    return time
+
+
+def event_time(flow, time, measure):
+    return time
+
+
 CASES = {
     "off the sphere": (
         SPHERE,
@@ -208,6 +216,23 @@ CASES = {
         ArgumentError,
         "needs a name",
     ),
+    "observable of two arguments": (
+        PLAIN,
+        START,
+        TIMES,
+        {**TOLERANCES, "observe": [of_time_alone]},
+        ArgumentError,
+        "of_time_alone must be a function of flow, time and measure",
+    ),
+    "observable with a name that is taken": (
+        PLAIN,
+        START,
+        TIMES,
+        {**TOLERANCES, "observe": [event_time]},
+        ArgumentError,
+        "must not be called 'event_time'",
+    ),
+    "no event": (PLAIN, START, TIMES, {**TOLERANCES, "event": 0.1}, ArgumentError, "must be an event"),
     "energy without a kernel": (
         pf.Flow(drifts.Linear(1.0)),
         START,
