@@ -68,7 +68,9 @@ def export(
 def _target(path: str | os.PathLike[str], kind: str | None) -> tuple[Path, str]:
     target = Path(path)
     known = {suffix: name for name, suffix in KINDS.items()}
-    kind = known.get(target.suffix) if kind is None else kind
+    if kind is None and target.suffix not in known:
+        raise ArgumentError(f"The format must be one of {', '.join(KINDS)}, but {target.name!r} tells none of them.")
+    kind = known[target.suffix] if kind is None else kind
     if kind not in KINDS:
         raise ArgumentError(f"Argument `kind` must be one of {', '.join(KINDS)}, but is {kind!r}.")
     if target.suffix != KINDS[kind]:
