@@ -48,9 +48,18 @@ class Meter:
             self.bar.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self.bar is not None:
+            if kind is None:
+                self._end_task()
             self.bar.stop()
+
+    def _end_task(self) -> None:
+        """Stop the clock of the work that is over; a bar that did not know its length is full now."""
+        if self.task is not None:
+            if self.bar.tasks[self.task].total is None:
+                self.bar.update(self.task, completed=1, total=1)
+            self.bar.stop_task(self.task)
 
     def update(self, label: str, done: float, total: float, details: str = "") -> None:
         """Say how far the work called `label` is."""
@@ -58,6 +67,7 @@ class Meter:
             return
         if self.bar is not None:
             if label != self.label:
+                self._end_task()
                 self.task = self.bar.add_task(printable(label), total=total or None, details="")
             self.bar.update(self.task, completed=done, total=total or None, details=printable(details))
         elif label != self.label or time.monotonic() - self.last > _LINE_SECONDS or (total and done >= total):
