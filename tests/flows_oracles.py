@@ -31,7 +31,7 @@ def attention_weights(
 
 def _balanced(matrix: np.ndarray) -> np.ndarray:
     """Rows and columns scaled in turn until both sum to one."""
-    left = np.ones(len(matrix))
+    left = right = np.ones(len(matrix))
     for _ in range(20_000):
         right = 1 / (left @ matrix)
         update = 1 / (matrix @ right)
@@ -104,7 +104,7 @@ def equiangular(count: int, similarity: float = 0.0) -> np.ndarray:
     return np.linalg.cholesky((1 - similarity) * np.eye(count) + similarity * np.ones((count, count)))
 
 
-def equiangular_rate(rho: float, beta: float, count: int, normalization: str = "row") -> float:
+def equiangular_rate(rho: Any, beta: float, count: int, normalization: str = "row") -> Any:
     """ρ' of equiangular tokens on the sphere."""
     total = np.exp(beta) + (count - 1) * np.exp(beta * rho) if normalization == "row" else count
     return 2 * np.exp(beta * rho) * (1 - rho) * ((count - 1) * rho + 1) / total
@@ -178,9 +178,10 @@ def two_particle_time(beta: float, first: float, last: float) -> float:
     return quad(slowness, last, first, epsabs=1e-12, epsrel=1e-12, limit=500)[0]
 
 
-def root(function: Callable[[float], float], low: float, high: float) -> float:
+def root(function: Callable[[float], Any], low: float, high: float) -> float:
     """The zero of a function between two numbers."""
-    return float(brentq(function, low, high, xtol=1e-14, rtol=1e-14))
+    found: Any = brentq(function, low, high, xtol=1e-14, rtol=np.float64(1e-14))
+    return float(found)
 
 
 def _matrix(linear: Any, dimension: int) -> np.ndarray:

@@ -1,5 +1,7 @@
 """What a user can get wrong about a run: a clear error before anything is compiled."""
 
+from typing import Any
+
 import flows_oracles as oracle
 import jax
 import jax.numpy as jnp
@@ -14,7 +16,7 @@ SPHERE = pf.Flow(pf.Attend(kernels.Attention(beta=2.0)), geometry=pf.Sphere())
 PLAIN = pf.Flow(pf.Attend(kernels.Attention(beta=2.0)))
 START = oracle.random_sphere(1, 5, 3)
 TIMES = [0.0, 1.0]
-TOLERANCES = {"rtol": 1e-6, "atol": 1e-8}
+TOLERANCES: dict[str, Any] = {"rtol": 1e-6, "atol": 1e-8}
 NOISY = pf.Flow(drifts.Linear(-1.0), temperature=0.1)
 
 
@@ -263,7 +265,7 @@ def test_bad_input_is_refused_before_compilation(case, monkeypatch):
 def test_bad_constructors():
     for make, kind, text in [
         (
-            lambda: pf.Attend(kernels.Attention(), normalization="column"),
+            lambda: pf.Attend(kernels.Attention(), normalization="column"),  # pyright: ignore[reportArgumentType]
             ArgumentError,
             "one of 'row', 'none', 'sinkhorn'",
         ),
@@ -279,7 +281,11 @@ def test_bad_constructors():
         (lambda: events.Merged(0, 0.1), ArgumentError, "`merges` must be a positive integer"),
         (lambda: events.Clustered(-0.1), ArgumentError, "`distance` must be positive"),
         (lambda: drifts.Layers([]), ArgumentError, "at least one drift"),
-        (lambda: drifts.FeedForward(np.eye(3), activation="softplus"), ArgumentError, "`activation` must be one of"),
+        (
+            lambda: drifts.FeedForward(np.eye(3), activation="softplus"),  # pyright: ignore[reportArgumentType]
+            ArgumentError,
+            "`activation` must be one of",
+        ),
         (lambda: drifts.Confinement(power=1.0), ArgumentError, "`power` must be at least 2"),
         (lambda: pf.LogNormalizerAscent(kernels.Constant()), ArgumentError, "`rate` must be given"),
     ]:

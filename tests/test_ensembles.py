@@ -1,5 +1,7 @@
 """Ensembles: every run is its single run, a sweep compiles once, and one run's end does not disturb the others."""
 
+from typing import Any
+
 import equinox as eqx
 import flows_oracles as oracle
 import jax
@@ -13,7 +15,7 @@ from particleflow.errors import ShapeError
 BETAS = [0.5, 2.0, 6.0]
 STARTS = np.stack([oracle.random_sphere(seed, 6, 3) for seed in range(3)])
 TIMES = np.linspace(0.0, 2.0, 5)
-TOLERANCES = {"rtol": 1e-9, "atol": 1e-11}
+TOLERANCES: dict[str, Any] = {"rtol": 1e-9, "atol": 1e-11}
 
 
 def sphere_flow(beta):
@@ -32,7 +34,7 @@ def test_each_run_is_its_single_run():
         expected = oracle.on_sphere(oracle.solve(field, STARTS[run], TIMES))
         assert np.max(np.abs(both.run(run).points - expected)) < 1e-7
         single = pf.simulate(sphere_flow(beta), STARTS[run], TIMES, **TOLERANCES)
-        assert np.max(np.abs(both.run(run).points - single.points)) < 1e-10
+        assert np.max(np.abs(np.asarray(both.run(run).points) - single.points)) < 1e-10
         energy = [np.mean(np.exp(beta * p @ p.T)) / (2 * beta) for p in both.run(run).points]
         assert np.max(np.abs(np.asarray(both.observables["energy"])[:, run] - energy)) < 1e-10 * np.max(energy)
     assert oracle.norm_error(both.points) < 1e-9
@@ -41,7 +43,7 @@ def test_each_run_is_its_single_run():
 def test_many_flows_from_one_start_and_one_flow_from_many_starts():
     flows = pf.simulate([sphere_flow(beta) for beta in BETAS], STARTS[0], TIMES, **TOLERANCES)
     starts = pf.simulate(sphere_flow(2.0), STARTS, TIMES, **TOLERANCES)
-    assert np.max(np.abs(flows.run(1).points - starts.run(0).points)) < 1e-10
+    assert np.max(np.abs(np.asarray(flows.run(1).points) - starts.run(0).points)) < 1e-10
 
 
 def test_a_vmapped_flow_is_an_ensemble():
@@ -49,9 +51,9 @@ def test_a_vmapped_flow_is_an_ensemble():
     mapped = pf.simulate(eqx.filter_vmap(sphere_flow)(np.array(BETAS)), STARTS, TIMES, **TOLERANCES)
     assert np.array_equal(listed.points, mapped.points)
     single = STARTS.astype(np.float32)
-    mapped = pf.simulate(eqx.filter_vmap(sphere_flow)(np.float32(BETAS)), single, TIMES, rtol=1e-5, atol=1e-6)
+    mapped = pf.simulate(eqx.filter_vmap(sphere_flow)(np.array(BETAS, np.float32)), single, TIMES, rtol=1e-5, atol=1e-6)
     assert mapped.points.dtype == np.float32
-    assert np.max(np.abs(mapped.points - listed.points)) < 1e-3
+    assert np.max(np.abs(np.asarray(mapped.points) - listed.points)) < 1e-3
     with pytest.raises(ShapeError, match="2 flows, but 3 starts"):
         pf.simulate(eqx.filter_vmap(sphere_flow)(np.array(BETAS[:2])), STARTS, TIMES, **TOLERANCES)
 

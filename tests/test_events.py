@@ -1,5 +1,7 @@
 """Events are located to 1e-8 against independent answers; a blow-up keeps every frame before it."""
 
+from typing import Any
+
 import flows_oracles as oracle
 import jax.numpy as jnp
 import numpy as np
@@ -15,7 +17,7 @@ from particleflow.errors import RunError
 BETA = 2.0
 SPHERE = pf.Flow(pf.Attend(kernels.Attention(beta=BETA)), geometry=pf.Sphere())
 PAIR = oracle.circle(np.array([0.3, 1.8]))
-TIGHT = {"rtol": 1e-12, "atol": 1e-13}
+TIGHT: dict[str, Any] = {"rtol": 1e-12, "atol": 1e-13}
 
 
 def chord(angle):

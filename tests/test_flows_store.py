@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import flows_oracles as oracle
 import numpy as np
@@ -18,7 +19,7 @@ from particleflow.errors import ArgumentError, ResumedElsewhere
 FLOW = pf.Flow(pf.Attend(kernels.Attention(beta=4.0)), geometry=pf.Sphere())
 START = oracle.random_sphere(1, 6, 3)
 TIMES = np.linspace(0.0, 6.0, 25)
-OPTIONS = {"rtol": 1e-9, "atol": 1e-11, "observe": [observables.energy], "window": 4}
+OPTIONS: dict[str, Any] = {"rtol": 1e-9, "atol": 1e-11, "observe": [observables.energy], "window": 4}
 
 
 def run(**options):
@@ -136,7 +137,7 @@ def test_only_some_particles_in_single_precision(tmp_path, whole):
         expected = np.asarray(whole.points)[:, [4, 1]]
         assert stored.points.dtype == np.float32
         assert np.max(np.abs(np.asarray(stored.points) - expected)) < 1e-7
-        assert stored.labels.tolist() == [5, 8]
+        assert np.asarray(stored.labels).tolist() == [5, 8]
 
 
 def test_card_tells_what_the_run_cost(whole):

@@ -1,5 +1,7 @@
 """Discrete maps: hard, soft and layered MeanShift, the residual transformer step, against plain NumPy loops."""
 
+from typing import Any
+
 import flows_oracles as oracle
 import numpy as np
 import pytest
@@ -48,7 +50,7 @@ def test_hierarchy_of_different_layers():
         assert np.max(np.abs(found[layer + 1] - expected)) < 1e-13
 
 
-def layer_norm(points, gain=1.0, bias=0.0):
+def layer_norm(points, gain: Any = 1.0, bias: Any = 0.0):
     centred = points - points.mean(axis=1, keepdims=True)
     return gain * centred / np.sqrt(np.mean(centred**2, axis=1, keepdims=True)) + bias
 

@@ -1,5 +1,7 @@
 """Tokens on the circle: Kuramoto's order parameter, which mode grows, heat limits, causal tokens, metastability."""
 
+from typing import Any
+
 import flows_oracles as oracle
 import jax
 import jax.numpy as jnp
@@ -11,7 +13,7 @@ import particleflow as pf
 from particleflow import kernels, observables
 
 
-def attention(beta, normalization="row", value=1.0, positional=None):
+def attention(beta, normalization: Any = "row", value=1.0, positional=None):
     drift = pf.Attend(kernels.Attention(beta=beta), normalization=normalization, value=value, positional=positional)
     return pf.Flow(drift, geometry=pf.Sphere())
 

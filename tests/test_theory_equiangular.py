@@ -1,6 +1,9 @@
 """Equiangular tokens: the closed equation for their one inner product, the energy identity, normalisation schemes."""
 
+from typing import Any
+
 import flows_oracles as oracle
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -8,7 +11,7 @@ import particleflow as pf
 from particleflow import drifts, events, geometry, kernels, observables
 
 
-def attention(beta, normalization="row", value=1.0, where=None):
+def attention(beta, normalization: Any = "row", value=1.0, where=None):
     drift = pf.Attend(kernels.Attention(beta=beta), normalization=normalization, value=value)
     return pf.Flow(drift, geometry=where or pf.Sphere())
 
@@ -127,7 +130,7 @@ def test_normalisation_schemes(scheme):
 )
 def test_initial_rate_of_a_scheme(where, rate):
     start = oracle.equiangular(32)
-    velocity = np.asarray(attention(2.0, where=where).velocity(0.0, np.asarray(start), pf.Measure.uniform(start)))
+    velocity = np.asarray(attention(2.0, where=where).velocity(0.0, jnp.asarray(start), pf.Measure.uniform(start)))
     assert abs(velocity[0] @ start[1] + velocity[1] @ start[0] - rate) < 6e-8
 
 
@@ -154,5 +157,5 @@ def test_repulsion_keeps_the_sphere():
 def test_sum_of_heads_is_one_head_of_twice_the_value():
     head = drifts.Attend(kernels.Attention(beta=2.0))
     start = oracle.random_sphere(2, 9, 3)
-    both = pf.Flow(head + head, geometry=pf.Sphere()).velocity(0.0, start, pf.Measure.uniform(start))
+    both = pf.Flow(head + head, geometry=pf.Sphere()).velocity(0.0, jnp.asarray(start), pf.Measure.uniform(start))
     assert np.allclose(np.asarray(both), 2 * oracle.attention_field(2.0, sphere=True)(0.0, start), atol=1e-14)

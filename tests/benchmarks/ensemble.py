@@ -40,7 +40,7 @@ def adaptive(points: np.ndarray, rtol: float, atol: float) -> tuple[np.ndarray, 
 
 def torch_euler(points: np.ndarray, step: float, dtype: str) -> np.ndarray:
     """x ← N(x + dt P_x softmax(β x xᵀ) x), all runs in one batch."""
-    import torch
+    import torch  # pyright: ignore[reportMissingImports]
 
     with torch.no_grad():
         x = torch.tensor(points, dtype=getattr(torch, dtype))

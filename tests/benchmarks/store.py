@@ -59,7 +59,7 @@ def run(folder: str, frames: int, fsync: bool) -> dict[str, float]:
         keep(self, window)
         spent += time.perf_counter() - begun
 
-    Recorder.append = timed
+    Recorder.append = timed  # pyright: ignore[reportAttributeAccessIssue]
     points = np.random.default_rng(0).normal(size=(COUNT, DIMENSION))
     points /= np.linalg.norm(points, axis=1, keepdims=True)
     flow = pf.Flow(pf.Attend(pf.kernels.Attention(beta=4.0)), geometry=pf.Sphere())

@@ -15,7 +15,7 @@ import time
 import jax
 import jax.numpy as jnp
 import numpy as np
-import torch
+import torch  # pyright: ignore[reportMissingImports]
 
 from particleflow.kernels import Attention
 from particleflow.local import local_mean
