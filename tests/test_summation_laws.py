@@ -83,7 +83,7 @@ def test_every_size(size):
 @by_precision
 @pytest.mark.parametrize("kernel", [k.Attention(3.0), k.Gaussian(0.3) * k.Causal()], ids=repr)
 def test_default_blocks_at_sizes_that_are_no_multiples(kernel, dtype):
-    queries, measure = oracles.cloud("vectors", dtype, 2053, 1031, seed=4)
+    queries, measure = oracles.cloud("vectors", dtype, 4099, 1031, seed=4)
     dense = jax.jit(Dense().moments)(kernel, measure, queries)
     assert_close(jax.jit(Blockwise().moments)(kernel, measure, queries), dense.log_mass, dense.mean, TOLERANCE[dtype])
 
@@ -93,7 +93,7 @@ def test_blocks_take_little_memory_at_any_size(count):
     points = jax.ShapeDtypeStruct((count, 3), jnp.float64)
     field = jax.jit(lambda cloud: local_mean(k.Attention(4.0), Measure.uniform(cloud), cloud))
     memory: Any = field.lower(points).compile().memory_analysis()
-    assert memory.temp_size_in_bytes < 40 * 2**20  # a few blocks of 2048 × 512 pairs, and a few copies of the points
+    assert memory.temp_size_in_bytes < 40 * 2**20  # a few blocks of 4096 × 256 pairs, and a few copies of the points
 
 
 @by_exact_way

@@ -29,8 +29,8 @@ class Blockwise(AbstractSummation):
     recompute the blocks instead of storing them.
     """
 
-    query_block: int = eqx.field(static=True, default=2048)
-    source_block: int = eqx.field(static=True, default=512)
+    query_block: int = eqx.field(static=True, default=4096)
+    source_block: int = eqx.field(static=True, default=256)
 
     def __check_init__(self):
         for name in ("query_block", "source_block"):

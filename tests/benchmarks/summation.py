@@ -1,6 +1,6 @@
 """Exact sums beside PyTorch's fused attention, in one run and one table.
 
-    python tests/benchmarks/summation.py [--count 16384] [--repetitions 7]
+    python tests/benchmarks/summation.py [--count 16384] [--repetitions 15]
 
 One self-attention field of N points on the sphere in float32, softmax(β⟨x, y⟩) with β = 4 on both sides.
 Repetitions are interleaved, so that a busy moment of the machine hits everybody, and each timed call follows an
@@ -63,7 +63,7 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=16384)
-    parser.add_argument("--repetitions", type=int, default=7)
+    parser.add_argument("--repetitions", type=int, default=15)
     options = parser.parse_args()
     versions = f"jax {jax.__version__}, torch {torch.__version__}"
     print(f"N = {options.count}, float32, {versions}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
