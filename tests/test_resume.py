@@ -56,6 +56,7 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_two_kills_and_an_interrupt_change_no_bit(uninterrupted: Path, tmp_path: Path) -> None:
     path = tmp_path / "run.h5"
     stop_after(start(path), 30, signal.SIGKILL)
