@@ -1,12 +1,36 @@
-"""Runs for the tests of the interactive page: a small one with planted clusters."""
+"""Runs for the tests of the interactive page, with planted clusters, and what an open page tells of itself."""
 
+import shutil
+import time
+from collections.abc import Callable
+from io import BytesIO
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from matplotlib.image import imread
 
 from particleflow.trajectory import Trajectory
 
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>"
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--use-gl=angle",
+    "--use-angle=swiftshader",
+    "--enable-unsafe-swiftshader",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+def browser_path() -> str | None:
+    """Where a browser is installed, if one is."""
+    return next((found for name in BROWSERS if (found := shutil.which(name))), None)
 
 
 def two_groups(frames: int = 40, count: int = 60, dimension: int = 3, seed: int = 0) -> np.ndarray:
@@ -45,3 +69,30 @@ def planted(frames: int = 40, count: int = 60) -> dict:
     half = count // 2
     groups = [(base, base + i, 20 * step, i + 2) for base in (0, half) for i in range(2, half, 2)]
     return {"labels": labels, "counts": counts, "merge_tree": np.array(pairs + groups, float)}
+
+
+def state(page) -> SimpleNamespace:
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    return SimpleNamespace(**page.evaluate("window.particleflow.state()"))
+
+
+def stored(page, frame: int, dimension: int) -> np.ndarray:
+    values = page.evaluate(f"Array.from(window.particleflow.positions({frame}), (x) => Number.isNaN(x) ? null : x)")
+    return np.array(values, float).reshape(-1, dimension)
+
+
+def wait_until(happened: Callable[[], bool], seconds: float = 10.0) -> bool:
+    begin = time.monotonic()
+    while time.monotonic() - begin < seconds:
+        if happened():
+            return True
+    return False
+
+
+def picture(page) -> bytes:
+    return page.locator("#stage").screenshot()
+
+
+def pixels(page) -> np.ndarray:
+    """The stage as (height, width, 3) numbers in [0, 1], one for each CSS pixel."""
+    return np.asarray(imread(BytesIO(picture(page)), format="png"))[..., :3]

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +121,6 @@ def test_killed_run_is_resumed_bit_for_bit(tmp_path, whole):
         for line in child.stdout:
             if int(line) >= 12:
                 break
-        time.sleep(0.2)
         child.kill()
     assert child.returncode == -signal.SIGKILL
     with pf.Trajectory.open(path) as part:

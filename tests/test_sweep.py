@@ -53,6 +53,14 @@ def load(tmp_path):
     return load
 
 
+def swept(loaded, folder):
+    """A sweep, run to its end in a new folder."""
+    folder.mkdir()
+    manifest = start_sweep(loaded, folder)
+    run_sweep(loaded, manifest)
+    return manifest
+
+
 def test_grid_zip_and_random(load):
     grid = expand(load('"drift.0.kernel.beta" = [1.0, 2.0]\nseed = { count = 3 }'))
     assert grid == tuple({"drift.0.kernel.beta": beta, "seed": seed} for beta in (1.0, 2.0) for seed in (5, 6, 7))
@@ -124,10 +132,7 @@ def test_runs_of_different_structure_go_in_groups_of_their_own(load, tmp_path):
 def test_noise_belongs_to_the_seed_and_not_to_the_group(load, tmp_path):
     noisy = BASE.replace("rtol = 1e-8\natol = 1e-10", "step = 0.1").replace("seed = 5", "seed = 5\ntemperature = 0.1")
     loaded = load("seed = { count = 3 }", noisy)
-    folder = tmp_path / "out"
-    folder.mkdir()
-    manifest = start_sweep(loaded, folder)
-    run_sweep(loaded, manifest)
+    manifest = swept(loaded, tmp_path / "out")
     setup = loaded.with_values({"seed": 6}).build()
     alone = pf.simulate(setup.flow, setup.start, setup.times, **setup.arguments)
     assert table(manifest)[1]["energy"] == pytest.approx(float(alone.observables["energy"][-1]), rel=1e-10)
@@ -136,10 +141,7 @@ def test_noise_belongs_to_the_seed_and_not_to_the_group(load, tmp_path):
 def test_a_failing_run_does_not_stop_the_others(load, tmp_path):
     free = BASE.replace('geometry = { kind = "sphere" }', "").replace("end = 2.0", "end = 4.0\nmax_steps = 200")
     loaded = load('"drift.0.value" = [-1.0, 1e150, -0.5]', free)
-    folder = tmp_path / "out"
-    folder.mkdir()
-    manifest = start_sweep(loaded, folder)
-    run_sweep(loaded, manifest)
+    manifest = swept(loaded, tmp_path / "out")
     assert [run["state"] for run in manifest.runs] == ["done", "failed", "done"]
     assert "particle" in manifest.runs[1]["message"]
     assert np.isfinite(table(manifest)[2]["energy"])
@@ -147,11 +149,8 @@ def test_a_failing_run_does_not_stop_the_others(load, tmp_path):
 
 def test_trajectories_are_kept_on_request(load, tmp_path):
     loaded = load('keep = "trajectories"\nseed = { count = 2 }')
-    folder = tmp_path / "out"
-    folder.mkdir()
-    manifest = start_sweep(loaded, folder)
-    run_sweep(loaded, manifest)
-    with pf.Trajectory.open(folder / "groups" / "00000.h5") as runs:
+    manifest = swept(loaded, tmp_path / "out")
+    with pf.Trajectory.open(tmp_path / "out" / "groups" / "00000.h5") as runs:
         assert runs.points.shape == (5, 2, 8, 3)
         expected = table(manifest)[1]["energy"]
         assert float(runs.observables["energy"][-1][1]) == pytest.approx(expected, rel=1e-15)
@@ -159,10 +158,7 @@ def test_trajectories_are_kept_on_request(load, tmp_path):
 
 def test_phase_values_are_means_over_seeds(load, tmp_path):
     loaded = load('"drift.0.kernel.beta" = [1.0, 4.0]\nseed = { count = 3 }')
-    folder = tmp_path / "out"
-    folder.mkdir()
-    manifest = start_sweep(loaded, folder)
-    run_sweep(loaded, manifest)
+    manifest = swept(loaded, tmp_path / "out")
     times, betas, values = phase_values(manifest, "time", "drift.0.kernel.beta", "energy")
     assert np.allclose(times, np.linspace(0, 2, 5))
     assert betas.tolist() == [1.0, 4.0]

@@ -2,10 +2,8 @@
 
 import os
 import re
-import signal
 import subprocess
 import sys
-import time
 
 import matplotlib as mpl
 
@@ -294,7 +292,6 @@ particleflow.view.animate(run, sys.argv[1], frames=100000, size=(320, 192), prog
 """
 
 
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
 def test_a_killed_encode_leaves_the_target_alone(tmp_path):
     path = tmp_path / "m.mp4"
     path.write_bytes(b"old")
@@ -304,7 +301,6 @@ def test_a_killed_encode_leaves_the_target_alone(tmp_path):
             assert child.poll() is None
         child.kill()
     assert path.read_bytes() == b"old"
-    time.sleep(0.2)  # the encoder sees its input end and closes its own file
     view.animate(make(2), path, frames=2, size=SMALL)
     assert [entry.name for entry in tmp_path.iterdir()] == ["m.mp4"]
     assert read(path)[0].shape[0] == 2

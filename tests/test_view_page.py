@@ -1,100 +1,17 @@
-"""The interactive page in a real browser: what is shown is what was simulated, and every control does its work."""
+"""The interactive page in a real browser: what is shown is what was simulated."""
 
-import shutil
-import time
-from collections.abc import Callable, Iterator
-from io import BytesIO
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 import pytest
-from matplotlib.image import imread
-from page_oracles import EVIL, demo, planted, two_groups
+from page_oracles import ARGUMENTS, EVIL, browser_path, demo, picture, pixels, planted, state, stored, two_groups
 from sklearn.decomposition import PCA
 
 from particleflow.trajectory import Trajectory
 from particleflow.view.page import write_page
 
 mpl.use("Agg")
-
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--use-gl=angle",
-    "--use-angle=swiftshader",
-    "--enable-unsafe-swiftshader",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator:
-    playwright = pytest.importorskip(
-        "playwright.sync_api", reason="needs `pip install playwright` (no browser download)"
-    )
-    path = next((found for name in BROWSERS if (found := shutil.which(name))), None)
-    if path is None:
-        pytest.skip(f"no browser found: install Debian's `chromium` (looked for {', '.join(BROWSERS)})")
-    with playwright.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=path, headless=True, args=ARGUMENTS)
-        yield opened
-        opened.close()
-
-
-@pytest.fixture
-def show(browser, tmp_path: Path) -> Iterator:
-    """Open a page and collect everything that must not happen; checked when the test ends."""
-    contexts, trouble = [], []
-
-    def open_page(trajectory: Trajectory, *, viewport: tuple[int, int] = (1280, 800), **options: Any):
-        wanted: dict[str, Any] = {"analysis": False} | options
-        path = write_page(trajectory, tmp_path / f"page{len(contexts)}.html", **wanted)
-        size = {"width": viewport[0], "height": viewport[1]}
-        context = browser.new_context(viewport=size, color_scheme="light", reduced_motion="reduce")
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda message: trouble.append(message.text) if message.type == "error" else None)
-        page.on("pageerror", lambda error: trouble.append(str(error)))
-        page.on("dialog", lambda dialog: (trouble.append(dialog.message), dialog.dismiss()))
-        page.on("request", lambda request: trouble.append(request.url) if request.url != path.as_uri() else None)
-        page.goto(path.as_uri())
-        page.evaluate("window.particleflow.ready")
-        return page
-
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert trouble == []
-
-
-def state(page) -> SimpleNamespace:
-    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
-    return SimpleNamespace(**page.evaluate("window.particleflow.state()"))
-
-
-def stored(page, frame: int, dimension: int) -> np.ndarray:
-    values = page.evaluate(f"Array.from(window.particleflow.positions({frame}), (x) => Number.isNaN(x) ? null : x)")
-    return np.array(values, float).reshape(-1, dimension)
-
-
-def wait_until(happened: Callable[[], bool], seconds: float = 10.0) -> bool:
-    begin = time.monotonic()
-    while time.monotonic() - begin < seconds:
-        if happened():
-            return True
-    return False
-
-
-def picture(page) -> bytes:
-    return page.locator("#stage").screenshot()
 
 
 def test_decoded_positions_are_the_simulated_ones(show):
@@ -107,33 +24,6 @@ def test_decoded_positions_are_the_simulated_ones(show):
         assert error <= 0.5001 * 2 / 65534
     clusters = [page.evaluate(f"window.particleflow.clusters({frame})") for frame in (0, 15, 30)]
     assert [len(set(codes)) for codes in clusters] == [60, 30, 2]
-
-
-def test_play_moves_the_points_and_stops_at_the_end(show):
-    page = show(demo())
-    before = state(page)
-    first = picture(page)
-    page.keyboard.press("Space")
-    page.wait_for_timeout(600)
-    assert state(page).playing
-    page.keyboard.press("Space")
-    after = state(page)
-    assert not after.playing
-    assert before.time == 0.0
-    assert 0.0 < after.time < 4.0
-    assert picture(page) != first
-    page.evaluate("window.particleflow.seek(3.9)")
-    page.locator("#speed").select_option("8")
-    page.locator("#play").click()
-    page.wait_for_timeout(100)
-    # the page's policy forbids evaluating strings inside it, so the wait is here
-    assert wait_until(lambda: not state(page).playing)
-    assert state(page).time == 4.0
-
-
-def pixels(page) -> np.ndarray:
-    """The stage as (height, width, 3) numbers in [0, 1], one for each CSS pixel."""
-    return np.asarray(imread(BytesIO(picture(page)), format="png"))[..., :3]
 
 
 def test_points_are_drawn_where_they_are(show):
@@ -157,86 +47,6 @@ def test_points_are_drawn_where_they_are(show):
             assert np.allclose(spot, color, atol=0.1)  # the points are slightly transparent
 
 
-def test_keys(show):
-    page = show(demo(), **planted())
-    times = demo().times
-    page.keyboard.press("End")
-    assert state(page).time == 4.0
-    page.keyboard.press("ArrowLeft")
-    assert state(page).time == pytest.approx(times[38])
-    page.keyboard.press("Shift+ArrowLeft")
-    assert state(page).time == pytest.approx(times[28])
-    page.keyboard.press("ArrowRight")
-    assert state(page).time == pytest.approx(times[29])
-    page.keyboard.press("Home")
-    assert state(page).time == 0.0
-    page.keyboard.press("+")
-    assert state(page).speed == 2
-    page.keyboard.press("-")
-    page.keyboard.press("-")
-    assert state(page).speed == 0.5
-    modes = []
-    for _ in range(4):
-        modes.append(state(page).mode)
-        page.keyboard.press("c")
-    assert modes == ["cluster", "label", "index", "speed"]
-    page.keyboard.press("?")
-    assert page.locator("#help").is_visible()
-    page.keyboard.press("Escape")
-    assert not page.locator("#help").is_visible()
-
-
-def test_colourings_differ(show):
-    page = show(demo(), **planted())
-    page.evaluate("window.particleflow.seek(2.5)")
-    pictures = []
-    for mode in ("cluster", "label", "index", "speed"):
-        page.locator("#color").select_option(mode)
-        state(page)
-        pictures.append(picture(page))
-    assert len(set(pictures)) == 4
-
-
-def test_the_cursor_is_shared_and_panels_scrub(show):
-    page = show(demo(), **planted())
-    panels = page.locator(".panel .plot")
-    assert panels.count() == 3
-    for index in range(3):
-        fraction = 0.2 + 0.25 * index
-        box = page.evaluate("window.particleflow.cursors()")[index]
-        plot = panels.nth(index).bounding_box()
-        page.mouse.move(box["left"] + 5, plot["y"] + plot["height"] / 2)
-        page.mouse.down()
-        page.mouse.move(box["left"] + fraction * (box["right"] - box["left"]), plot["y"] + plot["height"] / 2)
-        page.mouse.up()
-        now = state(page)
-        assert now.unit == pytest.approx(fraction, abs=0.005)
-        cursors = page.evaluate("window.particleflow.cursors()")
-        places = {round(cursor["x"], 1) for cursor in cursors}
-        assert len(places) == 1
-        expected = cursors[0]["left"] + now.unit * (cursors[0]["right"] - cursors[0]["left"])
-        assert places.pop() == pytest.approx(expected, abs=1.0)
-        assert float(page.locator("#scrubber").input_value()) == pytest.approx(now.unit, abs=1e-6)
-
-
-@pytest.mark.parametrize("scale", ["linear", "log", "arc"])
-def test_time_scales_place_the_cursor(show, scale: str):
-    run = demo()
-    arc = np.sqrt(np.square(np.diff(run.points, axis=0)).sum(axis=2).mean(axis=1)).sum
-    page = show(run)
-    page.locator(f"#scale button[data-scale={scale}]").click()
-    page.evaluate("window.particleflow.seek(2.0)")
-    steps = np.sqrt(np.square(np.diff(np.asarray(run.points), axis=0)).sum(axis=2).mean(axis=1))
-    travelled = np.interp(2.0, run.times, np.concatenate([[0], np.cumsum(steps)])) / arc()
-    first = run.times[1]
-    expected = {
-        "linear": 0.5,
-        "log": 0.03 + 0.97 * np.log(2.0 / first) / np.log(4.0 / first),
-        "arc": 0.98 * travelled + 0.02 * 0.5,
-    }
-    assert state(page).unit == pytest.approx(expected[scale], abs=1e-6)
-
-
 def test_panels_show_the_numbers_at_the_cursor(show):
     run = demo()
     page = show(run, **planted())
@@ -249,45 +59,6 @@ def test_panels_show_the_numbers_at_the_cursor(show):
     page.locator(".panel select").select_option(label="order")
     value = page.locator(".panel .value").first.inner_text()
     assert float(value) == pytest.approx(float(run.observables["order"][15]), rel=1e-4)
-
-
-def test_hover_and_selection_tell_a_particles_data(show):
-    points = np.array([[[-1.0, -1.0], [1.0, 1.0], [0.25, 0.0]]] * 2)
-    run = Trajectory.from_arrays([0.0, 1.0], points, positions=[10.0, 20.0, 30.0], labels=[4, 5, 6])
-    page = show(run, labels=np.array([[0, 0, 1]] * 2), counts=[2, 2])
-    page.keyboard.press("]")
-    page.keyboard.press("]")
-    page.keyboard.press("]")
-    state(page)
-    shown = " ".join(page.locator("#tooltip").inner_text().split())
-    assert shown == "particle 2 position 30 label 6 cluster 2 (1 particle) x₁ 0.25 x₂ 0 speed 0"
-    page.keyboard.press("Escape")
-    state(page)
-    assert not page.locator("#tooltip").is_visible()
-    stage = page.locator("#stage").bounding_box()
-    # the box is [−1, 1]², fitted between the margins 56, 24, 52, 44 with equal units
-    scale = min((stage["width"] - 80) / 2, (stage["height"] - 96) / 2)
-    middle = stage["x"] + (stage["width"] + 32) / 2, stage["y"] + (stage["height"] + 8) / 2
-    page.mouse.move(middle[0] + 0.25 * scale + 2, middle[1] + 2)
-    assert state(page).hovered == 2
-    page.mouse.move(middle[0] + scale, middle[1] - scale)
-    assert state(page).hovered == 1
-    assert "particle\n1" in page.locator("#tooltip").inner_text()
-
-
-def test_dragging_turns_the_sphere_and_reset_restores_it(show):
-    page = show(demo())
-    first = picture(page)
-    box = page.locator("#stage").bounding_box()
-    page.mouse.move(box["x"] + 200, box["y"] + 200)
-    page.mouse.down()
-    page.mouse.move(box["x"] + 300, box["y"] + 240, steps=4)
-    page.mouse.up()
-    state(page)
-    assert picture(page) != first
-    page.locator("#reset").click()
-    state(page)
-    assert picture(page) == first
 
 
 def test_hostile_text_is_shown_as_text(show):
@@ -356,46 +127,9 @@ def test_clusters_are_found_without_being_given(show):
     assert len(set(page.evaluate("window.particleflow.clusters(39)"))) == 2
 
 
-def test_theme_follows_the_system_and_the_button(show):
-    page = show(demo())
-    background = "getComputedStyle(document.body).backgroundColor"
-    light = page.evaluate(background)
-    page.emulate_media(color_scheme="dark")
-    dark = page.evaluate(background)
-    assert light != dark
-    page.keyboard.press("t")
-    assert page.evaluate(background) == light
-
-
-@pytest.mark.parametrize("width", [320, 390, 900, 1600])
-def test_every_width_fits(show, width: int):
-    page = show(
-        demo("A title that is long enough to need more than one line on a phone"), viewport=(width, 800), **planted()
-    )
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    for selector in ("#play", "#scrubber", "#scale", "#color", "#help-button", "#readout"):
-        box = page.locator(selector).bounding_box()
-        assert box["x"] >= 0
-        assert box["x"] + box["width"] <= width
-    # no label is cut: everything with text is as wide as its text
-    clipped = page.evaluate("""() => [...document.querySelectorAll("button, h1, .name, .value, #readout, #clock")]
-        .filter((e) => e.offsetParent && e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).display !== "inline")
-        .map((e) => e.id || e.textContent)""")
-    assert clipped == []
-
-
-def test_controls_have_accessible_names(show):
-    page = show(demo(), **planted())
-    nameless = page.evaluate("""() => [...document.querySelectorAll("button, select, input, canvas:not([aria-hidden])")]
-        .filter((e) => !(e.getAttribute("aria-label") || e.textContent.trim() || e.labels?.length))
-        .map((e) => e.id)""")
-    assert nameless == []
-    assert "time 0" in page.locator("#scrubber").get_attribute("aria-valuetext")
-
-
 def test_without_webgl_a_canvas_shows_the_points(browser, tmp_path: Path):
     opened = browser.browser_type.launch(
-        executable_path=next(found for name in BROWSERS if (found := shutil.which(name))),
+        executable_path=browser_path(),
         headless=True,
         args=[*ARGUMENTS, "--disable-3d-apis"],
     )

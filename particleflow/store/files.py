@@ -37,16 +37,16 @@ class WriterLock:
 
     def __init__(self, path: Path) -> None:
         self._path = _lock_path(path)
-        self._handle: IO[str] | None = None
+        self._handle: IO[str] | None = _try_lock(self._path)
         deadline = time.monotonic() + _PATIENCE
         while self._handle is None:
-            self._handle = _try_lock(self._path)
-            if self._handle is None and time.monotonic() > deadline:
+            if time.monotonic() > deadline:
                 raise StoreError(
                     f"{path} is being written by another process ({_owner(self._path)}). Wait until it ends or stop it,"
                     " or write to another folder; reading the file is possible meanwhile."
                 )
-            time.sleep(0 if self._handle else 0.02)
+            time.sleep(0.02)
+            self._handle = _try_lock(self._path)
         self._handle.truncate(0)
         self._handle.write(f"process {os.getpid()} on {socket.gethostname()}\n")
         self._handle.flush()
