@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from particleflow.integrate import Numbers, Window, frame, solve_window
+from particleflow.integrate import Numbers, Window, compiled_frame, solve_window
 from particleflow.measure import Measure
 from particleflow.plan import EVENT_TIME, Plan
 from particleflow.recording import Frames, Progress
@@ -119,9 +119,6 @@ def _solve_group(flow_per_run, method, observe, event, flow, start, state, propo
     return jax.vmap(one, in_axes=axes)(arrays, start, state, proposed, key)
 
 
-_evaluate = eqx.filter_jit(frame)
-
-
 def _explain_lost(result: Window, lost: np.ndarray) -> list[str]:
     """Which runs of an ensemble failed in this window, and when."""
     times, out_of_steps = np.asarray(result.end_time), np.asarray(result.ran_out_of_steps)
@@ -136,7 +133,7 @@ def _hold(plan, run, times, ended, state, points, observables, held) -> None:
         lambda leaf: leaf[run] if plan.flow_per_run and eqx.is_array(leaf) else leaf, plan.flow
     )
     time = jnp.asarray(0.0 if np.isnan(ended) else ended, plan.dtype)
-    last = _evaluate(plan.observe, flow, pick, jnp.asarray(state), time)
+    last = compiled_frame(plan.observe, flow, pick, jnp.asarray(state), time)
     after = np.full(len(times), True) if held else ~np.isfinite(times)
     points[after] = np.asarray(last["points"])
     for name, values in observables.items():

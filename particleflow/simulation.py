@@ -19,7 +19,7 @@ from particleflow.ensemble import ensemble_window
 from particleflow.errors import RunError
 from particleflow.events import AbstractEvent
 from particleflow.flow import Flow
-from particleflow.integrate import Window, final_state, frame, solve_window
+from particleflow.integrate import Window, compiled_frame, final_state, solve_window
 from particleflow.measure import Measure
 from particleflow.observables import Observable
 from particleflow.plan import Plan, as_start, make_method, make_numbers, make_plan
@@ -187,13 +187,12 @@ def _nothing_to_do(plan: Plan, progress: Progress) -> tuple[Progress, Frames]:
     message = plan.event.describe() if plan.event else None
     ended = progress._replace(frames=1, status="stopped by event", message=message)
     time = jnp.asarray(plan.times[0], plan.dtype)
-    seen = _evaluate(plan.observe, plan.flow, plan.start, jnp.asarray(progress.state), time)
+    seen = compiled_frame(plan.observe, plan.flow, plan.start, jnp.asarray(progress.state), time)
     arrays = {name: np.asarray(values)[None] for name, values in seen.items()}
     return ended, Frames(0, plan.times[:1], arrays.pop("points"), arrays, ended)
 
 
 _solve_one = eqx.filter_jit(solve_window)
-_evaluate = eqx.filter_jit(frame)
 
 
 def _one_window(plan: Plan, before: Progress, times: np.ndarray, wanted: int) -> Frames:
@@ -212,7 +211,7 @@ def _one_window(plan: Plan, before: Progress, times: np.ndarray, wanted: int) ->
     if bool(result.stopped_by_event):
         status, message = "stopped by event", plan.event.describe() if plan.event else None
         if not kept or kept_times[-1] < end:
-            last = _evaluate(plan.observe, plan.flow, plan.start, result.state, result.end_time)
+            last = compiled_frame(plan.observe, plan.flow, plan.start, result.state, result.end_time)
             kept_times = np.append(kept_times, times.dtype.type(end))
             points = np.concatenate([points, np.asarray(last.pop("points"))[None]])
             observables = {n: np.concatenate([v, np.asarray(last[n])[None]]) for n, v in observables.items()}

@@ -7,8 +7,8 @@ from particleflow.integrate.window import (
     STOCHASTIC_SOLVERS,
     Method,
     Window,
+    compiled_frame,
     final_state,
-    frame,
     solve_window,
 )
 
@@ -19,7 +19,7 @@ __all__ = [
     "Method",
     "Numbers",
     "Window",
+    "compiled_frame",
     "final_state",
-    "frame",
     "solve_window",
 ]

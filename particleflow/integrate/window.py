@@ -107,6 +107,9 @@ def frame(
     return {"points": measure.points, **{name_of(f): jnp.asarray(f(flow, time, measure)) for f in observe}}
 
 
+compiled_frame = eqx.filter_jit(frame)
+
+
 def solve_window(
     method: Method,
     observe: tuple[Observable, ...],
