@@ -20,7 +20,7 @@ ROOT = Path(particleflow.__file__).parent
 # One list a level, from the ground up: a module may import modules of lower levels and its own package, nothing else.
 # A new top-level module or package of particleflow gets its place here.
 LEVELS = [
-    ["errors", "_version", "notebook"],
+    ["errors", "_names", "_version", "notebook"],
     ["_arrays", "_toml"],
     ["measure"],
     ["kernels"],
@@ -44,7 +44,7 @@ LEVELS = [
     ["__main__"],
 ]
 # Everything on this side of the store reads files with NumPy alone.
-WITHOUT_JAX = ["errors", "_version", "_toml", "notebook", "store", "trajectory", "analysis", "view"]
+WITHOUT_JAX = ["errors", "_names", "_version", "_toml", "notebook", "store", "trajectory", "analysis", "view"]
 JAX_PACKAGES = {"jax", "jaxlib", "jaxtyping", "equinox", "diffrax", "lineax", "optimistix", "optax", "jax_finufft"}
 
 LEVEL_OF = {name: level for level, names in enumerate(LEVELS) for name in names}

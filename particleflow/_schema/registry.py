@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
+from particleflow._names import snake_case
 from particleflow.errors import UserError
 
 PLUGIN_GROUP = "particleflow.plugins"
@@ -18,11 +19,6 @@ class Family:
     name: str
     base: Any
     module: str
-
-
-def snake_case(name: str) -> str:
-    """The kind of a class: AbcDef becomes abc_def."""
-    return "".join("_" + letter.lower() if letter.isupper() else letter for letter in name).lstrip("_")
 
 
 class Registry:
