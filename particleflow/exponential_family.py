@@ -24,6 +24,7 @@ from particleflow.kernels.inner import Attention
 from particleflow.local import local_covariance, local_moments
 from particleflow.measure import Measure
 from particleflow.sphere_sampling import sample_von_mises_fisher
+from particleflow.summation.auto import Auto
 
 # Nodes of the quadrature on the sphere: exact to rounding in every dimension up to the concentration below.
 _JACOBI_NODES = 256
@@ -143,10 +144,8 @@ class Empirical(AbstractExponentialFamily):
 
     def sample(self, key: Array, parameter: Float[Array, " d"], count: int) -> Float[Array, "count d"]:
         """Tokens drawn with softmax weights."""
-        logits = (
-            Attention().log_matrix(self.checked(parameter)[None], self.measure.points)[0] + self.measure.log_weights
-        )
-        return self.measure.points[jax.random.categorical(key, logits, shape=(count,))]
+        drawn = Auto().draw(key, Attention(), self.measure, self.checked(parameter)[None], count)
+        return self.measure.points[drawn[0]]
 
 
 class GaussianBase(AbstractExponentialFamily):

@@ -4,6 +4,10 @@
 
 Queries are an array (m, d), one point (d,), `Sites` with positions or values of their own, or a measure,
 whose points then ask. A single point gets back a result without the leading axis.
+
+With targets as values, m is the regression of Nadaraya (1964) and Watson (1964); with tokens as values and an attention
+kernel it is the output of attention. Every reading below is summed by the `summation` it is given, by `Auto` if there
+is none.
 """
 
 from typing import Any
@@ -18,7 +22,7 @@ from particleflow.kernels.base import AbstractKernel, AbstractMatrixKernel
 from particleflow.measure import Measure, Sites
 from particleflow.moments import Moments
 from particleflow.summation.auto import Auto
-from particleflow.summation.base import AbstractSummation, as_query_sites, check_precision, logits_of, value_columns
+from particleflow.summation.base import AbstractSummation, as_query_sites, value_columns
 
 
 def local_moments(
@@ -48,7 +52,7 @@ def log_normalizer(
 def local_mode(
     kernel: AbstractKernel, measure: Measure, queries: Any, *, summation: AbstractSummation | None = None
 ) -> Array:
-    """argmax_k m_k(x) for a measure whose values are class probabilities or one-hot vectors."""
+    """argmax_k m_k(x) for a measure whose values are class probabilities or one-hot vectors; ties go to the first."""
     if measure.carried.ndim != 2:
         raise ShapeError(f"Values must have shape (n, classes) for a mode, but have {measure.carried.shape}.")
     return jnp.argmax(local_mean(kernel, measure, queries, summation=summation), axis=-1)
@@ -57,22 +61,22 @@ def local_mode(
 def local_covariance(
     kernel: AbstractKernel, measure: Measure, queries: Any, *, summation: AbstractSummation | None = None
 ) -> Array:
-    """∫ K(x, y) (z(y) − m(x))(z(y) − m(x))ᵀ dμ(y) / ∫ K(x, y) dμ(y).
+    """∫ K(x, y) (z(y) − m(x))(z(y) − m(x))ᵀ dμ(y) / ∫ K(x, y) dμ(y); 0 where a query sees nothing.
 
-    Each query centres the values at its own mean before squaring, so narrow kernels keep their digits.
+    Each query centres the values at its own mean before squaring, so narrow kernels keep their digits: E[zzᵀ] − mmᵀ
+    would lose (|m|/spread)² of them. Queries take turns, each with n·k² squares.
     """
     sites, single = _as_sites(queries)
-    values = value_columns(measure)
-    means = (summation or Auto()).moments(kernel, measure, sites).mean
+    how, values = summation or Auto(), value_columns(measure)
+    means = how.moments(kernel, measure, sites).mean
 
     def at_one(query: tuple[Sites, Array]) -> Array:
         site, mean = query
         centred = values - mean[None, :]
         squares = (centred[:, :, None] * centred[:, None, :]).reshape(measure.count, -1)
-        lifted = jax.tree_util.tree_map(lambda leaf: leaf[None], site)
         # Not a measure carrying the squares: a kernel that looks at values must see the measure's own.
-        logits = logits_of(kernel, lifted, measure.sites, measure.log_weights)
-        return Moments.from_logits(logits, squares).mean[0].reshape(values.shape[1], values.shape[1])
+        moments = how.moments(kernel, measure, _lifted(site), values=squares)
+        return moments.mean[0].reshape(values.shape[1], values.shape[1])
 
     covariances = jax.lax.map(at_one, (sites, means))
     if measure.carried.ndim == 1:
@@ -80,22 +84,28 @@ def local_covariance(
     return covariances[0] if single else covariances
 
 
-def resampled_local_mean(key: Array, kernel: AbstractKernel, measure: Measure, queries: Any, *, draws: int) -> Array:
+def resampled_local_mean(
+    key: Array,
+    kernel: AbstractKernel,
+    measure: Measure,
+    queries: Any,
+    *,
+    draws: int,
+    summation: AbstractSummation | None = None,
+) -> Array:
     """The Monte Carlo local mean: the average of `draws` values z(y), with y drawn ∝ K(x, y) dμ(y).
 
-    Its standard error is √(local variance / draws). A query that sees nothing gets 0.
+    Its standard error is √(local variance / draws). A query that sees nothing gets 0. One key gives the same draws with
+    every summation that can draw; one that cannot says so.
     """
     if not isinstance(draws, int) or draws < 1:
         raise ArgumentError(f"Argument `draws` must be a positive integer, but is {draws!r}.")
     sites, single = _as_sites(queries)
-    check_precision(kernel, measure, sites)
-    values = value_columns(measure)
+    how, values = summation or Auto(), value_columns(measure)
 
     def at_one(query: tuple[Sites, Array]) -> Array:
-        lifted = jax.tree_util.tree_map(lambda leaf: leaf[None], query[0])
-        logits = logits_of(kernel, lifted, measure.sites, measure.log_weights)[0]
-        chosen = jax.random.categorical(query[1], logits, shape=(draws,))
-        return jnp.where(jnp.all(jnp.isneginf(logits)), 0.0, jnp.mean(values[chosen], axis=0))
+        chosen = how.draw(query[1], kernel, measure, _lifted(query[0]), draws)[0]
+        return jnp.where(jnp.all(chosen < 0), 0.0, jnp.mean(values[chosen], axis=0))
 
     means = jax.lax.map(at_one, (sites, jax.random.split(key, sites.points.shape[0])))
     if measure.carried.ndim == 1:
@@ -104,7 +114,11 @@ def resampled_local_mean(key: Array, kernel: AbstractKernel, measure: Measure, q
 
 
 class Normalised(AbstractMatrixKernel):
-    """K̃(x, y) = K(x, y) / ∫ K(x, y') dμ(y'): the transition density x → y with respect to μ."""
+    """K̃(x, y) = K(x, y) / ∫ K(x, y') dμ(y'): the transition density x → y with respect to μ.
+
+    It keeps no form: its a(x) = −G(x) is a sum over the whole of μ, which a fast method would rather not repeat. A
+    query that sees nothing of μ sees nothing at all.
+    """
 
     kernel: AbstractKernel
     measure: Measure
@@ -116,6 +130,15 @@ class Normalised(AbstractMatrixKernel):
         nothing = jnp.isneginf(log_mass)  # NaN must not pass for nothing
         logits = self.kernel.log_matrix(xs, ys) - jnp.where(nothing, 0.0, log_mass)[:, None]
         return jnp.where(nothing[:, None], -jnp.inf, logits)
+
+    def vanishes(self) -> bool:
+        """Where the kernel does: one that never vanishes gives every query some mass to be divided by."""
+        return self.kernel.vanishes()
+
+
+def _lifted(site: Sites) -> Sites:
+    """One site as many."""
+    return jax.tree_util.tree_map(lambda leaf: leaf[None], site)
 
 
 def _as_sites(queries: Any) -> tuple[Sites, bool]:

@@ -337,6 +337,10 @@ QUERIES = {
         ArgumentError,
         ["`source_block`", "2.5"],
     ),
+    "a tolerance of nothing": (lambda: Auto(tolerance=0.0), ArgumentError, ["`tolerance`", "positive number", "0.0"]),
+    "a negative tolerance": (lambda: Auto(tolerance=-1e-8), ArgumentError, ["`tolerance`", "-1e-08"]),
+    "a tolerance of NaN": (lambda: Auto(tolerance=NAN), ArgumentError, ["`tolerance`", "nan"]),
+    "a tolerance in words": (lambda: Auto(tolerance="low"), ArgumentError, ["`tolerance`", "'low'"]),
     "a derivative at a negative width": (
         lambda: kernel_derivative(k.Gaussian, -0.5, CLOUD, POINTS),
         ArgumentError,

@@ -9,6 +9,7 @@ import oracles
 import pytest
 
 from particleflow import kernels as k
+from particleflow.errors import ArgumentError
 from particleflow.local import (
     local_covariance,
     local_mean,
@@ -18,7 +19,8 @@ from particleflow.local import (
     resampled_local_mean,
 )
 from particleflow.measure import Measure, Sites
-from particleflow.summation import Blockwise, Dense
+from particleflow.moments import Moments
+from particleflow.summation import AbstractSummation, Auto, Blockwise, Dense
 
 
 def sites(*fields: Any) -> Sites:
@@ -94,13 +96,37 @@ def test_local_mode_is_the_class_of_most_weight(summation):
     assert local_mode(k.Laplace(0.4), measure, at[0], summation=summation).shape == ()
 
 
+@pytest.mark.parametrize("summation", [None, Blockwise(3, 4)], ids=["auto", "blocks"])
 @pytest.mark.parametrize("name", ["gaussian", "causal attention", "on values", "self-localized", "bilateral filter"])
-def test_local_covariance_is_the_weighted_covariance(name):
+def test_local_covariance_is_the_weighted_covariance(name, summation):
     case = case_named(name)
     queries, measure = oracles.cloud("vectors", jnp.float64, 5, 23, seed=3)
     expected = oracles.covariance(logits_of(case, queries, measure), np.asarray(measure.values))
-    found = local_covariance(case.build(jnp.float64), measure, queries)
+    found = local_covariance(case.build(jnp.float64), measure, queries, summation=summation)
     np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-14)
+
+
+class FirstHalf(AbstractSummation):
+    """A summation that sees the first half of every measure only: whoever uses it, it shows."""
+
+    def moments(self, kernel: k.AbstractKernel, measure: Measure, queries: Any, values: Any = None) -> Moments:
+        half = jax.tree_util.tree_map(lambda leaf: leaf[: measure.count // 2], measure)
+        return Dense().moments(kernel, half, queries, None if values is None else values[: measure.count // 2])
+
+
+def test_local_covariance_is_summed_by_what_it_is_given():
+    case = case_named("gaussian")
+    queries, measure = oracles.cloud("vectors", jnp.float64, 5, 23, seed=3)
+    half = jax.tree_util.tree_map(lambda leaf: leaf[:11], measure)
+    expected = oracles.covariance(logits_of(case, queries, half), np.asarray(half.values))
+    found = local_covariance(case.build(jnp.float64), measure, queries, summation=FirstHalf())
+    np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-14)
+
+
+def test_a_summation_that_cannot_draw_says_so():
+    _, measure = oracles.cloud("vectors", jnp.float64, 5, 23)
+    with pytest.raises(ArgumentError, match="FirstHalf knows sums only and cannot draw"):
+        resampled_local_mean(jax.random.key(0), k.Constant(), measure, measure, draws=3, summation=FirstHalf())
 
 
 def test_local_covariance_of_numbers_is_a_variance():
@@ -139,6 +165,56 @@ def test_resampling_has_the_local_mean_and_the_error_of_the_local_covariance(dra
     scores = ((np.asarray(found) - mean) / np.where(alone, 1.0, deviation))[~alone]
     assert np.abs(scores).max() < 4.5  # about 70 normal scores: exceeded with probability 5e-4
     assert 0.6 < np.mean(scores**2) < 1.5  # χ² with about 70 degrees of freedom, ± 3 deviations
+
+
+@pytest.mark.parametrize("name", ["causal attention", "self-localized"])
+def test_one_key_gives_the_same_draws_however_the_sources_are_cut(name):
+    kernel = case_named(name).build(jnp.float64)
+    queries, measure = oracles.cloud("vectors", jnp.float64, 6, 23, seed=7)
+    key = jax.random.key(3)
+    ways = [Dense(), Blockwise(3, 4), Blockwise(1, 23), Blockwise(9, 1), Auto(), Auto(dense_bytes=1)]
+    drawn = [np.asarray(way.draw(key, kernel, measure, queries, 50)) for way in ways]
+    for other in drawn[1:]:
+        np.testing.assert_array_equal(other, drawn[0])
+    means = [resampled_local_mean(key, kernel, measure, queries, draws=50, summation=way) for way in ways[:2]]
+    np.testing.assert_array_equal(means[0], means[1])
+
+
+def test_points_are_drawn_with_the_weights_of_the_kernel():
+    case = case_named("causal attention")
+    queries, measure = oracles.cloud("vectors", jnp.float64, 8, 9, seed=8)
+    logits = logits_of(case, queries, measure)
+    seeing = ~np.isneginf(logits.max(1))
+    weights = np.exp(logits[seeing] - logits[seeing].max(1, keepdims=True))
+    shares = weights / weights.sum(1, keepdims=True)
+    assert 0 < (shares > 0).mean() < 0.8
+    draws = 20000
+    drawn = Blockwise(3, 4).draw(jax.random.key(4), case.build(jnp.float64), measure, queries, draws)
+    counts = np.stack([np.bincount(row, minlength=9) for row in np.asarray(drawn)[seeing]])
+    assert (counts[shares == 0] == 0).all()  # neither unseen points nor the fillers of the last block
+    chi = np.where(shares > 0, (counts - draws * shares) ** 2 / (draws * np.where(shares > 0, shares, 1.0)), 0.0).sum()
+    freedom = (shares > 0).sum() - len(shares)
+    assert abs(chi - freedom) < 4 * np.sqrt(2 * freedom)  # χ², ± 4 deviations
+
+
+def test_nothing_is_drawn_where_nothing_is_seen():
+    measure = Measure.uniform(np.zeros((3, 2)))
+    for way in (Dense(), Blockwise(1, 2)):
+        drawn = way.draw(jax.random.key(0), k.Ball(1.0), measure, np.array([[0.5, 0.0], [5.0, 0.0]]), 7)
+        assert (np.asarray(drawn)[0] >= 0).all()
+        np.testing.assert_array_equal(drawn[1], np.full(7, -1))
+
+
+def test_blockwise_draws_never_hold_a_row():
+    points = jax.ShapeDtypeStruct((100_000, 3), jnp.float64)
+
+    def means(cloud: jax.Array) -> jax.Array:
+        how = Blockwise(source_block=256)
+        key = jax.random.key(0)
+        return resampled_local_mean(key, k.Gaussian(1.0), Measure.uniform(cloud), cloud[:4], draws=50, summation=how)
+
+    memory: Any = jax.jit(means).lower(points).compile().memory_analysis()
+    assert memory.temp_size_in_bytes < 100_000 * 50  # a row of noise alone would take 8 times as much
 
 
 def test_resampling_of_numbers_and_single_points():

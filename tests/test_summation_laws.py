@@ -16,7 +16,7 @@ from particleflow import kernels as k
 from particleflow.errors import ShapeError
 from particleflow.local import local_mean, local_moments
 from particleflow.measure import Measure
-from particleflow.moments import Moments
+from particleflow.moments import Moments, Sums
 from particleflow.summation import Auto, Blockwise, Dense
 
 TOLERANCE = {jnp.float64: 1e-12, jnp.float32: 1e-5}
@@ -61,7 +61,7 @@ def test_every_kernel_in_single_precision_is_brute_force(case):
     queries, measure = oracles.cloud(case.space, jnp.float32, 11, 17)
     kernel = case.build(jnp.float32)
     logits = oracles.log_matrix(case, queries, measure.sites) + np.asarray(measure.log_weights, np.float64)
-    assert isinstance(Auto().select(measure, queries).summation, Dense)
+    assert isinstance(Auto().select(kernel, measure, queries).summation, Dense)
     moments = jax.jit(lambda *cloud: Auto().moments(kernel, *cloud))(measure, queries)
     assert moments.mean.dtype == moments.log_mass.dtype == jnp.float32
     assert_close(moments, *oracles.moments(logits, np.asarray(measure.values)), 1e-5)
@@ -129,6 +129,7 @@ def test_merge_is_a_commutative_monoid(a, b, c):
     assert same(a.merge(nothing), a)
     assert same(nothing.merge(a), a)
     assert same(nothing.merge(nothing), nothing)
+    assert_close(a.merge(a), np.asarray(a.log_mass) + np.log(2.0), a.mean, 1e-13)  # even the very same object
 
 
 @given(some_moments(), some_moments())
@@ -163,6 +164,53 @@ def test_not_a_number_is_not_nothing():
     assert np.isnan(moments.log_mass[0])
     assert np.isnan(moments.mean[0, 0])
     assert moments.log_mass[1] == -np.inf
+
+
+@given(st.lists(some_moments(), min_size=1, max_size=4))
+def test_sums_merge_as_moments_do(pieces):
+    moments, sums = Moments.nothing(3, 2, jnp.float64), Sums.nothing(3, 2, jnp.float64)
+    for piece in pieces:
+        moments, sums = moments.merge(piece), sums.merge(piece.sums())
+    found = sums.moments()
+    assert_close(found, moments.log_mass, moments.mean, 1e-13)
+    logs, means = (np.stack([np.asarray(getattr(p, f)) for p in pieces], axis=1) for f in ("log_mass", "mean"))
+    for row in range(3):
+        log_mass, mean = oracles.moments(logs[row : row + 1], means[row])
+        np.testing.assert_allclose(found.log_mass[row], log_mass[0], rtol=1e-13, atol=1e-13)
+        np.testing.assert_allclose(found.mean[row], mean[0], rtol=1e-13, atol=1e-12)
+
+
+def test_sums_with_one_shift_are_added():
+    shift = jnp.array([3.0, -4000.0])
+    first, second = Sums(shift, jnp.array([[2.0, 1.0], [5.0, 1.0]])), Sums(shift, jnp.array([[4.0, 3.0], [1.0, 1.0]]))
+    both, apart = first.merge(second), first.merge(Sums(shift + 0.0, second.sums))
+    np.testing.assert_array_equal(both.sums, [[6.0, 4.0], [6.0, 2.0]])
+    np.testing.assert_array_equal(both.sums, apart.sums)
+    np.testing.assert_array_equal(both.shift, apart.shift)
+
+
+def test_empty_blocks_do_not_hide_small_masses():
+    # The block without mass must not lift the others' shift to 0, where e^-5000 is nothing.
+    values = jnp.array([[2.0], [4.0]])
+    seen, unseen = (Sums.from_logits(jnp.full((1, 2), level), values) for level in (-5000.0, -jnp.inf))
+    for merged in (seen.merge(unseen), unseen.merge(seen)):
+        np.testing.assert_allclose(merged.moments().log_mass, [-5000.0 + np.log(2.0)], rtol=1e-15)
+        np.testing.assert_allclose(merged.moments().mean, [[3.0]], rtol=1e-15)
+
+
+def test_gradients_of_a_merge():
+    def reading(masses, merge):
+        a, b = Moments(masses[:1], jnp.array([[1.0]])), Moments(masses[1:], jnp.array([[5.0]]))
+        both = merge(a, b)
+        return both.log_mass[0] + 2 * both.mean[0, 0]
+
+    masses = jnp.array([0.3, -0.8])
+    share = 1 / (1 + np.exp(1.1))  # of the second piece
+    expected = np.array([1 - share, share]) + 2 * 4 * share * (1 - share) * np.array([-1, 1])
+    for merge in (Moments.merge, lambda a, b: a.sums().merge(b.sums()).moments()):
+        np.testing.assert_allclose(jax.grad(reading)(masses, merge), expected, rtol=1e-13)
+    nothing = jax.grad(reading)(jnp.full(2, -jnp.inf), Moments.merge)
+    assert np.isfinite(nothing).all()
 
 
 @by_exact_way
@@ -352,15 +400,53 @@ def test_a_summation_is_an_argument_like_any_other(summation):
 
 
 def test_auto_says_what_it_chose_and_why():
-    measure = Measure.uniform(np.zeros((1000, 2)) + np.arange(1000.0)[:, None])
-    small, large = Auto().select(measure, measure), Auto(dense_bytes=10**6).select(measure, measure)
+    measure, kernel = Measure.uniform(np.zeros((1000, 2)) + np.arange(1000.0)[:, None]), k.Attention(1.0)
+    small, large = Auto().select(kernel, measure, measure), Auto(dense_bytes=10**6).select(kernel, measure, measure)
     assert isinstance(small.summation, Dense)
     assert isinstance(large.summation, Blockwise)
     for choice in (small, large):
         assert "1000 × 1000 pairs need 7.63 MiB" in choice.reason
+        assert choice.error == 0
     assert "16 MiB" in small.reason
+    assert str(small).startswith("Dense: 1000 × 1000 pairs")
     assert "0.954 MiB" in large.reason
-    assert isinstance(Auto().select(measure, jnp.zeros((3000, 2))).summation, Blockwise)
+    assert isinstance(Auto().select(kernel, measure, jnp.zeros((3000, 2))).summation, Blockwise)
+
+
+def test_a_tolerance_is_kept_by_exact_sums_and_the_choice_says_so():
+    queries, measure = oracles.cloud("vectors", jnp.float64, 11, 17)
+    asked = Auto(dense_bytes=8, tolerance=1e-6)
+    choice = asked.select(k.Attention(1.0), measure, queries)
+    assert isinstance(choice.summation, Blockwise)
+    assert choice.error == 0
+    assert choice.reason.endswith("exact up to rounding, within the tolerance 1e-06")
+    expected = Dense().moments(k.Attention(1.0), measure, queries)
+    found = jax.jit(lambda how: how.moments(k.Attention(1.0), measure, queries))(asked)
+    assert_close(found, expected.log_mass, expected.mean, 1e-13)
+
+
+@pytest.mark.parametrize("summation", [Dense(), Blockwise(3, 4)], ids=["dense", "blocks"])
+def test_a_summation_that_was_asked_for_is_the_choice(summation):
+    queries, measure = oracles.cloud("vectors", jnp.float64, 11, 17)
+    choice = summation.select(k.Attention(1.0), measure, queries)
+    assert choice.summation is summation
+    assert str(choice) == f"{type(summation).__name__}: as asked"
+    assert choice.error == 0
+
+
+@by_summation
+@pytest.mark.parametrize("name", ["causal attention", "on values", "self-localized"])
+def test_other_values_are_summed_and_the_kernel_sees_its_own(summation, name):
+    case = next(case for case in oracles.CASES if case.name == name)
+    queries, measure = oracles.cloud(case.space, jnp.float64, 6, 17, seed=15)
+    other = np.random.default_rng(16).normal(size=(17, 5))
+    logits = oracles.log_matrix(case, queries, measure.sites) + np.asarray(measure.log_weights)
+    kernel = case.build(jnp.float64)
+    assert_close(summation.moments(kernel, measure, queries, values=other), *oracles.moments(logits, other), 1e-12)
+    numbers = summation.moments(kernel, measure, queries, values=other[:, 2])
+    assert_close(numbers, *oracles.moments(logits, other[:, 2:3]), 1e-12)
+    with pytest.raises(ShapeError, match=r"`values`.*\(17, k\).*\(16, 5\)"):
+        summation.moments(kernel, measure, queries, values=other[:16])
 
 
 def test_moments_of_plain_numbers_and_single_points():

@@ -1,8 +1,11 @@
-"""Ways to sum moments: `Dense`, `Blockwise`, and `Auto`, which chooses between them."""
+"""Ways to sum moments: `Dense`, `Blockwise`, and `Auto`, which chooses between them.
 
-from particleflow.summation.auto import Auto, Choice
-from particleflow.summation.base import AbstractSummation
+What is summed (kernel, measure) knows nothing of how; so a summation of one's own fits wherever these do.
+"""
+
+from particleflow.summation.auto import Auto
+from particleflow.summation.base import AbstractSummation, Choice, Limits
 from particleflow.summation.blockwise import Blockwise
 from particleflow.summation.dense import Dense
 
-__all__ = ["AbstractSummation", "Auto", "Blockwise", "Choice", "Dense"]
+__all__ = ["AbstractSummation", "Auto", "Blockwise", "Choice", "Dense", "Limits"]

@@ -1,40 +1,58 @@
-"""The choice among exact summations, made from shapes alone and open to inspection."""
+"""The choice among summations, made from shapes and forms alone and open to inspection.
 
-from typing import Any, NamedTuple
+Candidates are asked in turn, the cheapest first, for a promise within the limits; the first that gives one is taken.
+"""
+
+from typing import Any
 
 import equinox as eqx
+import numpy as np
+from jaxtyping import Array, Int
 
+from particleflow.errors import ArgumentError
 from particleflow.kernels.base import AbstractKernel
 from particleflow.measure import Measure
 from particleflow.moments import Moments
-from particleflow.summation.base import AbstractSummation, as_query_sites
+from particleflow.summation.base import AbstractSummation, Choice, Limits, as_query_sites
 from particleflow.summation.blockwise import Blockwise
 from particleflow.summation.dense import Dense
 
-
-class Choice(NamedTuple):
-    """A summation and the reason it was chosen."""
-
-    summation: AbstractSummation
-    reason: str
+# The last one promises to sum whatever it is given, so there is always an answer.
+_CANDIDATES: tuple[AbstractSummation, ...] = (Dense(), Blockwise())
 
 
 class Auto(AbstractSummation):
-    """`Dense` while the matrix of all pairs fits into `dense_bytes`, else `Blockwise`; never an approximation."""
+    """`Dense` while the matrix of all pairs fits into `dense_bytes`, else `Blockwise`; both exact.
+
+    `tolerance`, the error of the mean relative to max |z| and of the log-mass, absolute, allows approximations that
+    promise to keep it; None allows none. As yet every candidate is exact, which keeps any tolerance.
+    """
 
     dense_bytes: int = eqx.field(static=True, default=16 * 2**20)
+    tolerance: float | None = eqx.field(static=True, default=None)
 
-    def select(self, measure: Measure, queries: Any) -> Choice:
-        """What would be used for these sizes, and why."""
-        points = as_query_sites(queries).points
-        needed = points.shape[0] * measure.count * points.dtype.itemsize
-        size = f"{points.shape[0]} × {measure.count} pairs need {needed / 2**20:.3g} MiB"
-        if needed <= self.dense_bytes:
-            return Choice(Dense(), f"{size}, within the {self.dense_bytes / 2**20:.3g} MiB allowed for a dense matrix")
-        return Choice(
-            Blockwise(), f"{size}, more than the {self.dense_bytes / 2**20:.3g} MiB allowed for a dense matrix"
-        )
+    def __check_init__(self):
+        given = self.tolerance
+        is_number = isinstance(given, int | float) and not isinstance(given, bool)
+        if given is not None and not (is_number and given > 0 and np.isfinite(given)):
+            raise ArgumentError(f"Argument `tolerance` must be a positive number or None, but is {given!r}.")
 
-    def moments(self, kernel: AbstractKernel, measure: Measure, queries: Any) -> Moments:
+    def select(self, kernel: AbstractKernel, measure: Measure, queries: Any) -> Choice:
+        """What would be used for these, and why."""
+        sites, limits = as_query_sites(queries), Limits(self.tolerance, self.dense_bytes)
+        promises = (candidate.promise(kernel, measure, sites, limits) for candidate in _CANDIDATES)
+        choice = next(promise for promise in promises if promise is not None)
+        if self.tolerance is None:
+            return choice
+        error = "exact up to rounding" if choice.error == 0 else f"with an error of at most {choice.error:.3g}"
+        return choice._replace(reason=f"{choice.reason}; {error}, within the tolerance {self.tolerance:.3g}")
+
+    def moments(self, kernel: AbstractKernel, measure: Measure, queries: Any, values: Any = None) -> Moments:
         """The moments of `measure` under `kernel`, seen from each query."""
-        return self.select(measure, queries).summation.moments(kernel, measure, queries)
+        return self.select(kernel, measure, queries).summation.moments(kernel, measure, queries, values)
+
+    def draw(
+        self, key: Array, kernel: AbstractKernel, measure: Measure, queries: Any, draws: int
+    ) -> Int[Array, "m draws"]:
+        """Indices of points drawn ∝ K(x, y) dμ(y), by what would be used for the moments."""
+        return self.select(kernel, measure, queries).summation.draw(key, kernel, measure, queries, draws)

@@ -3,27 +3,72 @@
 A summation takes any kernel and any measure and returns, for every query x,
 
     G(x) = log Σ_j w_j K(x, y_j),    m(x) = Σ_j w_j K(x, y_j) z_j / Σ_j w_j K(x, y_j).
+
+It says what it would do before it does it: `select` answers with a `Choice`. `promise` is the same question asked by
+`Auto`, with limits that the answer must keep; a summation that cannot keep them, or does not fit the kernel's forms,
+answers None and is passed over. So a new summation is one class, and one line in the list of candidates of `auto`.
+
+Errors are those of the mean, relative to max |z|, and of the log-mass, absolute. An exact summation has error 0, which
+means nothing beyond rounding.
 """
 
 import abc
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
-from jaxtyping import Array
+from jaxtyping import Array, Int
 
 from particleflow._arrays import as_float_array, check_same_dtype, strong_dtype_leaves
-from particleflow.errors import ShapeError
+from particleflow.errors import ArgumentError, ShapeError
 from particleflow.kernels.base import AbstractKernel
 from particleflow.measure import Measure, Sites
 from particleflow.moments import Moments
+
+
+class Limits(NamedTuple):
+    """What a promise has to keep: the error that is allowed (None: no approximation), and the bytes of one matrix."""
+
+    tolerance: float | None
+    dense_bytes: int
+
+
+class Choice(NamedTuple):
+    """A summation, the reason it was chosen, and the error it promises (0: exact up to rounding)."""
+
+    summation: "AbstractSummation"
+    reason: str
+    error: float = 0.0
+
+    def __str__(self) -> str:
+        return f"{type(self.summation).__name__}: {self.reason}"
 
 
 class AbstractSummation(eqx.Module):
     """A way to evaluate moments."""
 
     @abc.abstractmethod
-    def moments(self, kernel: AbstractKernel, measure: Measure, queries: Any) -> Moments:
-        """The moments of `measure` under `kernel`, seen from each of `queries` (an array (m, d), or `Sites`)."""
+    def moments(self, kernel: AbstractKernel, measure: Measure, queries: Any, values: Any = None) -> Moments:
+        """The moments of `measure` under `kernel`, seen from each of `queries` (an array (m, d), or `Sites`).
+
+        `values` (n,) or (n, k) are summed in place of those that the measure carries; the kernel still sees the
+        measure's own.
+        """
+
+    def select(self, kernel: AbstractKernel, measure: Measure, queries: Any) -> Choice:
+        """What sums these, and why: itself, unless it chooses among others."""
+        return Choice(self, "as asked")
+
+    def promise(self, kernel: AbstractKernel, measure: Measure, queries: Sites, limits: Limits) -> Choice | None:
+        """What this summation promises for these within some limits, known from shapes and forms; None: nothing."""
+        return None
+
+    def draw(
+        self, key: Array, kernel: AbstractKernel, measure: Measure, queries: Any, draws: int
+    ) -> Int[Array, "m draws"]:
+        """Indices of points y drawn ∝ K(x, y) dμ(y), independently for each query; −1 where a query sees nothing."""
+        raise ArgumentError(
+            f"The summation {type(self).__name__} knows sums only and cannot draw points; use `Dense` or `Blockwise`."
+        )
 
 
 def as_query_sites(queries: Any) -> Sites:
@@ -57,10 +102,18 @@ def check_precision(kernel: AbstractKernel, measure: Measure, queries: Sites) ->
     check_same_dtype(points=measure.points, queries=queries.points, **inside_queries, **inside_kernel)
 
 
-def value_columns(measure: Measure) -> Array:
-    """The carried values as a matrix, one row a point."""
-    carried = measure.carried
-    return carried[:, None] if carried.ndim == 1 else carried
+def value_columns(measure: Measure, values: Any = None) -> Array:
+    """What is summed, as a matrix with one row a point: the given values, or else those that the measure carries."""
+    if values is None:
+        summed = measure.carried
+    else:
+        summed = as_float_array(values, "values")
+        if summed.ndim not in (1, 2) or summed.shape[0] != measure.count:
+            raise ShapeError(
+                f"Argument `values` must have shape ({measure.count},) or ({measure.count}, k), but has {summed.shape}."
+            )
+        check_same_dtype(points=measure.points, values=summed)
+    return summed[:, None] if summed.ndim == 1 else summed
 
 
 def logits_of(kernel: AbstractKernel, queries: Sites, sources: Sites, log_weights: Array) -> Array:
