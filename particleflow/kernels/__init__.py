@@ -1,4 +1,11 @@
-"""Localization kernels K(x, y) ≥ 0: one class each, with the formula first."""
+"""Localization kernels K(x, y) ≥ 0: one class each, with the formula first.
+
+    inner        exp β⟨Qx, Ky⟩ and its relatives            stationary   functions of |x − y|
+    positional   functions of token index or time           features     maps, tables and functions of one's own
+    algebra      products, mixtures, multiples              forms        what fast methods ask a kernel for
+
+`base` has the classes to inherit from and the arithmetic of all pairs, `description` writes a kernel for metadata.
+"""
 
 from particleflow.kernels.algebra import Mixture, Product, Scaled, Symmetrised, Transposed
 from particleflow.kernels.base import (
@@ -18,6 +25,7 @@ from particleflow.kernels.features import (
     Pullback,
     SelfLocalized,
 )
+from particleflow.kernels.forms import Bilinear, Radial
 from particleflow.kernels.inner import (
     Attention,
     Constant,
@@ -37,15 +45,26 @@ from particleflow.kernels.positional import (
     TimeGaussian,
     Window,
 )
-from particleflow.kernels.stationary import Ball, Cauchy, Epanechnikov, Gaussian, Laplace, StudentT, Triangle
+from particleflow.kernels.stationary import (
+    AbstractRadialKernel,
+    Ball,
+    Cauchy,
+    Epanechnikov,
+    Gaussian,
+    Laplace,
+    StudentT,
+    Triangle,
+)
 
 __all__ = [
     "AbstractKernel",
     "AbstractMatrixKernel",
     "AbstractPairKernel",
+    "AbstractRadialKernel",
     "Alibi",
     "Attention",
     "Ball",
+    "Bilinear",
     "Cauchy",
     "Causal",
     "Constant",
@@ -63,6 +82,7 @@ __all__ = [
     "PositionTable",
     "Product",
     "Pullback",
+    "Radial",
     "Rectified",
     "Scaled",
     "SelfLocalized",

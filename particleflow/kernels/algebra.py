@@ -1,7 +1,13 @@
-"""New kernels from old: products, mixtures, multiples, symmetrisation. (Normalisation needs a measure: see `local`.)"""
+"""New kernels from old: products, mixtures, multiples, symmetrisation. (Normalisation needs a measure: see `local`.)
+
+Logarithms make products sums; only mixtures take exponentials. Forms survive where the mathematics lets them: products
+of bilinear kernels are bilinear, those of radial kernels of one distance are radial, multiples and transposes keep
+both, and mixtures keep neither.
+"""
 
 from typing import Any, Literal
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -9,10 +15,11 @@ from jaxtyping import Array, Float
 from particleflow._arrays import as_nonnegative, is_concrete
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.kernels.base import AbstractKernel, AbstractMatrixKernel, safe_log
+from particleflow.kernels.forms import Bilinear, Radial
 
 
 class Product(AbstractMatrixKernel):
-    """K(x, y) = Π_l K_l(x, y)."""
+    """K(x, y) = Π_l K_l(x, y): a mask times attention, space times time, points times values."""
 
     kernels: tuple[AbstractKernel, ...]
 
@@ -26,9 +33,34 @@ class Product(AbstractMatrixKernel):
         first, *others = (kernel.log_matrix(xs, ys) for kernel in self.kernels)
         return sum(others, start=first)
 
+    def bilinear(self) -> Bilinear | None:
+        """Features side by side and offsets added, if every factor is bilinear."""
+        return Bilinear.product([kernel.bilinear() for kernel in self.kernels])
+
+    def radial(self) -> Radial | None:
+        """Log-profiles added, if every factor is radial and maps sites alike."""
+        return Radial.product([kernel.radial() for kernel in self.kernels])
+
+    def factors(self) -> tuple[AbstractKernel, ...]:
+        """The factors of all factors."""
+        return tuple(factor for kernel in self.kernels for factor in kernel.factors())
+
+    def vanishes(self) -> bool:
+        """Where one factor does."""
+        return any(kernel.vanishes() for kernel in self.kernels)
+
+    def inverse_temperature(self) -> Float[Array, ""] | None:
+        """That of the first factor that has one."""
+        found = (kernel.inverse_temperature() for kernel in self.kernels)
+        return next((beta for beta in found if beta is not None), None)
+
 
 class Mixture(AbstractMatrixKernel):
-    """K(x, y) = Σ_l w_l K_l(x, y) with weights w_l ≥ 0."""
+    """K(x, y) = Σ_l w_l K_l(x, y) with weights w_l ≥ 0.
+
+    Not several heads: those are a sum of local means, each with its own mass; this is one local mean under a sum of
+    kernels, in which the kernel of larger mass has the larger say. A weight of 0 leaves its kernel out.
+    """
 
     kernels: tuple[AbstractKernel, ...]
     weights: tuple[Float[Array, ""], ...]
@@ -52,6 +84,11 @@ class Mixture(AbstractMatrixKernel):
         pairs = zip(self.kernels, self.weights, strict=True)
         return _log_sum_exp(jnp.stack([kernel.log_matrix(xs, ys) + safe_log(weight) for kernel, weight in pairs]))
 
+    def vanishes(self) -> bool:
+        """Where all parts do; a part whose weight is zero, or unknown as yet, counts for nothing."""
+        pairs = zip(self.kernels, self.weights, strict=True)
+        return not any(_is_positive(weight) and not kernel.vanishes() for kernel, weight in pairs)
+
 
 class Scaled(AbstractMatrixKernel):
     """K(x, y) = factor · kernel(x, y); the factor changes masses, never means."""
@@ -67,9 +104,32 @@ class Scaled(AbstractMatrixKernel):
         """The matrix log factor + log kernel(x_i, y_j)."""
         return safe_log(self.factor) + self.kernel.log_matrix(xs, ys)
 
+    def bilinear(self) -> Bilinear | None:
+        """The form of the kernel; log factor goes into an offset."""
+        form = self.kernel.bilinear()
+        return form and form.scaled(safe_log(self.factor))
+
+    def radial(self) -> Radial | None:
+        """The form of the kernel; log factor goes into the profile."""
+        form = self.kernel.radial()
+        return form and form.scaled(safe_log(self.factor))
+
+    def factors(self) -> tuple[AbstractKernel, ...]:
+        """The factors of the kernel, the first of them scaled."""
+        first, *others = self.kernel.factors()
+        return (Scaled(first, self.factor), *others) if others else (self,)
+
+    def vanishes(self) -> bool:
+        """Where the kernel does; everywhere, if the factor is zero, and perhaps, if it is unknown as yet."""
+        return self.kernel.vanishes() or not _is_positive(self.factor)
+
+    def inverse_temperature(self) -> Float[Array, ""] | None:
+        """That of the kernel."""
+        return self.kernel.inverse_temperature()
+
 
 class Transposed(AbstractMatrixKernel):
-    """K(y, x): the same kernel seen from the other side."""
+    """K(y, x): the same kernel seen from the other side, as Sinkhorn's column sums want it."""
 
     kernel: AbstractKernel
 
@@ -77,12 +137,38 @@ class Transposed(AbstractMatrixKernel):
         """The matrix log K(y_j, x_i)."""
         return self.kernel.log_matrix(ys, xs).T
 
+    def bilinear(self) -> Bilinear | None:
+        """The form of the kernel with the roles swapped."""
+        form = self.kernel.bilinear()
+        return form and form.transposed()
+
+    def radial(self) -> Radial | None:
+        """The form of the kernel with the maps swapped."""
+        form = self.kernel.radial()
+        return form and form.transposed()
+
+    def factors(self) -> tuple[AbstractKernel, ...]:
+        """The factors, each transposed."""
+        parts = self.kernel.factors()
+        return (self,) if len(parts) == 1 else tuple(Transposed(part) for part in parts)
+
+    def vanishes(self) -> bool:
+        """Where the kernel does."""
+        return self.kernel.vanishes()
+
+    def inverse_temperature(self) -> Float[Array, ""] | None:
+        """That of the kernel."""
+        return self.kernel.inverse_temperature()
+
 
 class Symmetrised(AbstractMatrixKernel):
-    """½(K(x, y) + K(y, x)), or √(K(x, y) K(y, x)) with `mean = "geometric"`."""
+    """½(K(x, y) + K(y, x)), or √(K(x, y) K(y, x)) with `mean = "geometric"`.
+
+    Queries and points must live in one space. The geometric mean keeps both forms, the arithmetic mean keeps none.
+    """
 
     kernel: AbstractKernel
-    mean: Literal["arithmetic", "geometric"] = "arithmetic"
+    mean: Literal["arithmetic", "geometric"] = eqx.field(static=True, default="arithmetic")
 
     def __check_init__(self):
         if self.mean not in ("arithmetic", "geometric"):
@@ -95,11 +181,34 @@ class Symmetrised(AbstractMatrixKernel):
             return 0.5 * (forward + backward)
         return _log_sum_exp(jnp.stack([forward, backward])) - jnp.log(2.0).astype(forward.dtype)
 
+    def bilinear(self) -> Bilinear | None:
+        """Half-features of both orders side by side, for the geometric mean."""
+        form = self.kernel.bilinear()
+        return form.symmetrised() if form is not None and self.mean == "geometric" else None
+
+    def radial(self) -> Radial | None:
+        """The form of the kernel, for the geometric mean of one that is symmetric already."""
+        form = self.kernel.radial()
+        return form.symmetrised() if form is not None and self.mean == "geometric" else None
+
+    def vanishes(self) -> bool:
+        """Where the kernel does."""
+        return self.kernel.vanishes()
+
+    def inverse_temperature(self) -> Float[Array, ""] | None:
+        """That of the kernel."""
+        return self.kernel.inverse_temperature()
+
 
 def _check_kernels(kernels: tuple[Any, ...]) -> None:
     for index, kernel in enumerate(kernels):
         if not isinstance(kernel, AbstractKernel):
             raise ArgumentError(f"Argument `kernels[{index}]` must be a kernel, but is {type(kernel).__name__}.")
+
+
+def _is_positive(number: Array) -> bool:
+    """Whether a number is known to be positive; inside `jit` it is not known."""
+    return is_concrete(number) and bool(jnp.all(number > 0))
 
 
 def _log_sum_exp(stacked: Float[Array, "l m n"]) -> Float[Array, "m n"]:

@@ -6,10 +6,14 @@ all pairs. A kernel is written once, either way: subclass `AbstractPairKernel` a
 `AbstractMatrixKernel` and give `log_matrix` where the matrix can be had faster than pair by pair.
 
     (k1 * k2)(x, y) = k1(x, y) k2(x, y)      (k1 + k2)(x, y) = k1(x, y) + k2(x, y)      (c * k)(x, y) = c k(x, y)
+
+What a faster method wants to know of a kernel, it asks the kernel, never the kernel's class: `bilinear`, `radial` and
+`factors` give its forms, `vanishes` and `inverse_temperature` its facts. Each has an answer that is always right (no
+form, itself, perhaps, none), so a kernel of one's own needs none of them.
 """
 
 import abc
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import equinox as eqx
 import jax
@@ -18,7 +22,11 @@ from jaxtyping import Array, Float
 
 from particleflow._arrays import as_float_array, check_same_dtype, is_concrete
 from particleflow.errors import ArgumentError, ShapeError
+from particleflow.kernels.description import described
 from particleflow.measure import Sites
+
+if TYPE_CHECKING:
+    from particleflow.kernels.forms import Bilinear, Radial
 
 # A large matrix product with two or three columns is several times slower on CPU than one padded to sixteen;
 # for small matrices the padding costs more than it saves.
@@ -27,9 +35,18 @@ _PADDED_ROWS = 256
 # Up to this dimension differences are written out coordinate by coordinate, which vectorises over pairs.
 _UNROLLED_DIMENSION = 32
 
+# What stored metadata say that K looks at: exp β⟨Qx, Ky⟩ and nothing else, a distance, positions, or anything else.
+Form = Literal["inner", "distance", "positional", "other"]
+
 
 class AbstractKernel(eqx.Module):
-    """A localization kernel; see the module's first lines."""
+    """A localization kernel; see the module's first lines.
+
+    Fields are arrays, other kernels, or static: so a kernel is an argument of `jax.jit`, `jax.grad` and `jax.vmap`
+    like any array.
+    """
+
+    form: ClassVar[Form] = "other"
 
     @abc.abstractmethod
     def log_pair(self, x: Any, y: Any) -> Float[Array, ""]:
@@ -38,6 +55,44 @@ class AbstractKernel(eqx.Module):
     @abc.abstractmethod
     def log_matrix(self, xs: Any, ys: Any) -> Float[Array, "m n"]:
         """The matrix log K(x_i, y_j)."""
+
+    def bilinear(self) -> "Bilinear | None":
+        """θ, s, a, b with log K(x, y) = ⟨θ(x), s(y)⟩ + a(x) + b(y), or None where there are none."""
+        return None
+
+    def radial(self) -> "Radial | None":
+        """The profile of K = k(|u(x) − v(y)|²) with its maps u, v, or None where there is none."""
+        return None
+
+    def factors(self) -> "tuple[AbstractKernel, ...]":
+        """Kernels whose product this one is; itself alone, unless it can be taken apart.
+
+        Causal attention has no bilinear form, but its factors are a bilinear kernel and a mask.
+        """
+        return (self,)
+
+    def vanishes(self) -> bool:
+        """Whether K(x, y) = 0 may happen, apart from overflow; True where nobody knows.
+
+        Where False, no query of a measure with mass ever sees nothing.
+        """
+        return True
+
+    def inverse_temperature(self) -> Float[Array, ""] | None:
+        """β, the number that ∇ₓ log K is naturally measured in, or None where the kernel has no such number.
+
+        β itself for kernels that have a `beta` (∇ₓ log K = β QᵀKy for attention), 1/width² for those that have a
+        `width` (∇ₓ log K = (y − x)/width² for a Gaussian); a composed kernel has that of its first part that has one.
+        """
+        return None
+
+    def description(self) -> dict[str, Any]:
+        """What the kernel is, for stored metadata: `kind`, `form` and all fields, in types that JSON knows.
+
+        Arrays are numbers and nested lists, kernels inside are described in turn; what is too large for metadata, or
+        has no numbers (functions), is named under `omitted`.
+        """
+        return described(self) | {"form": self.form}
 
     def __mul__(self, other: Any) -> "AbstractKernel":
         from particleflow.kernels.algebra import Product, Scaled
@@ -150,11 +205,10 @@ def _squares_in_groups(xs: Float[Array, "m d"], ys: Float[Array, "n d"]) -> Floa
     return jax.lax.scan(add, jnp.zeros((xs.shape[0], ys.shape[0]), xs.dtype), (grouped(xs), grouped(ys)))[0]
 
 
-def distances(xs: Float[Array, "m d"], ys: Float[Array, "n d"]) -> Float[Array, "m n"]:
-    """The matrix |x_i − y_j|, with gradient 0 (not NaN) where the two points agree."""
-    squares = squared_distances(xs, ys)
-    apart = squares > 0
-    return jnp.where(apart, jnp.sqrt(jnp.where(apart, squares, 1.0)), 0.0)
+def safe_root(numbers: Array) -> Array:
+    """√ of numbers ≥ 0, with gradient 0 (not NaN) at 0: a distance where two points agree."""
+    positive = numbers > 0
+    return jnp.where(positive, jnp.sqrt(jnp.where(positive, numbers, 1.0)), 0.0)
 
 
 def rows_at(table: Float[Array, "a k"], indices: Float[Array, " m"], what: str) -> Float[Array, "m k"]:

@@ -1,4 +1,9 @@
-"""Kernels built from maps, tables and functions that the user gives."""
+"""Kernels built from maps, tables and functions that the user gives.
+
+A function is kept as a pytree: a network's weights are leaves, to be differentiated and swept like any parameter, and a
+plain function has no leaves at all. So these kernels pass through `jax.jit` and `jax.grad` like all others. Two
+functions are the same to the compiler only if they are the same object: a lambda made anew compiles anew.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,14 +24,28 @@ from particleflow.kernels.base import (
     safe_log,
     values_of,
 )
+from particleflow.kernels.forms import Bilinear, Radial
 from particleflow.measure import Sites
 
 
-class FeatureProduct(AbstractMatrixKernel):
-    """K(x, y) = φ(x)·ψ(y) for a query map φ and a key map ψ with φ·ψ ≥ 0; a negative product shows as NaN."""
+def as_function(function: Any) -> Any:
+    """A function as a pytree whose leaves are arrays.
 
-    query_map: Callable[[Array], Array]
-    key_map: Callable[[Array], Array]
+    Plain functions become `jax.tree_util.Partial`, which has no leaves; modules keep their arrays as leaves, and the
+    plain functions inside them (the activation of a network) are wrapped in the same way.
+    """
+    return jax.tree_util.tree_map(lambda leaf: jax.tree_util.Partial(leaf) if callable(leaf) else leaf, function)
+
+
+class FeatureProduct(AbstractMatrixKernel):
+    """K(x, y) = φ(x)·ψ(y) for a query map φ and a key map ψ with φ·ψ ≥ 0; a negative product shows as NaN.
+
+    Source: linear attention, Katharopoulos et al., Transformers are RNNs (2020); with random features that have the
+    exponential as their mean, Choromanski et al., Rethinking attention with performers (2021).
+    """
+
+    query_map: Callable[[Array], Array] = eqx.field(converter=as_function)
+    key_map: Callable[[Array], Array] = eqx.field(converter=as_function)
 
     def log_matrix(self, xs: Any, ys: Any) -> Float[Array, "m n"]:
         """The matrix log φ(x_i)·ψ(y_j)."""
@@ -34,33 +53,75 @@ class FeatureProduct(AbstractMatrixKernel):
 
 
 class FeatureExponential(AbstractMatrixKernel):
-    """K(x, y) = exp(φ(x)·ψ(y)) for a query map φ and a key map ψ."""
+    """K(x, y) = exp(φ(x)·ψ(y)) for a query map φ and a key map ψ: attention on learned features."""
 
-    query_map: Callable[[Array], Array]
-    key_map: Callable[[Array], Array]
+    query_map: Callable[[Array], Array] = eqx.field(converter=as_function)
+    key_map: Callable[[Array], Array] = eqx.field(converter=as_function)
 
     def log_matrix(self, xs: Any, ys: Any) -> Float[Array, "m n"]:
         """The matrix φ(x_i)·ψ(y_j)."""
         return _feature_products(self.query_map, self.key_map, xs, ys)
 
+    def bilinear(self) -> Bilinear:
+        """θ = φ, s = ψ, no offsets."""
+        return Bilinear(
+            lambda xs: jax.vmap(self.query_map)(points_of(xs)), lambda ys: jax.vmap(self.key_map)(points_of(ys))
+        )
+
+    def vanishes(self) -> bool:
+        """Never."""
+        return False
+
 
 class Pullback(AbstractMatrixKernel):
-    """K(x, y) = kernel(φ(x), ψ(y)), with x and y from spaces that may differ: a heterogeneous kernel on X×Y."""
+    """K(x, y) = kernel(φ(x), ψ(y)), with x and y from spaces that may differ: a heterogeneous kernel on X×Y.
+
+    Forms and facts are those of the kernel, seen through the maps.
+    """
 
     kernel: AbstractKernel
-    query_map: Callable[[Array], Array]
-    key_map: Callable[[Array], Array]
+    query_map: Callable[[Array], Array] = eqx.field(converter=as_function)
+    key_map: Callable[[Array], Array] = eqx.field(converter=as_function)
 
     def log_matrix(self, xs: Any, ys: Any) -> Float[Array, "m n"]:
         """The matrix log kernel(φ(x_i), ψ(y_j))."""
-        return self.kernel.log_matrix(_mapped(self.query_map, xs), _mapped(self.key_map, ys))
+        return self.kernel.log_matrix(self._query_image(xs), self._key_image(ys))
+
+    def bilinear(self) -> Bilinear | None:
+        """Features and offsets of the images."""
+        form = self.kernel.bilinear()
+        return form and form.seen_through(self._query_image, self._key_image)
+
+    def radial(self) -> Radial | None:
+        """The same profile, of the images."""
+        form = self.kernel.radial()
+        return form and form.seen_through(self._query_image, self._key_image)
+
+    def factors(self) -> tuple[AbstractKernel, ...]:
+        """The factors, each pulled back."""
+        parts = self.kernel.factors()
+        return (self,) if len(parts) == 1 else tuple(Pullback(part, self.query_map, self.key_map) for part in parts)
+
+    def vanishes(self) -> bool:
+        """Where the kernel does."""
+        return self.kernel.vanishes()
+
+    def inverse_temperature(self) -> Float[Array, ""] | None:
+        """That of the kernel."""
+        return self.kernel.inverse_temperature()
+
+    def _query_image(self, sites: Any) -> Any:
+        return _mapped(self.query_map, sites)
+
+    def _key_image(self, sites: Any) -> Any:
+        return _mapped(self.key_map, sites)
 
 
 class Discrete(AbstractMatrixKernel):
     """K(i, j) = exp log_table[i, j] on letters of an alphabet.
 
     A point is its letter's index (see `Measure.of_symbols`). With one letter a particle this is the free N×N
-    kernel of a sample.
+    kernel of a sample. The table may hold −∞: letters that do not see each other.
     """
 
     log_table: Float[Array, "a b"]
@@ -79,7 +140,10 @@ class Discrete(AbstractMatrixKernel):
 
 
 class Embedded(AbstractMatrixKernel):
-    """K(i, j) = exp(φ_i·ψ_j) from a table of query embeddings φ and one of key embeddings ψ over an alphabet."""
+    """K(i, j) = exp(φ_i·ψ_j) from a table of query embeddings φ and one of key embeddings ψ over an alphabet.
+
+    A `Discrete` kernel whose log-table has low rank: a words × k table instead of words × words.
+    """
 
     query_table: Float[Array, "a k"]
     key_table: Float[Array, "b k"]
@@ -100,11 +164,24 @@ class Embedded(AbstractMatrixKernel):
         """The matrix φ(x_i)·ψ(y_j)."""
         return inner_products(_rows(self.query_table, xs, "queries"), _rows(self.key_table, ys, "points"))
 
+    def bilinear(self) -> Bilinear:
+        """θ = φ and s = ψ, the rows of the tables; no offsets."""
+        return Bilinear(
+            lambda xs: _rows(self.query_table, xs, "queries"), lambda ys: _rows(self.key_table, ys, "points")
+        )
+
+    def vanishes(self) -> bool:
+        """Never."""
+        return False
+
 
 class SelfLocalized(AbstractPairKernel):
-    """K(x, f(x), y, f(y)) from a function that returns its logarithm; f are the values that the sites carry."""
+    """K(x, f(x), y, f(y)) from a function that returns its logarithm; f are the values that the sites carry.
 
-    log_function: Callable[[Array, Array, Array, Array], Array] = eqx.field(static=True)
+    Nothing is known of the function, so no form is offered, and the kernel counts as one that may vanish.
+    """
+
+    log_function: Callable[[Array, Array, Array, Array], Array] = eqx.field(converter=as_function)
 
     def log_pair(self, x: Any, y: Any) -> Float[Array, ""]:
         """log K(x, f(x), y, f(y))."""
@@ -112,14 +189,50 @@ class SelfLocalized(AbstractPairKernel):
 
 
 class OnValues(AbstractMatrixKernel):
-    """K(x, y) = kernel(f(x), f(y)): a kernel of the values that the sites carry, as in a bilateral filter."""
+    """K(x, y) = kernel(f(x), f(y)): a kernel of the values that the sites carry.
+
+    Times a kernel of the points it is the bilateral filter (Tomasi and Manduchi 1998). Forms and facts are those of the
+    kernel, with values in place of points.
+    """
 
     kernel: AbstractKernel
 
     def log_matrix(self, xs: Any, ys: Any) -> Float[Array, "m n"]:
         """The matrix log kernel(f(x_i), f(y_j))."""
-        queries, sources = values_of(xs, "query"), values_of(ys, "measure")
-        return self.kernel.log_matrix(queries.reshape(len(queries), -1), sources.reshape(len(sources), -1))
+        return self.kernel.log_matrix(_query_values(xs), _key_values(ys))
+
+    def bilinear(self) -> Bilinear | None:
+        """Features and offsets of the values."""
+        form = self.kernel.bilinear()
+        return form and form.seen_through(_query_values, _key_values)
+
+    def radial(self) -> Radial | None:
+        """The same profile, of the values."""
+        form = self.kernel.radial()
+        return form and form.seen_through(_query_values, _key_values)
+
+    def factors(self) -> tuple[AbstractKernel, ...]:
+        """The factors, each on values."""
+        parts = self.kernel.factors()
+        return (self,) if len(parts) == 1 else tuple(OnValues(part) for part in parts)
+
+    def vanishes(self) -> bool:
+        """Where the kernel does."""
+        return self.kernel.vanishes()
+
+    def inverse_temperature(self) -> Float[Array, ""] | None:
+        """That of the kernel."""
+        return self.kernel.inverse_temperature()
+
+
+def _query_values(sites: Any) -> Float[Array, "m k"]:
+    values = values_of(sites, "query")
+    return values.reshape(len(values), -1)
+
+
+def _key_values(sites: Any) -> Float[Array, "n k"]:
+    values = values_of(sites, "measure")
+    return values.reshape(len(values), -1)
 
 
 def _feature_products(query_map: Callable, key_map: Callable, xs: Any, ys: Any) -> Array:

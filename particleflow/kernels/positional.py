@@ -1,10 +1,13 @@
 """Kernels K₂(t, s) of positions in a sequence, to be multiplied with a kernel K₁(x, y) of points.
 
-t is the position of the query, s that of the source. Positions are token indices or times; they never move.
+t is the position of the query, s that of the source. Positions are token indices or times; they never move, so a mask
+made of them is the same at every time of a flow. Kernels of |t − s| are radial, as kernels of one coordinate: a window
+has a support like a ball.
 """
 
 import abc
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -12,12 +15,26 @@ from jaxtyping import Array, Float
 
 from particleflow._arrays import as_float_array, as_nonnegative, as_positive
 from particleflow.errors import ShapeError
-from particleflow.kernels.base import AbstractKernel, AbstractMatrixKernel, points_of, positions_of, rows_at
+from particleflow.kernels.base import (
+    AbstractKernel,
+    AbstractMatrixKernel,
+    Form,
+    points_of,
+    positions_of,
+    rows_at,
+    safe_root,
+)
+from particleflow.kernels.forms import Bilinear, Radial
 from particleflow.measure import Sites
 
 
 class Causal(AbstractMatrixKernel):
-    """K₂(t, s) = 1 where s ≤ t, else 0: nobody sees the future, everybody sees itself."""
+    """K₂(t, s) = 1 where s ≤ t, else 0: nobody sees the future, everybody sees itself.
+
+    Tokens of equal position see each other.
+    """
+
+    form: ClassVar[Form] = "positional"
 
     def log_matrix(self, xs: Any, ys: Any) -> Float[Array, "m n"]:
         """The matrix of 0 where s_j ≤ t_i, else −∞."""
@@ -26,7 +43,12 @@ class Causal(AbstractMatrixKernel):
 
 
 class StrictlyCausal(AbstractMatrixKernel):
-    """K₂(t, s) = 1 where s < t, else 0; the first token sees nothing and stays."""
+    """K₂(t, s) = 1 where s < t, else 0; the first token sees nothing and stays.
+
+    With next values as values it is autoregression: a prediction made of the past alone.
+    """
+
+    form: ClassVar[Form] = "positional"
 
     def log_matrix(self, xs: Any, ys: Any) -> Float[Array, "m n"]:
         """The matrix of 0 where s_j < t_i, else −∞."""
@@ -35,8 +57,9 @@ class StrictlyCausal(AbstractMatrixKernel):
 
 
 class Window(AbstractMatrixKernel):
-    """K₂(t, s) = 1 where |t − s| < radius, else 0."""
+    """K₂(t, s) = 1 where |t − s| < radius, else 0: sliding-window attention (Beltagy et al., Longformer, 2020)."""
 
+    form: ClassVar[Form] = "positional"
     radius: Float[Array, ""]
 
     def __init__(self, radius: Any):
@@ -47,10 +70,22 @@ class Window(AbstractMatrixKernel):
         lags = _lags(xs, ys)
         return jnp.where(jnp.abs(lags) < self.radius, jnp.zeros_like(lags), -jnp.inf)
 
+    def radial(self) -> Radial:
+        """k(r²) = 0 where r < radius, else −∞, of the positions."""
+
+        def log_profile(squares: Array, dimension: int) -> Array:
+            return jnp.where(squares < jnp.square(self.radius), jnp.zeros_like(squares), -jnp.inf)
+
+        return Radial(log_profile, _query_times, _key_times, self.radius)
+
 
 class Alibi(AbstractMatrixKernel):
-    """K₂(t, s) = exp(−slope |t − s|): attention with linear biases; times `Causal()` for the usual form."""
+    """K₂(t, s) = exp(−slope |t − s|): attention with linear biases; times `Causal()` for the usual form.
 
+    Source: Press, Smith and Lewis, Train short, test long (2022), where head h of H has the slope 2^{−8h/H}.
+    """
+
+    form: ClassVar[Form] = "positional"
     slope: Float[Array, ""]
 
     def __init__(self, slope: Any):
@@ -60,10 +95,19 @@ class Alibi(AbstractMatrixKernel):
         """The matrix −slope |t_i − s_j|."""
         return -self.slope * jnp.abs(_lags(xs, ys))
 
+    def radial(self) -> Radial:
+        """k(r²) = −slope r, of the positions."""
+        return Radial(lambda squares, dimension: -self.slope * safe_root(squares), _query_times, _key_times)
+
+    def vanishes(self) -> bool:
+        """Never."""
+        return False
+
 
 class TimeGaussian(AbstractMatrixKernel):
-    """K₂(t, s) = exp(−(t − s)² / (2 width²))."""
+    """K₂(t, s) = exp(−(t − s)² / (2 width²)): neighbours in time count, with a soft end; past and future alike."""
 
+    form: ClassVar[Form] = "positional"
     width: Float[Array, ""]
 
     def __init__(self, width: Any):
@@ -72,6 +116,28 @@ class TimeGaussian(AbstractMatrixKernel):
     def log_matrix(self, xs: Any, ys: Any) -> Float[Array, "m n"]:
         """The matrix −(t_i − s_j)² / (2 width²)."""
         return -0.5 * jnp.square(_lags(xs, ys) / self.width)
+
+    def radial(self) -> Radial:
+        """k(r²) = −r² / (2 width²), of the positions."""
+        return Radial(lambda squares, _: -0.5 * squares / jnp.square(self.width), _query_times, _key_times)
+
+    def bilinear(self) -> Bilinear:
+        """θ = t/width², s = s, and −t²/(2 width²) as offsets of both sides: one column, of the positions."""
+
+        def offset(times: Callable[[Any], Array]) -> Callable[[Any], Array]:
+            return lambda sites: -0.5 * jnp.square(times(sites)[:, 0] / self.width)
+
+        return Bilinear(
+            lambda xs: _query_times(xs) / jnp.square(self.width), _key_times, offset(_query_times), offset(_key_times)
+        )
+
+    def vanishes(self) -> bool:
+        """Never."""
+        return False
+
+    def inverse_temperature(self) -> Float[Array, ""]:
+        """1/width², as for every kernel that has a width."""
+        return 1 / jnp.square(self.width)
 
 
 class AbstractEncoding(eqx.Module):
@@ -83,7 +149,10 @@ class AbstractEncoding(eqx.Module):
 
 
 class Sinusoidal(AbstractEncoding):
-    """p(t)_{2i} = scale · sin(t/base^{2i/d}), p(t)_{2i+1} = scale · cos(t/base^{2i/d})."""
+    """p(t)_{2i} = scale · sin(t/base^{2i/d}), p(t)_{2i+1} = scale · cos(t/base^{2i/d}).
+
+    Source: Vaswani et al., Attention is all you need (2017). ⟨p(t), p(s)⟩ depends on t − s alone when d is even.
+    """
 
     scale: Float[Array, ""]
     base: Float[Array, ""]
@@ -120,14 +189,46 @@ class PositionTable(AbstractEncoding):
 
 
 class Encoded(AbstractMatrixKernel):
-    """kernel(x + p(t), y + p(s)): absolute position encodings are added to what the kernel sees, not to the values."""
+    """kernel(x + p(t), y + p(s)): absolute position encodings are added to what the kernel sees, not to the values.
+
+    Forms and facts are those of the kernel, seen through the shift x ↦ x + p(t).
+    """
 
     kernel: AbstractKernel
     encoding: AbstractEncoding
 
     def log_matrix(self, xs: Any, ys: Any) -> Float[Array, "m n"]:
         """The matrix log kernel(x_i + p(t_i), y_j + p(s_j))."""
-        return self.kernel.log_matrix(self._shifted(xs, "query"), self._shifted(ys, "measure"))
+        return self.kernel.log_matrix(self._shifted_queries(xs), self._shifted_keys(ys))
+
+    def bilinear(self) -> Bilinear | None:
+        """Features and offsets of the shifted points."""
+        form = self.kernel.bilinear()
+        return form and form.seen_through(self._shifted_queries, self._shifted_keys)
+
+    def radial(self) -> Radial | None:
+        """The same profile, of the shifted points."""
+        form = self.kernel.radial()
+        return form and form.seen_through(self._shifted_queries, self._shifted_keys)
+
+    def factors(self) -> tuple[AbstractKernel, ...]:
+        """The factors, each encoded."""
+        parts = self.kernel.factors()
+        return (self,) if len(parts) == 1 else tuple(Encoded(part, self.encoding) for part in parts)
+
+    def vanishes(self) -> bool:
+        """Where the kernel does."""
+        return self.kernel.vanishes()
+
+    def inverse_temperature(self) -> Float[Array, ""] | None:
+        """That of the kernel."""
+        return self.kernel.inverse_temperature()
+
+    def _shifted_queries(self, sites: Any) -> Sites:
+        return self._shifted(sites, "query")
+
+    def _shifted_keys(self, sites: Any) -> Sites:
+        return self._shifted(sites, "measure")
 
     def _shifted(self, sites: Any, role: str) -> Sites:
         points = points_of(sites)
@@ -136,3 +237,12 @@ class Encoded(AbstractMatrixKernel):
 
 def _lags(xs: Any, ys: Any) -> Float[Array, "m n"]:
     return positions_of(xs, "query")[:, None] - positions_of(ys, "measure")[None, :]
+
+
+# Positions as points of one coordinate; one function a role, so that all kernels of positions map sites alike.
+def _query_times(sites: Any) -> Float[Array, "m 1"]:
+    return positions_of(sites, "query")[:, None]
+
+
+def _key_times(sites: Any) -> Float[Array, "n 1"]:
+    return positions_of(sites, "measure")[:, None]

@@ -1,55 +1,116 @@
-"""Kernels of the distance |x − y|: smooth ones, heavy-tailed ones, and ones that vanish beyond a radius."""
+"""Kernels of the distance r = |x − y|: smooth ones, heavy-tailed ones, and ones that vanish beyond a radius.
 
-from typing import Any
+Each class is its profile: log K as a function of r². None is divided by its integral, since a local mean does not
+notice constant factors; `Scaled` adds one where masses matter.
+"""
+
+import abc
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from particleflow._arrays import as_positive
-from particleflow.kernels.base import AbstractMatrixKernel, distances, points_of, safe_log, squared_distances
+from particleflow.kernels.base import AbstractMatrixKernel, Form, points_of, safe_log, safe_root
+from particleflow.kernels.forms import Bilinear, Radial
 
 
-class Gaussian(AbstractMatrixKernel):
-    """K(x, y) = exp(−|x − y|² / (2 width²)); on the unit sphere the attention kernel of β = 1/width²."""
+class AbstractRadialKernel(AbstractMatrixKernel):
+    """K(x, y) = exp k(|x − y|²), given by its log-profile k; distances are taken from differences of the points."""
+
+    form: ClassVar[Form] = "distance"
+
+    @abc.abstractmethod
+    def log_profile(self, squares: Float[Array, "m n"], dimension: int) -> Float[Array, "m n"]:
+        """k(r²) for squared distances of points of some dimension, which only a density needs to know."""
+
+    def support(self) -> Float[Array, ""] | None:
+        """The radius beyond which K is 0; None for one that reaches everywhere."""
+        return None
+
+    def radial(self) -> Radial:
+        """The profile, of the points themselves."""
+        return Radial(self.log_profile, support=self.support())
+
+    def log_matrix(self, xs: Any, ys: Any) -> Float[Array, "m n"]:
+        """The matrix k(|x_i − y_j|²)."""
+        return self.radial().log_matrix(xs, ys)
+
+    def vanishes(self) -> bool:
+        """Where there is a radius, beyond it."""
+        return self.support() is not None
+
+
+class Gaussian(AbstractRadialKernel):
+    """K(x, y) = exp(−r² / (2 width²)); on the unit sphere the attention kernel of β = 1/width².
+
+    The kernel of MeanShift (Fukunaga and Hostetler 1975; Cheng 1995), whose step is a gradient step on log ∫ K dμ.
+    """
 
     width: Float[Array, ""]
 
     def __init__(self, width: Any):
         self.width = as_positive(width, "width")
 
-    def log_matrix(self, xs: Any, ys: Any) -> Float[Array, "m n"]:
-        """The matrix −|x_i − y_j|² / (2 width²)."""
-        return -0.5 * squared_distances(points_of(xs), points_of(ys)) / jnp.square(self.width)
+    def log_profile(self, squares: Float[Array, "m n"], dimension: int) -> Float[Array, "m n"]:
+        """−r² / (2 width²)."""
+        return -0.5 * squares / jnp.square(self.width)
+
+    def bilinear(self) -> Bilinear:
+        """θ = x/width², s = y, a = −|x|²/(2 width²), b = −|y|²/(2 width²)."""
+
+        def offset(sites: Any) -> Array:
+            return -0.5 * jnp.sum(jnp.square(points_of(sites)), axis=1) / jnp.square(self.width)
+
+        return Bilinear(lambda xs: points_of(xs) / jnp.square(self.width), points_of, offset, offset)
+
+    def inverse_temperature(self) -> Float[Array, ""]:
+        """1/width²."""
+        return 1 / jnp.square(self.width)
 
 
-class Laplace(AbstractMatrixKernel):
-    """K(x, y) = exp(−|x − y| / width)."""
+class Laplace(AbstractRadialKernel):
+    """K(x, y) = exp(−r / width); its gradient has a kink where the points agree, and is taken as 0 there."""
 
     width: Float[Array, ""]
 
     def __init__(self, width: Any):
         self.width = as_positive(width, "width")
 
-    def log_matrix(self, xs: Any, ys: Any) -> Float[Array, "m n"]:
-        """The matrix −|x_i − y_j| / width."""
-        return -distances(points_of(xs), points_of(ys)) / self.width
+    def log_profile(self, squares: Float[Array, "m n"], dimension: int) -> Float[Array, "m n"]:
+        """−r / width."""
+        return -safe_root(squares) / self.width
+
+    def inverse_temperature(self) -> Float[Array, ""]:
+        """1/width², as for every kernel that has a width."""
+        return 1 / jnp.square(self.width)
 
 
-class Cauchy(AbstractMatrixKernel):
-    """K(x, y) = 1 / (1 + |x − y|² / width²)."""
+class Cauchy(AbstractRadialKernel):
+    """K(x, y) = 1 / (1 + r² / width²): a heavy tail, so that a far crowd may outweigh near neighbours.
+
+    The kernel of t-SNE's map (van der Maaten and Hinton 2008).
+    """
 
     width: Float[Array, ""]
 
     def __init__(self, width: Any):
         self.width = as_positive(width, "width")
 
-    def log_matrix(self, xs: Any, ys: Any) -> Float[Array, "m n"]:
-        """The matrix −log(1 + |x_i − y_j|² / width²)."""
-        return -jnp.log1p(squared_distances(points_of(xs), points_of(ys)) / jnp.square(self.width))
+    def log_profile(self, squares: Float[Array, "m n"], dimension: int) -> Float[Array, "m n"]:
+        """−log(1 + r² / width²)."""
+        return -jnp.log1p(squares / jnp.square(self.width))
+
+    def inverse_temperature(self) -> Float[Array, ""]:
+        """1/width², as for every kernel that has a width."""
+        return 1 / jnp.square(self.width)
 
 
-class StudentT(AbstractMatrixKernel):
-    """K(x, y) = (1 + |x − y|² / (ν width²))^{−(ν + d)/2}, the density of Student's t in d dimensions."""
+class StudentT(AbstractRadialKernel):
+    """K(x, y) = (1 + r² / (ν width²))^{−(ν + d)/2}, the density of Student's t in d dimensions up to its constant.
+
+    Its limit ν → ∞ is the Gaussian; ν = 1 on the line is the Cauchy kernel.
+    """
 
     width: Float[Array, ""]
     freedom: Float[Array, ""]
@@ -58,50 +119,68 @@ class StudentT(AbstractMatrixKernel):
         self.width = as_positive(width, "width")
         self.freedom = as_positive(freedom, "freedom")
 
-    def log_matrix(self, xs: Any, ys: Any) -> Float[Array, "m n"]:
-        """The matrix −(ν + d)/2 · log(1 + |x_i − y_j|² / (ν width²))."""
-        queries, points = points_of(xs), points_of(ys)
-        squares = squared_distances(queries, points)
+    def log_profile(self, squares: Float[Array, "m n"], dimension: int) -> Float[Array, "m n"]:
+        """−(ν + d)/2 · log(1 + r² / (ν width²))."""
         relative = squares / (self.freedom * jnp.square(self.width))
-        return -0.5 * (self.freedom + points.shape[-1]) * jnp.log1p(relative)
+        return -0.5 * (self.freedom + dimension) * jnp.log1p(relative)
+
+    def inverse_temperature(self) -> Float[Array, ""]:
+        """1/width², as for every kernel that has a width."""
+        return 1 / jnp.square(self.width)
 
 
-class Ball(AbstractMatrixKernel):
-    """K(x, y) = 1 where |x − y| < radius, else 0: bounded confidence."""
+class Ball(AbstractRadialKernel):
+    """K(x, y) = 1 where r < radius, else 0: bounded confidence (Hegselmann and Krause 2002), flat MeanShift.
 
-    radius: Float[Array, ""]
-
-    def __init__(self, radius: Any):
-        self.radius = as_positive(radius, "radius")
-
-    def log_matrix(self, xs: Any, ys: Any) -> Float[Array, "m n"]:
-        """The matrix of 0 inside and −∞ outside the ball."""
-        inside = squared_distances(points_of(xs), points_of(ys)) < jnp.square(self.radius)
-        return jnp.where(inside, 0.0, -jnp.inf).astype(points_of(ys).dtype)
-
-
-class Epanechnikov(AbstractMatrixKernel):
-    """K(x, y) = max(0, 1 − |x − y|² / radius²)."""
+    It has no gradient in the radius, and none in the points: derivatives of a local mean see the values alone.
+    """
 
     radius: Float[Array, ""]
 
     def __init__(self, radius: Any):
         self.radius = as_positive(radius, "radius")
 
-    def log_matrix(self, xs: Any, ys: Any) -> Float[Array, "m n"]:
-        """The matrix log max(0, 1 − |x_i − y_j|² / radius²)."""
-        squares = squared_distances(points_of(xs), points_of(ys)) / jnp.square(self.radius)
-        return safe_log(jnp.maximum(1 - squares, 0.0))
+    def log_profile(self, squares: Float[Array, "m n"], dimension: int) -> Float[Array, "m n"]:
+        """0 inside and −∞ outside the ball."""
+        return jnp.where(squares < jnp.square(self.radius), jnp.zeros_like(squares), -jnp.inf)
+
+    def support(self) -> Float[Array, ""]:
+        """The radius."""
+        return self.radius
 
 
-class Triangle(AbstractMatrixKernel):
-    """K(x, y) = max(0, 1 − |x − y| / radius)."""
+class Epanechnikov(AbstractRadialKernel):
+    """K(x, y) = max(0, 1 − r² / radius²): of all densities the one of least mean square error (Epanechnikov 1969).
+
+    Its MeanShift is the flat one: the gradient of this profile is the indicator of the ball.
+    """
 
     radius: Float[Array, ""]
 
     def __init__(self, radius: Any):
         self.radius = as_positive(radius, "radius")
 
-    def log_matrix(self, xs: Any, ys: Any) -> Float[Array, "m n"]:
-        """The matrix log max(0, 1 − |x_i − y_j| / radius)."""
-        return safe_log(jnp.maximum(1 - distances(points_of(xs), points_of(ys)) / self.radius, 0.0))
+    def log_profile(self, squares: Float[Array, "m n"], dimension: int) -> Float[Array, "m n"]:
+        """log max(0, 1 − r² / radius²)."""
+        return safe_log(jnp.maximum(1 - squares / jnp.square(self.radius), 0.0))
+
+    def support(self) -> Float[Array, ""]:
+        """The radius."""
+        return self.radius
+
+
+class Triangle(AbstractRadialKernel):
+    """K(x, y) = max(0, 1 − r / radius), a cone; on the line the convolution of two boxes."""
+
+    radius: Float[Array, ""]
+
+    def __init__(self, radius: Any):
+        self.radius = as_positive(radius, "radius")
+
+    def log_profile(self, squares: Float[Array, "m n"], dimension: int) -> Float[Array, "m n"]:
+        """log max(0, 1 − r / radius)."""
+        return safe_log(jnp.maximum(1 - safe_root(squares) / self.radius, 0.0))
+
+    def support(self) -> Float[Array, ""]:
+        """The radius."""
+        return self.radius

@@ -1,0 +1,156 @@
+"""The forms that fast methods ask a kernel for, and how they are carried through products, maps and multiples.
+
+    bilinear   log K(x, y) = ⟨θ(x), s(y)⟩ + a(x) + b(y)      radial   log K(x, y) = k(|u(x) − v(y)|²)
+
+In a local mean, a(x) cancels and b(y) only tilts the measure. So every method for exp⟨θ, s⟩ (random features, low
+rank, a native sum) serves all bilinear kernels: attention, but also the Gaussian, since −½|x − y|² = ⟨x, y⟩ − ½|x|² −
+½|y|². Radial kernels are what cell lists, trees and Fourier sums want.
+
+A form is a view of its kernel, made where it is used (inside `jit`, too), from functions of *sites*; the kernel, not
+its forms, is what crosses the border of a compiled function.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from particleflow.kernels.base import inner_products, points_of, squared_distances
+
+Sited = Callable[[Any], Array]
+
+
+def no_offset(sites: Any) -> Float[Array, " m"]:
+    """Zero for every site."""
+    points = points_of(sites)
+    return jnp.zeros(points.shape[0], points.dtype)
+
+
+class Bilinear(NamedTuple):
+    """log K(x, y) = ⟨θ(x), s(y)⟩ + a(x) + b(y): features (m, k) and (n, k), offsets (m,) and (n,); k may be 0.
+
+    Limits: where K depends on a distance, the three terms are large numbers with a small sum. They lose
+    (|x|/|x − y|)² digits, which the kernel's own `log_matrix` does not; move the origin amid the points first.
+    """
+
+    query_features: Sited
+    key_features: Sited
+    query_offset: Sited = no_offset
+    key_offset: Sited = no_offset
+
+    def log_matrix(self, xs: Any, ys: Any) -> Float[Array, "m n"]:
+        """The matrix ⟨θ(x_i), s(y_j)⟩ + a(x_i) + b(y_j)."""
+        products = inner_products(self.query_features(xs), self.key_features(ys))
+        return products + self.query_offset(xs)[:, None] + self.key_offset(ys)[None, :]
+
+    def scaled(self, log_factor: Array) -> "Bilinear":
+        """The form of e^{log_factor} K: the factor goes into b."""
+        return self._replace(key_offset=lambda ys: self.key_offset(ys) + log_factor)
+
+    def transposed(self) -> "Bilinear":
+        """The form of K(y, x): the roles are swapped."""
+        return Bilinear(self.key_features, self.query_features, self.key_offset, self.query_offset)
+
+    def symmetrised(self) -> "Bilinear":
+        """The form of √(K(x, y) K(y, x)): θ' = ½(θ, s), s' = (s, θ), and a' = b' = ½(a + b)."""
+
+        def offset(sites: Any) -> Array:
+            return 0.5 * (self.query_offset(sites) + self.key_offset(sites))
+
+        return Bilinear(
+            lambda xs: 0.5 * jnp.concatenate([self.query_features(xs), self.key_features(xs)], axis=1),
+            lambda ys: jnp.concatenate([self.key_features(ys), self.query_features(ys)], axis=1),
+            offset,
+            offset,
+        )
+
+    def seen_through(self, query_view: Callable[[Any], Any], key_view: Callable[[Any], Any]) -> "Bilinear":
+        """The form of K(φ(x), ψ(y)) for maps φ, ψ from sites to sites."""
+        return Bilinear(
+            lambda xs: self.query_features(query_view(xs)),
+            lambda ys: self.key_features(key_view(ys)),
+            lambda xs: self.query_offset(query_view(xs)),
+            lambda ys: self.key_offset(key_view(ys)),
+        )
+
+    @staticmethod
+    def product(forms: "Sequence[Bilinear | None]") -> "Bilinear | None":
+        """The form of Π_l K_l: features side by side, offsets added; None unless every factor has one."""
+        parts = [form for form in forms if form is not None]
+        if len(parts) < len(forms):
+            return None
+
+        def joined(features: Sequence[Sited]) -> Sited:
+            return lambda sites: jnp.concatenate([feature(sites) for feature in features], axis=1)
+
+        def added(offsets: Sequence[Sited]) -> Sited:
+            return lambda sites: sum((offset(sites) for offset in offsets[1:]), start=offsets[0](sites))
+
+        return Bilinear(
+            joined([form.query_features for form in parts]),
+            joined([form.key_features for form in parts]),
+            added([form.query_offset for form in parts]),
+            added([form.key_offset for form in parts]),
+        )
+
+
+class Radial(NamedTuple):
+    """log K(x, y) = k(|u(x) − v(y)|², d) for maps u, v of sites into one space of dimension d; u(x) = x unless given.
+
+    `log_profile(squares, dimension)` is k, elementwise; only kernels that are densities (Student's t) read d. K is 0
+    where |u(x) − v(y)| ≥ `support`, a radius for cell lists; None means that K reaches everywhere.
+    """
+
+    log_profile: Callable[[Array, int], Array]
+    query_map: Sited = points_of
+    key_map: Sited = points_of
+    support: Float[Array, ""] | None = None
+
+    def log_matrix(self, xs: Any, ys: Any) -> Float[Array, "m n"]:
+        """The matrix k(|u(x_i) − v(y_j)|², d), from differences: exact for close points far from the origin."""
+        queries, points = self.query_map(xs), self.key_map(ys)
+        return self.log_profile(squared_distances(queries, points), points.shape[-1])
+
+    def scaled(self, log_factor: Array) -> "Radial":
+        """The form of e^{log_factor} K."""
+        return self._replace(log_profile=lambda squares, dimension: self.log_profile(squares, dimension) + log_factor)
+
+    def transposed(self) -> "Radial":
+        """The form of K(y, x): the maps are swapped."""
+        return self._replace(query_map=self.key_map, key_map=self.query_map)
+
+    def symmetrised(self) -> "Radial | None":
+        """The form of √(K(x, y) K(y, x)): K itself where both sides are mapped alike, else none."""
+        return self if self.query_map is self.key_map else None
+
+    def seen_through(self, query_view: Callable[[Any], Any], key_view: Callable[[Any], Any]) -> "Radial":
+        """The form of K(φ(x), ψ(y)) for maps φ, ψ from sites to sites."""
+        return self._replace(
+            query_map=lambda xs: self.query_map(query_view(xs)), key_map=lambda ys: self.key_map(key_view(ys))
+        )
+
+    @staticmethod
+    def product(forms: "Sequence[Radial | None]") -> "Radial | None":
+        """The form of Π_l K_l: log-profiles added, the smallest support; None unless all factors map sites alike.
+
+        Alike means by the same functions, which is known without looking at numbers: kernels of the points are, and
+        kernels of positions are; two matrices Q are not compared.
+        """
+        parts = [form for form in forms if form is not None]
+        alike = all(form.query_map is parts[0].query_map and form.key_map is parts[0].key_map for form in parts)
+        if len(parts) < len(forms) or not alike:
+            return None
+
+        def log_profile(squares: Array, dimension: int) -> Array:
+            first, *others = (form.log_profile(squares, dimension) for form in parts)
+            return sum(others, start=first)
+
+        supports = [form.support for form in parts if form.support is not None]
+        return parts[0]._replace(log_profile=log_profile, support=_smallest(supports))
+
+
+def _smallest(supports: list[Array]) -> Array | None:
+    # Not the minimum of a stack: plain numbers must stay weakly typed, to fit points of any precision.
+    return reduce(jnp.minimum, supports) if supports else None
