@@ -4,11 +4,10 @@ Numbers become weakly typed scalars, so that they take the precision of the arra
 keep the precision they came with. Nothing is cast or broadcast silently: integers, NaN, wrong shapes and
 mixed precisions raise an error that names the argument, what was expected and what was found.
 
-Importing this module switches JAX to 64 bits (unless the environment variable JAX_ENABLE_X64 says
-otherwise): every tolerance this package promises is a float64 tolerance.
+JAX computes in 64 bits here (unless the environment variable JAX_ENABLE_X64 says otherwise): importing the package has
+switched it (`_precision`).
 """
 
-import os
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -20,9 +19,6 @@ from jax.core import Tracer
 from jaxtyping import Array
 
 from particleflow.errors import ArgumentError, DtypeError, ShapeError
-
-if "JAX_ENABLE_X64" not in os.environ:
-    jax.config.update("jax_enable_x64", True)
 
 
 def default_dtype() -> Any:

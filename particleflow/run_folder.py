@@ -5,7 +5,6 @@
 The folder is all that `resume` needs: clouds that were read from files lie in `inputs/`, and `scenario.toml` says so.
 """
 
-import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from particleflow import _toml
-from particleflow.errors import ParticleflowError, RunError, StoreError, UserError
+from particleflow._files import write_text, written
+from particleflow.errors import ParticleflowError, RunError, UserError
+from particleflow.status import Status
 
 if TYPE_CHECKING:
     from particleflow.scenario import Scenario
@@ -73,21 +74,6 @@ def new_folder(stem: str, output: str | Path | None, root: str | Path = "outputs
         raise UserError(f"The folder for the run cannot be made: {error}.") from error
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a file so that it is there whole or not at all."""
-    partial = path.with_name(f".{path.name}.partial-{os.getpid()}")
-    try:
-        with partial.open("w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    except OSError as error:
-        raise StoreError(f"Cannot write {path}: {error.strerror or error}.") from error
-    finally:
-        partial.unlink(missing_ok=True)
-
-
 def freeze(scenario: "Scenario", folder: Path) -> str:
     """Write the scenario into its run folder together with every cloud it reads from a file; returns the text."""
     raw, changed = dict(scenario.raw), False
@@ -127,8 +113,8 @@ def _save_cloud(path: Path, initial: Any) -> None:
     arrays = {name: np.asarray(value) for name, value in fields.items() if value is not None}
     if start.labels is not None:
         arrays["labels"] = start.labels
-    with path.open("wb") as file:
-        np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]
+    with written(path) as partial:
+        np.savez(partial, **arrays)  # pyright: ignore[reportArgumentType]
 
 
 def run_scenario(
@@ -144,7 +130,7 @@ def run_scenario(
     path = folder / TRAJECTORY_FILE
     if resume and path.exists():
         trajectory = Trajectory.open(path)
-        if trajectory.status in ("finished", "stopped by event"):
+        if trajectory.status in (Status.FINISHED, Status.STOPPED):
             return trajectory
         trajectory.close()
     text = scenario.text if resume else freeze(scenario, folder)

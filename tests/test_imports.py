@@ -20,8 +20,8 @@ ROOT = Path(particleflow.__file__).parent
 # One list a level, from the ground up: a module may import modules of lower levels and its own package, nothing else.
 # A new top-level module or package of particleflow gets its place here.
 LEVELS = [
-    ["errors", "_names", "_version", "notebook"],
-    ["_arrays", "_toml"],
+    ["errors", "status", "_version", "_names", "_precision", "notebook"],
+    ["_arrays", "_files", "_toml"],
     ["measure"],
     ["kernels"],
     ["moments", "geometry", "sphere_sampling", "store"],
@@ -44,7 +44,8 @@ LEVELS = [
     ["__main__"],
 ]
 # Everything on this side of the store reads files with NumPy alone.
-WITHOUT_JAX = ["errors", "_names", "_version", "_toml", "notebook", "store", "trajectory", "analysis", "view"]
+WITHOUT_JAX = ["errors", "status", "_version", "_names", "_precision", "_files", "_toml", "notebook"]
+WITHOUT_JAX += ["store", "trajectory", "analysis", "view"]
 JAX_PACKAGES = {"jax", "jaxlib", "jaxtyping", "equinox", "diffrax", "lineax", "optimistix", "optax", "jax_finufft"}
 
 LEVEL_OF = {name: level for level, names in enumerate(LEVELS) for name in names}

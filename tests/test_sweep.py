@@ -20,7 +20,7 @@ import particleflow as pf
 from particleflow import scenario
 from particleflow.cli import main
 from particleflow.errors import UserError
-from particleflow.sweep import Manifest, equiangular_time, expand, read_plan, run_sweep, start_sweep, write_results
+from particleflow.sweep import Manifest, expand, read_plan, run_sweep, start_sweep, write_results
 from particleflow.sweep.results import phase_values, table
 
 BASE = """
@@ -185,7 +185,7 @@ def test_the_equiangular_time_solves_the_equation():
         9: 178.731,
     }
     for beta, expected in published.items():
-        assert equiangular_time(beta, 32) == pytest.approx(expected, abs=6e-4)
+        assert pf.analysis.equiangular_time(beta, 32) == pytest.approx(expected, abs=6e-4)
 
     def slope(_, rho):
         return 2 * np.exp(3 * rho) * (1 - rho) * (31 * rho + 1) / (np.exp(3) + 31 * np.exp(3 * rho))
@@ -195,7 +195,7 @@ def test_the_equiangular_time_solves_the_equation():
 
     reached.terminal = True
     solution = solve_ivp(slope, (0, 20), [0.0], events=reached, rtol=1e-10, atol=1e-12)
-    assert equiangular_time(3.0, 32) == pytest.approx(solution.t_events[0][0], rel=1e-7)
+    assert pf.analysis.equiangular_time(3.0, 32) == pytest.approx(solution.t_events[0][0], rel=1e-7)
 
 
 def test_the_command_writes_tables_and_a_diagram(load, tmp_path, capsys):

@@ -5,12 +5,12 @@ The result is plain JSON: no NaN and no infinity (null stands for both), so that
 
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from particleflow._files import write_text
 from particleflow._version import __version__
 from particleflow.analysis import summary_parts as parts
 from particleflow.analysis.clusters import DEFAULT_INNER
@@ -59,7 +59,7 @@ def summarize(
 def write_summary(trajectory: "Trajectory", path: str | os.PathLike[str], **options: Any) -> dict[str, Any]:
     """Write the summary of a trajectory as JSON and return it; `path` is the file, or a folder for `summary.json`.
 
-    The file appears whole or not at all: it is written beside its place, synchronised and renamed.
+    The file appears whole or not at all.
     """
     target = Path(path)
     if target.is_dir():
@@ -68,17 +68,7 @@ def write_summary(trajectory: "Trajectory", path: str | os.PathLike[str], **opti
         raise ArgumentError(f"The folder {target.parent} does not exist; create it before writing the summary.")
     summary = summarize(trajectory, **options)
     text = json.dumps(summary, allow_nan=False, ensure_ascii=False, indent=1)
-    handle, temporary = tempfile.mkstemp(prefix=".summary-", suffix=".json", dir=target.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    write_text(target, text + "\n")
     return summary
 
 

@@ -8,6 +8,7 @@ from cyclopts import Parameter
 
 from particleflow.cli.console import Meter, RunMeter, note, result, result_json
 from particleflow.errors import ResumedElsewhere
+from particleflow.status import Status
 
 Overrides = Annotated[list[str], Parameter(name="--set", negative=(), show_default=False)]
 Flag = Annotated[bool, Parameter(negative=())]
@@ -187,7 +188,7 @@ def _simulate(loaded, folder: Path, *, resumed: bool, json: bool, quiet: bool) -
             warnings.showwarning = lambda message, *_, **__: note(str(message), quiet=quiet)
             trajectory = run_folder.run_scenario(loaded, folder, resume=resumed, progress=progress)
         outcome = run_folder.Outcome(folder, trajectory.status, trajectory.metadata.get("message"), len(trajectory))
-        if outcome.status != "interrupted":
+        if outcome.status != Status.INTERRUPTED:
             run_folder.make_products(folder, trajectory, loaded.document.output.model_dump(), outcome, meter.update)
     trajectory.close()
     return _finish(outcome, json=json, quiet=quiet)
@@ -196,7 +197,7 @@ def _simulate(loaded, folder: Path, *, resumed: bool, json: bool, quiet: bool) -
 def _finish(outcome, *, json: bool, quiet: bool) -> int:
     for name, reason in outcome.failures.items():
         note(f"The {name} could not be made: {reason}")
-    if outcome.status == "interrupted":
+    if outcome.status == Status.INTERRUPTED:
         note(f"Interrupted after {outcome.frames} frames; `particleflow resume {outcome.folder}` goes on.")
     elif outcome.message:
         note(f"The run is {outcome.status}: {outcome.message}", quiet=quiet)
@@ -204,4 +205,4 @@ def _finish(outcome, *, json: bool, quiet: bool) -> int:
         result_json({**vars(outcome), "folder": str(outcome.folder)})
     else:
         result(str(outcome.folder))
-    return 1 if outcome.failures or outcome.status == "interrupted" else 0
+    return 1 if outcome.failures or outcome.status == Status.INTERRUPTED else 0

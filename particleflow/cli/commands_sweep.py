@@ -67,6 +67,7 @@ def continue_sweep(folder: Path, *, allow_code: bool, json: bool, quiet: bool) -
     from particleflow import run_folder
     from particleflow import scenario as scenarios
     from particleflow.sweep import Manifest, run_sweep, write_results
+    from particleflow.sweep.manifest import FAILED
 
     manifest = Manifest.open(folder)
     loaded = scenarios.load(run_folder.scenario_file(folder), allow_code=allow_code)
@@ -80,9 +81,9 @@ def continue_sweep(folder: Path, *, allow_code: bool, json: bool, quiet: bool) -
     else:
         note(", ".join(f"{number} {state}" for state, number in states.items() if number), quiet=quiet)
         result(str(folder))
-    for number, run in [(n, run) for n, run in enumerate(manifest.runs) if run["state"] == "failed"][:5]:
+    for number, run in [(n, run) for n, run in enumerate(manifest.runs) if run["state"] == FAILED][:5]:
         note(f"Run {number} failed: {run['message']}")
-    return 1 if states["failed"] else 0
+    return 1 if states[FAILED] else 0
 
 
 def _figures(loaded: Any, manifest: Any) -> list[str]:

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from particleflow._files import write_bytes
 from particleflow.errors import ArgumentError, StoreError
-from particleflow.store.files import partial_path, sync_folder
 from particleflow.store.layout import to_json
 
 _FILE = re.compile(r"checkpoint-(\d{8})\.npz")
@@ -49,14 +49,7 @@ def save_checkpoint(folder: str | os.PathLike[str], arrays: Mapping[str, Any], i
     existing = _files(folder)
     number = max(existing, default=-1) + 1
     path = folder / f"checkpoint-{number:08d}.npz"
-    try:
-        _write(path, buffer.getbuffer())
-    except OSError as error:
-        partial_path(path).unlink(missing_ok=True)
-        raise StoreError(
-            f"The checkpoint {path} cannot be written: {error.strerror}. The one before is kept."
-            " Free some space and resume the run."
-        ) from error
+    write_bytes(path, buffer.getbuffer(), advice="The one before is kept. Free some space and resume the run.")
     for old in sorted(existing)[: -(_KEPT - 1)]:
         existing[old].unlink(missing_ok=True)
     return path
@@ -88,17 +81,6 @@ def _numbers(name: str, value: Any) -> np.ndarray:
             f" {array.dtype}."
         )
     return array
-
-
-def _write(path: Path, content: memoryview) -> None:
-    """Contents first, then the name, then the folder."""
-    partial = partial_path(path)
-    with partial.open("wb") as handle:
-        handle.write(content)
-        handle.flush()
-        os.fsync(handle.fileno())
-    partial.replace(path)
-    sync_folder(path.parent)
 
 
 def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:

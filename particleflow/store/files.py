@@ -1,4 +1,4 @@
-"""What the store asks of the operating system: a lock, space, and renames that survive a power cut."""
+"""What the store asks of the operating system: a lock, space, and files that no writer closed."""
 
 import errno
 import io
@@ -158,30 +158,8 @@ class UnclosedFile(io.RawIOBase):
 
 
 def partial_path(path: Path) -> Path:
-    """The name under which a file is written before it takes its own."""
+    """The name under which a trajectory is laid out before it takes its own; who holds the lock may use it."""
     return path.with_name(path.name + ".partial")
-
-
-def replace(source: Path, target: Path) -> None:
-    """Rename a finished file into place, durably: contents, then name, then folder reach the disk."""
-    descriptor = os.open(source, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    source.replace(target)
-    sync_folder(target.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make a rename in a folder durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    except OSError:  # some network file systems cannot; the rename itself is then all there is
-        pass
-    finally:
-        os.close(descriptor)
 
 
 def _lock_path(path: Path) -> Path:

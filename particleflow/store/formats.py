@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from particleflow._files import HDF5_FAILURES, written
 from particleflow.errors import ArgumentError, StoreError
-from particleflow.store.files import partial_path, replace, trajectory_path
+from particleflow.store.files import trajectory_path
 from particleflow.store.layout import POSITION, check_name, checked, to_json
 from particleflow.store.writer import TrajectoryWriter
 
@@ -51,17 +52,9 @@ def export(
     if kind in ("h5md", "gsd", "xyz") and trajectory.runs is not None:
         raise ArgumentError(f"{kind} holds one run, but this is an ensemble of {trajectory.runs}: choose one by `run`.")
     write = _writer(kind)
-    partial = partial_path(target)
-    try:
-        if kind in ("npz", "netcdf"):
-            write(trajectory, partial)
-        else:
-            write(trajectory, partial, to_three_dimensions(trajectory, projection))
-        replace(partial, target)
-    except (OSError, RuntimeError) as error:
-        raise StoreError(f"Cannot write {target}: {error}. Check the folder and the space on the disk.") from error
-    finally:
-        partial.unlink(missing_ok=True)
+    project = () if kind in ("npz", "netcdf") else (to_three_dimensions(trajectory, projection),)
+    with written(target, "Check the folder and the space on the disk.", HDF5_FAILURES) as partial:
+        write(trajectory, partial, *project)
     return target
 
 

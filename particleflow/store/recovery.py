@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from particleflow._files import replace
 from particleflow.errors import StoreError
 from particleflow.store import layout as lay
-from particleflow.store.files import WriterLock, partial_path, replace, trajectory_path, trim
+from particleflow.store.files import WriterLock, partial_path, trajectory_path, trim
 from particleflow.store.reader import StoredRun
 from particleflow.store.writer import claim, closing_or_breaking, new_file
 

@@ -16,13 +16,13 @@ from typing import Any, Self
 
 import numpy as np
 
+from particleflow._files import replace
 from particleflow.errors import ArgumentError, ShapeError, StoreError
 from particleflow.store import layout as lay
 from particleflow.store.files import (
     BrokenWriterError,
     WriterLock,
     partial_path,
-    replace,
     reserve,
     trajectory_path,
     trim,

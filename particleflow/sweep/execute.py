@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from particleflow import _toml
+from particleflow._files import written
+from particleflow._names import snake_case
 from particleflow.errors import ParticleflowError, UserError
 from particleflow.run_folder import freeze
 from particleflow.sweep.expand import read_plan
@@ -173,7 +175,6 @@ def _simulated(setups: list["Setup"], store: Path | None, say: Callable[[float, 
 
 def _threshold(setup: "Setup") -> float:
     """The linking distance of clusters, as the analysis of a single run would choose it."""
-    from particleflow._schema.registry import snake_case
     from particleflow.analysis import choose_threshold
     from particleflow.trajectory import Trajectory
 
@@ -212,10 +213,8 @@ def _collected(kept: list[Any], single: bool) -> dict[str, np.ndarray]:
 
 
 def _save(path: Path, arrays: dict[str, np.ndarray]) -> None:
-    partial = path.with_name(f".{path.name}.partial")
-    with partial.open("wb") as file:
-        np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]
-    partial.replace(path)
+    with written(path) as partial:
+        np.savez(partial, **arrays)  # pyright: ignore[reportArgumentType]
 
 
 def _reason(setup: "Setup", explain: bool) -> str:

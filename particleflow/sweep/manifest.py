@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from particleflow._files import write_text
 from particleflow.errors import StoreError
-from particleflow.run_folder import MANIFEST_FILE, write_text
+from particleflow.run_folder import MANIFEST_FILE
+from particleflow.status import Status
 
-WAITING, RUNNING, DONE, FAILED = "waiting", "running", "done", "failed"
+WAITING, RUNNING, DONE, FAILED = "waiting", Status.RUNNING, "done", Status.FAILED
 
 
 @dataclass

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from particleflow._files import HDF5_FAILURES, write_text, written
 from particleflow.errors import UserError
-from particleflow.run_folder import write_text
 from particleflow.sweep.execute import GROUPS_FOLDER
 from particleflow.sweep.manifest import DONE, Manifest
 
@@ -62,9 +62,7 @@ def draw_phase_diagram(manifest: Manifest, phase: Any, count: int | None = None)
     from particleflow import view
 
     x, y, values = phase_values(manifest, phase.x, phase.y, phase.value)
-    overlay = None
-    if phase.overlay == "equiangular":
-        overlay = _equiangular_curve(phase, x, y, count)
+    overlay = _overlay(phase, x, y, count)
     with view.style.use("light"):
         axes = view.phase_diagram(
             x, y, values, x_label=_label(phase.x), y_label=_label(phase.y), value_label=_label(phase.value),
@@ -73,7 +71,8 @@ def draw_phase_diagram(manifest: Manifest, phase: Any, count: int | None = None)
         )  # fmt: skip
         folder = manifest.folder / "figures"
         folder.mkdir(exist_ok=True)
-        axes.figure.savefig(folder / "phase_diagram.png", dpi=160)  # pyright: ignore[reportAttributeAccessIssue]
+        with written(folder / "phase_diagram.png") as partial:
+            axes.figure.savefig(partial, dpi=160)  # pyright: ignore[reportAttributeAccessIssue]
     import matplotlib.pyplot as plt
 
     plt.close(axes.figure)  # pyright: ignore[reportArgumentType]
@@ -110,24 +109,14 @@ def phase_values(manifest: Manifest, x: str, y: str, value: str) -> tuple[np.nda
     return (times, keys, values) if x == "time" else (keys, times, values.T)
 
 
-def equiangular_time(beta: float, count: int, rho: float = 0.999) -> float:
-    """When n equiangular tokens, orthogonal at first, come to the inner product ρ under row-normalised attention.
+def _overlay(phase: Any, x: np.ndarray, y: np.ndarray, count: int | None) -> tuple[np.ndarray, np.ndarray] | None:
+    """The curve from theory that a phase diagram asks for, as its x and y; None without one."""
+    from particleflow.analysis import equiangular_curve
 
-    T = ∫_0^ρ dr (e^β + (n−1)e^{βr}) / (2e^{βr}(1−r)((n−1)r+1)).
-    """
-    from scipy.integrate import quad
-
-    def slowness(r: float) -> float:
-        return (np.exp(beta * (1 - r)) + count - 1) / (2 * (1 - r) * ((count - 1) * r + 1))
-
-    return float(quad(slowness, 0.0, rho, limit=200, points=[0.1 / count, 0.9])[0])
-
-
-def _equiangular_curve(phase: Any, x: np.ndarray, y: np.ndarray, count: int | None) -> Any:
-    if count is None or "time" not in (phase.x, phase.y):
+    if phase.overlay is None or count is None or "time" not in (phase.x, phase.y):
         return None
-    betas = np.linspace(*((y[0], y[-1]) if phase.x == "time" else (x[0], x[-1])), 200)
-    times = np.asarray([equiangular_time(float(beta), count) for beta in betas])
+    keys = y if phase.x == "time" else x
+    betas, times = equiangular_curve(float(keys[0]), float(keys[-1]), count)
     return (times, betas) if phase.x == "time" else (betas, times)
 
 
@@ -143,8 +132,7 @@ def _groups(manifest: Manifest) -> Any:
 def _write_hdf5(manifest: Manifest, rows: list[dict[str, Any]], columns: list[str], path: Path) -> None:
     import h5py
 
-    partial = path.with_name(f".{path.name}.partial")
-    with h5py.File(partial, "w") as file:
+    with written(path, failures=HDF5_FAILURES) as partial, h5py.File(partial, "w") as file:
         target = file.create_group("table")
         for name in columns:
             values = [row.get(name) for row in rows]
@@ -158,7 +146,6 @@ def _write_hdf5(manifest: Manifest, rows: list[dict[str, Any]], columns: list[st
             node["runs"] = np.asarray(numbers)
             for name, values in group.items():
                 node[_safe(name)] = values
-    partial.replace(path)
 
 
 def _safe(name: str) -> str:

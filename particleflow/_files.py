@@ -1,0 +1,88 @@
+"""Files that are there whole or not at all, whatever stops the process or the machine.
+
+A file is written beside its place under a name of this process, brought to disk, renamed, and its folder brought to
+disk: its name always stands for the old contents or the complete new ones.
+"""
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from particleflow.errors import StoreError
+
+HDF5_FAILURES = (OSError, RuntimeError)  # HDF5 raises the second where a disk is full
+
+
+@contextmanager
+def written(path: Path, advice: str = "", failures: tuple[type[Exception], ...] = (OSError,)) -> Iterator[Path]:
+    """A hidden path beside `path`, of the same ending, that takes its place if the block succeeds and else is removed.
+
+    Parameters: `failures` raised in the block mean that the file cannot be written, and become a `StoreError` that
+    names the file and the reason, with `advice` at its end. What killed processes left beside the file is removed.
+    """
+    partial = path.with_name(f".{path.stem}.partial-{os.getpid()}{path.suffix}")
+    with contextlib.suppress(OSError):
+        _remove_abandoned(path)
+    try:
+        yield partial
+        replace(partial, path)
+    except failures as error:
+        raise StoreError(f"Cannot write {path}: {_reason(error)}. {advice}".rstrip()) from error
+    finally:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
+
+
+def write_bytes(path: Path, content: bytes | memoryview, advice: str = "") -> None:
+    """Write a file whole or not at all."""
+    with written(path, advice) as partial, partial.open("wb") as file:
+        file.write(content)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file whole or not at all; lines end as they do in `text`."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+def replace(source: Path, target: Path) -> None:
+    """Rename a finished file into place, durably: contents, then name, then folder reach the disk."""
+    _sync(source)
+    source.replace(target)
+    with contextlib.suppress(OSError):  # some network file systems cannot; the rename itself is then all there is
+        _sync(target.parent)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Remove partial files of processes that no longer run."""
+    pattern = re.compile(rf"\.{re.escape(path.stem)}\.partial-(\d+){re.escape(path.suffix)}")
+    for entry in path.parent.iterdir():
+        match = pattern.fullmatch(entry.name)
+        if match and not _is_running(int(match[1])):
+            with contextlib.suppress(OSError):
+                entry.unlink()
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:  # it runs, but is not ours
+        return True
+    return True
+
+
+def _reason(error: Exception) -> str:
+    lines = str(getattr(error, "strerror", None) or error).splitlines()
+    return (lines[0] if lines else type(error).__name__).rstrip(".")

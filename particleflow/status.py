@@ -1,0 +1,15 @@
+"""How a run stands, in the words that its file holds and that commands print."""
+
+import enum
+
+
+class Status(enum.StrEnum):
+    """The status of a run; each member is the text itself."""
+
+    RUNNING = "running"
+    FINISHED = "finished"
+    STOPPED = "stopped by event"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+    KILLED = "killed"
+    IN_MEMORY = "in memory"
