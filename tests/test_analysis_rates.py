@@ -90,8 +90,8 @@ def test_planted_plateaus_in_log_time():
     energy = staircase(decades, [1, 3, 6.5], [0.0, 1.0, 1.5, 2.0])
     plateaus = find_plateaus(times, counts, energy)
     assert [plateau.count for plateau in plateaus] == [40, 5, 3, 1]
-    np.testing.assert_allclose([plateau.decades for plateau in plateaus], [1, 2, 3.5, 1.5], atol=0.03)
-    np.testing.assert_allclose([plateau.energy for plateau in plateaus], [0, 1, 1.5, 2])
+    np.testing.assert_allclose(np.array([plateau.decades for plateau in plateaus], float), [1, 2, 3.5, 1.5], atol=0.03)
+    np.testing.assert_allclose(np.array([plateau.energy for plateau in plateaus], float), [0, 1, 1.5, 2])
     assert plateaus[2].dwell == pytest.approx(10**6.5 - 10**3, rel=0.06)
     assert [plateau.open_start for plateau in plateaus] == [True, False, False, False]
     assert [plateau.open_end for plateau in plateaus] == [False, False, False, True]

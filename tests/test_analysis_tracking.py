@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from scipy.cluster.hierarchy import dendrogram, is_valid_linkage, linkage
-from scipy.optimize import brentq
+from scipy.optimize import root_scalar
 from scipy.sparse.csgraph import minimum_spanning_tree
 from scipy.spatial.distance import cdist
 
@@ -91,7 +91,7 @@ def test_merge_time_of_crowds_is_that_of_their_closest_particles(spread):
     def gap(time: float) -> float:
         return float(cdist(left, right + shift * (1 - time)).min()) - 0.5
 
-    truth = brentq(gap, 0, 1, xtol=1e-12)
+    truth = root_scalar(gap, bracket=(0, 1), xtol=1e-12).root
     times = np.linspace(0, 1, 31)
     points = np.stack([np.concatenate([left, right + shift * (1 - time)]) for time in times])
     tree = track_clusters(Trajectory.from_arrays(times, points), 0.5).tree

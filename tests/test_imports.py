@@ -5,6 +5,7 @@ later); imports for type checkers alone do not count, since they never happen.
 """
 
 import ast
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -183,7 +184,37 @@ def test_importing_the_package_is_light():
     assert not loaded_after("import particleflow") & {"numpy", "scipy", "h5py", "matplotlib"}
 
 
-def test_the_numbers_are_64_bits_unless_the_environment_says_otherwise():
-    code = "import numpy as np, particleflow as pf; print(pf.Measure.uniform(np.ones((2, 1))).points.dtype)"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert run.stdout.split() == ["float64"], run.stderr
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import particleflow, jax.numpy as jnp",
+        "import jax.numpy as jnp, particleflow",
+        "import particleflow._arrays, jax.numpy as jnp",
+    ],
+)
+@pytest.mark.parametrize(("wish", "expected"), [(None, "float64"), ("0", "float32")])
+def test_the_numbers_are_64_bits_unless_the_environment_says_otherwise(statement, wish, expected):
+    environment = {name: value for name, value in os.environ.items() if name != "JAX_ENABLE_X64"}
+    environment |= {} if wish is None else {"JAX_ENABLE_X64": wish}
+    code = f"{statement}; print(jnp.asarray(1.0).dtype)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment)
+    assert run.stdout.split() == [expected], run.stderr
+
+
+@pytest.mark.parametrize("package", [particleflow, particleflow.analysis], ids=lambda package: package.__name__)
+def test_every_lazy_name_is_there(package):
+    assert sorted(package.__all__) == dir(package)
+    for name in package.__all__:
+        home = getattr(getattr(package, name), "__module__", package.__name__)
+        assert home.startswith(package.__name__), name
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = package.nothing
+
+
+def test_lazy_names_are_those_that_type_checkers_see():
+    """What a stub re-exports is written `name as name`; each such name, and no other, exists when the package runs."""
+    for package in (particleflow, particleflow.analysis):
+        stub = ast.parse(Path(str(package.__file__)).with_suffix(".pyi").read_text(encoding="utf-8"))
+        aliases = [alias for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names]
+        assert all(alias.name == alias.asname for alias in aliases)
+        assert sorted(alias.name for alias in aliases) == sorted(package.__all__)
