@@ -1,62 +1,124 @@
-"""Writing TOML, changing a value deep inside a file by its dotted path, and reading a value from the command line."""
+"""Writing TOML, changing a value deep inside a file by its dotted path, and reading a value from the command line.
 
-import math
+Documents are plain dictionaries everywhere; tomlkit, which keeps the comments and the layout of a file, is asked only
+when a file is written.
+"""
+
 import re
 import tomllib
+from collections.abc import Callable
 from typing import Any
 
 from particleflow.errors import UserError
 
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_LONGEST_PATH = 100
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 
+def rewritten(text: str, document: dict[str, Any]) -> str:
+    """The text of a file, changed to say `document`: comments, order and layout stay, and so does what is the same.
+
+    What is new goes to the end of its table, or as a table to the end of the file. A file that cannot be changed in
+    this way is written afresh.
+    """
+    try:
+        return _rewritten(text, document)
+    except Exception:  # tomlkit gives up on odd files in ways of its own
+        return dumps(document)
+
+
 def dumps(document: dict[str, Any]) -> str:
-    """A document as TOML text: plain keys first, then tables, then lists of tables; deeper tables stay inline."""
-    plain = {key: value for key, value in document.items() if not _is_section(value)}
-    lines = [f"{_key(key)} = {_value(value)}" for key, value in plain.items()]
-    for key, value in document.items():
-        if key in plain:
+    """A document as TOML text: plain keys first, then tables and lists of tables; deeper tables stay inline."""
+    try:
+        return _rewritten("", document)
+    except RecursionError as error:
+        raise UserError("The scenario is nested too deeply to be written.") from error
+
+
+def _rewritten(text: str, document: dict[str, Any]) -> str:
+    import tomlkit
+
+    old = tomllib.loads(text)
+    if _is_same(old, document):
+        return text
+    file = tomlkit.parse(text)
+    _change(file, old, document, _section)
+    changed = tomlkit.dumps(file)
+    if not _is_same(tomllib.loads(changed), document):
+        raise ValueError("the text that was written says something else")
+    return changed
+
+
+def _change(node: Any, old: Any, new: Any, item: Callable[[Any], Any]) -> None:
+    """Make a table or a list of a file, which says `old`, say `new`; `item` makes what is new in it."""
+    if isinstance(new, dict):
+        for name in old.keys() - new.keys():
+            del node[name]
+    for key, value in new.items() if isinstance(new, dict) else enumerate(new):
+        there = isinstance(old, list) or key in old
+        if there and _is_same(old[key], value):
             continue
-        for table in value if isinstance(value, list) else [value]:
-            lines.append(f"[[{_key(key)}]]" if isinstance(value, list) else f"[{_key(key)}]")
-            lines += [f"{_key(inner)} = {_value(item)}" for inner, item in table.items()]
-    return "\n".join(lines) + "\n"
+        if there and _is_alike(old[key], value):
+            _change(node[key], old[key], value, _inline)
+        else:
+            node[key] = item(value)
 
 
-def _is_section(value: Any) -> bool:
+def _is_same(old: Any, new: Any) -> bool:
+    """Whether two values are written alike: 1, 1.0 and true differ, NaN is NaN."""
+    if type(old) is not type(new):
+        return False
+    if isinstance(old, dict):
+        return old.keys() == new.keys() and all(_is_same(value, new[name]) for name, value in old.items())
+    if isinstance(old, list):
+        return len(old) == len(new) and all(map(_is_same, old, new))
+    return repr(old) == repr(new)
+
+
+def _is_alike(old: Any, new: Any) -> bool:
+    """Whether one table, or list, can become another one piece by piece."""
+    lists = isinstance(old, list) and isinstance(new, list) and len(old) == len(new)
+    return lists or (isinstance(old, dict) and isinstance(new, dict))
+
+
+def _section(value: Any) -> Any:
+    """A value at the top of a file: tables without a kind are sections, lists of tables are lists of sections."""
+    import tomlkit
+
+    if isinstance(value, dict) and "kind" not in value:
+        return _table(value)
+    if isinstance(value, list) and value and all(isinstance(each, dict) for each in value):
+        sections = tomlkit.aot()
+        for each in value:
+            sections.append(_table(each))
+        return sections
+    return _inline(value)
+
+
+def _table(values: dict[str, Any]) -> Any:
+    import tomlkit
+
+    table = tomlkit.table()
+    for name, value in values.items():
+        table.append(name, _inline(value))
+    return table
+
+
+def _inline(value: Any) -> Any:
+    import tomlkit
+
+    return tomlkit.value(_text(value))  # from text, because tomlkit takes a second to build a list of 2000 numbers
+
+
+def _text(value: Any) -> str:
+    import tomlkit
+
     if isinstance(value, dict):
-        return "kind" not in value
-    return isinstance(value, list) and bool(value) and all(isinstance(item, dict) for item in value)
-
-
-def _key(key: str) -> str:
-    return key if _BARE.fullmatch(key) else _text(key)
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int):
-        return str(value)
-    if isinstance(value, float):
-        return repr(value) if math.isfinite(value) else ("nan" if math.isnan(value) else f"{value:+}")
-    if isinstance(value, str):
-        return _text(value)
+        pairs = [f"{tomlkit.key(name).as_string()} = {_text(inner)}" for name, inner in value.items()]
+        return f"{{ {', '.join(pairs)} }}" if pairs else "{}"
     if isinstance(value, list):
-        return "[" + ", ".join(map(_value, value)) + "]"
-    if isinstance(value, dict):
-        return "{ " + ", ".join(f"{_key(key)} = {_value(item)}" for key, item in value.items()) + " }"
-    return value.isoformat()  # the only other values of TOML are dates and times
-
-
-def _text(text: str) -> str:
-    quoted = "".join(f"\\u{ord(c):04x}" if ord(c) < 32 or ord(c) == 127 else c for c in _escaped(text))
-    return f'"{quoted}"'
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"')
+        return f"[{', '.join(map(_text, value))}]"
+    return tomlkit.item(value).as_string()
 
 
 def loads(text: str, name: str) -> dict[str, Any]:
@@ -86,8 +148,8 @@ def parse_override(text: str) -> tuple[list[str | int], Any]:
 def parse_path(path: str) -> list[str | int]:
     """The parts of a dotted path; whole numbers are places in a list."""
     parts = [part.strip() for part in path.split(".")]
-    if not all(parts):
-        raise UserError(f"A path has names between its dots, such as drift.0.kernel.beta, but got {path!r}.")
+    if not all(parts) or len(parts) > _LONGEST_PATH:
+        raise UserError(f"A path has names between its dots, such as drift.0.kernel.beta, but got {path[:200]!r}.")
     return [int(part) if part.isascii() and part.isdigit() and len(part) < 10 else part for part in parts]
 
 

@@ -2,11 +2,13 @@
 
     outputs/<scenario>/<run>/{scenario.toml, trajectory.h5, summary.json, figures/, movie.mp4, viewer.html}
 
-The folder is all that `resume` needs: clouds that were read from files lie in `inputs/`, and `scenario.toml` says so.
+The folder is all that `resume` needs: clouds and matrices that were read from files lie in `inputs/`, and
+`scenario.toml`, which else is the user's file with its comments, names them there.
 """
 
+import contextlib
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,12 +22,15 @@ from particleflow.errors import ParticleflowError, RunError, UserError
 from particleflow.status import Status
 
 if TYPE_CHECKING:
-    from particleflow.scenario import Scenario
+    from particleflow._schema import Spec
+    from particleflow.initial.base import Start
+    from particleflow.scenario import Drawing, Scenario
     from particleflow.trajectory import Trajectory
 
 SCENARIO_FILE = "scenario.toml"
 TRAJECTORY_FILE = "trajectory.h5"
 MANIFEST_FILE = "manifest.json"
+INPUTS_FOLDER = "inputs"
 FILES = {
     "summary": ("summary.json",),
     "figures": ("figures",),
@@ -74,47 +79,81 @@ def new_folder(stem: str, output: str | Path | None, root: str | Path = "outputs
         raise UserError(f"The folder for the run cannot be made: {error}.") from error
 
 
-def freeze(scenario: "Scenario", folder: Path) -> str:
-    """Write the scenario into its run folder together with every cloud it reads from a file; returns the text."""
-    raw, changed = dict(scenario.raw), False
-    if isinstance(raw.get("drift"), dict):
-        raw["drift"] = [raw["drift"]]
-    document = scenario.document
-    roots = (document.initial, document.geometry, document.event, *document.drifts, *document.observables)
-    for spec in [inner for root in roots if root is not None for inner in root.inner() if inner.reads_files]:
-        raw, changed = _with_frozen(raw, spec, folder), True
-    text = scenario.text
-    if changed:
-        text = "# Clouds that the original read from files are in inputs/.\n" + _toml.dumps(raw)
+def freeze(scenario: "Scenario", folder: Path, *, swept: bool = False) -> str:
+    """Write the scenario into its run folder together with everything it reads from files; returns the text.
+
+    What its sweep reads from files belongs to it if it is `swept`.
+    """
+    from particleflow.scenario import Drawing
+
+    draw, raw = Drawing(scenario.document), scenario.raw
+    for call in scenario.document.calls():
+        for path, value in _frozen(call, draw, folder):
+            raw = _toml.with_value(raw, _place(raw, path), value)
+    if swept:
+        raw = {**raw, "sweep": _with_frozen_sweep(raw["sweep"], scenario.folder, folder)}
+    text = _toml.rewritten(scenario.source, raw)
     write_text(folder / SCENARIO_FILE, text)
     return text
 
 
-def _with_frozen(raw: dict[str, Any], spec: Any, folder: Path) -> dict[str, Any]:
-    """A cloud from a file becomes a file of the run; the paths of anything else become absolute."""
-    if hasattr(spec.target, "counted"):
-        name = f"inputs/{spec.path.replace('.', '_')}.npz"
-        (folder / "inputs").mkdir(exist_ok=True)
-        _save_cloud(folder / name, spec.made)
-        table = {"kind": "from_file", "path": name, "retract": spec.retract}
-        return _toml.with_value(raw, _toml.parse_path(spec.path), table)
-    for name, value in spec.arguments.items():
-        if isinstance(value, Path):
-            raw = _toml.with_value(raw, _toml.parse_path(f"{spec.path}.{name}"), str(value.resolve()))
-    return raw
+def _frozen(call: "Spec", draw: "Drawing", folder: Path) -> Iterator[tuple[str, Any]]:
+    """The values of a scenario that change when what a call reads becomes part of the run, by their paths.
+
+    A cloud from files and arrays from files become files of the run; paths of anything else become absolute.
+    """
+    paths = call.paths()
+    if paths and hasattr(call.target, "counted"):
+        name = _input(folder, f"{call.path}.npz", _cloud_arrays(draw.start(call)))
+        yield call.path, {"kind": "from_file", "path": name, "retract": call.retract}
+        return
+    for name, path in paths.items():
+        yield f"{call.path}.{name}", str(path.resolve())
+    for name, numbers in call.files().items():
+        yield f"{call.path}.{name}", _input(folder, f"{call.path}.{name}.npy", numbers.values)
+    for inner in call.inner():
+        yield from _frozen(inner, draw, folder)
 
 
-def _save_cloud(path: Path, initial: Any) -> None:
-    import jax
+def _with_frozen_sweep(sweep: dict[str, Any], home: Path, folder: Path) -> dict[str, Any]:
+    """A [sweep] table whose arrays from files are files of the run; what is no array is left for the runs to refuse."""
+    from particleflow._schema.numbers import is_file
 
-    start = initial.start(jax.random.key(0))
+    names: dict[str, str] = {}
+    for value in [value for values in sweep.values() if isinstance(values, list) for value in values if is_file(value)]:
+        with contextlib.suppress(OSError, ValueError, EOFError):
+            array = np.load(home / value, allow_pickle=False)
+            names[value] = names.get(value) or _input(folder, f"sweep.{len(names)}.npy", array)
+    return {
+        key: [names.get(value, value) if is_file(value) else value for value in values]
+        if isinstance(values, list)
+        else values
+        for key, values in sweep.items()
+    }
+
+
+def _place(raw: dict[str, Any], path: str) -> list[str | int]:
+    """Where a path leads in a file, which may hold its only drift as a table instead of a list of one."""
+    parts = _toml.parse_path(path)
+    return [parts[0], *parts[2:]] if parts[0] == "drift" and isinstance(raw["drift"], dict) else parts
+
+
+def _cloud_arrays(start: "Start") -> dict[str, np.ndarray]:
     measure = start.measure
     fields = {name: getattr(measure, name) for name in ("points", "log_weights", "values", "positions")}
-    arrays = {name: np.asarray(value) for name, value in fields.items() if value is not None}
-    if start.labels is not None:
-        arrays["labels"] = start.labels
-    with written(path) as partial:
-        np.savez(partial, **arrays)  # pyright: ignore[reportArgumentType]
+    fields["labels"] = start.labels
+    return {name: np.asarray(value) for name, value in fields.items() if value is not None}
+
+
+def _input(folder: Path, name: str, content: Any) -> str:
+    """Save an array, or arrays by name, among the inputs of a run, and return the path from its folder."""
+    (folder / INPUTS_FOLDER).mkdir(exist_ok=True)
+    with written(folder / INPUTS_FOLDER / name) as partial:
+        if isinstance(content, dict):
+            np.savez(partial, **content)
+        else:
+            np.save(partial, content)
+    return f"{INPUTS_FOLDER}/{name}"
 
 
 def run_scenario(
@@ -155,7 +194,7 @@ def run_scenario(
 
 def discard_if_empty(folder: Path) -> None:
     """Take back the folder of a run that never began."""
-    known = {SCENARIO_FILE, "inputs"}
+    known = {SCENARIO_FILE, INPUTS_FOLDER}
     if folder.is_dir() and all(each.name in known for each in folder.iterdir()):
         shutil.rmtree(folder)
 

@@ -8,6 +8,7 @@ import tomllib
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from particleflow._schema import Document, Spec
     from particleflow.flow import Flow
+    from particleflow.initial.base import Start
     from particleflow.measure import Measure
 
 _LARGEST_FILE = 4 * 2**20
@@ -39,15 +41,40 @@ class Setup:
 
 
 @dataclass(frozen=True)
+class Drawing:
+    """What the seed of a scenario decides: clouds and random numbers, each by the path of its own key."""
+
+    document: "Document"
+
+    @property
+    def seed(self) -> int:
+        """The seed of the scenario."""
+        return self.document.seed
+
+    def start(self, spec: "Spec") -> "Start":
+        """The cloud that a call stands for."""
+        return spec.build(self).start(key_for(self.seed, spec.path), spec.count)
+
+    def measure(self, spec: "Spec") -> "Measure":
+        """A measure inside a flow, drawn from a cloud."""
+        return _cast(self.start(spec).measure, self.document.precision)
+
+
+@dataclass(frozen=True)
 class Scenario:
-    """A checked scenario file: its `text` says all of it, overrides included; `folder` is where its paths begin."""
+    """A checked scenario: what `raw` says, read from the file `source`; `folder` is where its paths begin."""
 
     name: str
     folder: Path
-    text: str
+    source: str
     raw: dict[str, Any]
     document: "Document"
     allow_code: bool = False
+
+    @cached_property
+    def text(self) -> str:
+        """The file with everything that was changed from outside: the user's own, comments and layout kept."""
+        return _toml.rewritten(self.source, self.raw)
 
     @property
     def title(self) -> str:
@@ -82,7 +109,7 @@ class Scenario:
         raw = self.raw
         for path, value in values.items():
             raw = _toml.with_value(raw, _toml.parse_path(path), value)
-        return from_document(raw, self.name, self.folder, allow_code=self.allow_code)
+        return from_document(raw, self.name, self.folder, source=self.source, allow_code=self.allow_code)
 
 
 def load(path: str | Path, overrides: Iterable[str] = (), *, allow_code: bool = False) -> Scenario:
@@ -90,25 +117,21 @@ def load(path: str | Path, overrides: Iterable[str] = (), *, allow_code: bool = 
     file = find(path)
     text = read_text(file)
     raw = _toml.loads(text, str(file))
-    overrides = list(overrides)
     for override in overrides:
         raw = _toml.with_value(raw, *_toml.parse_override(override))
-    if overrides:
-        notes = "".join(f"# --set {line!r}\n" for line in overrides)
-        text = _first_comment(text) + notes + _toml.dumps(raw)
-    return from_document(raw, file.name, file.parent, text=text, allow_code=allow_code)
+    return from_document(raw, file.name, file.parent, source=text, allow_code=allow_code)
 
 
 def from_document(
-    raw: dict[str, Any], name: str, folder: Path, *, text: str | None = None, allow_code: bool = False
+    raw: dict[str, Any], name: str, folder: Path, *, source: str = "", allow_code: bool = False
 ) -> Scenario:
-    """Check a document that is already parsed."""
+    """Check a document that is already parsed, from a file (`source`, if there is one) that said much the same."""
     from particleflow._schema import Registry, read_document
 
     registry = Registry(allow_code=allow_code)
     with _importable(folder, active=allow_code):
         document = read_document(raw, name, folder, registry)
-    return Scenario(name, folder, _toml.dumps(raw) if text is None else text, raw, document, allow_code)
+    return Scenario(name, folder, source, raw, document, allow_code)
 
 
 def find(path: str | Path) -> Path:
@@ -202,8 +225,9 @@ def make_flow(document: "Document") -> "Flow":
     """The flow of a scenario, every array in its precision."""
     from particleflow.flow import Flow
 
-    drifts = [spec.build(_drawing(document)) for spec in document.drifts]
-    geometry = None if document.geometry is None else document.geometry.build(_drawing(document))
+    draw = Drawing(document)
+    drifts = [spec.build(draw) for spec in document.drifts]
+    geometry = None if document.geometry is None else document.geometry.build(draw)
     flow = Flow(drifts, geometry, float(document.temperature), float(document.common_temperature))
     return _cast(flow, document.precision)
 
@@ -213,7 +237,7 @@ def make_start(document: "Document", flow: "Flow") -> tuple["Measure", np.ndarra
     from particleflow.geometry import retracted
 
     spec = document.initial
-    start = spec.made.start(key_for(document.seed, spec.path), spec.count)
+    start = Drawing(document).start(spec)
     measure = _cast(start.measure, document.precision)
     if spec.retract:
         measure = measure.with_points(retracted(flow.geometry, measure.points))
@@ -222,7 +246,7 @@ def make_start(document: "Document", flow: "Flow") -> tuple["Measure", np.ndarra
 
 def make_setup(document: "Document", flow: "Flow", start: "Measure", labels: np.ndarray | None) -> Setup:
     """Everything `simulate` wants, from a scenario's flow and start."""
-    time, draw = document.time, _drawing(document)
+    time, draw = document.time, Drawing(document)
     arguments = {
         "rtol": time.rtol, "atol": time.atol, "step": time.step, "solver": time.solver, "window": time.window,
         "max_steps": time.max_steps,
@@ -238,15 +262,6 @@ def make_setup(document: "Document", flow: "Flow", start: "Measure", labels: np.
 def _build(document: "Document") -> Setup:
     flow = make_flow(document)
     return make_setup(document, flow, *make_start(document, flow))
-
-
-def _drawing(document: "Document") -> Any:
-    """How measures inside a flow are drawn: each with a key of its own."""
-
-    def draw(spec: "Spec") -> "Measure":
-        return _cast(spec.made.start(key_for(document.seed, spec.path), spec.count).measure, document.precision)
-
-    return draw
 
 
 def _check_fit(setup: Setup) -> None:

@@ -1,15 +1,15 @@
 """From the tables of a scenario file to checked constructor calls.
 
 The classes' own signatures and annotations are the only declaration: `slots` reads them, `tables` makes pydantic models
-of them and checks a file's tables, `document` holds the few keys that belong to no class, and `json_schema` writes all
-of it down for editors.
+of them and turns a file's tables into `calls`, `numbers` are arrays that a file names or describes, `document` holds
+the few keys that belong to no class, and `json_schema` writes all of it down for editors.
 """
 
+from particleflow._schema.calls import Spec
 from particleflow._schema.document import Document, OutputTable, RecordTable, TimeTable, read_document
 from particleflow._schema.json_schema import json_schema
 from particleflow._schema.problems import Problem, Problems, ScenarioError
 from particleflow._schema.registry import Registry
-from particleflow._schema.tables import Spec
 
 __all__ = [
     "Document",

@@ -7,12 +7,13 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, Strict, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from particleflow._schema.calls import Spec
+from particleflow._schema.numbers import LARGEST_SEED
 from particleflow._schema.problems import Problems, joined
 from particleflow._schema.registry import Registry
-from particleflow._schema.slots import Number, Vector
-from particleflow._schema.tables import Spec, TableReader, family_schema, validated
+from particleflow._schema.slots import Number, Vector, family_schema
+from particleflow._schema.tables import TableReader, validated
 
-_LARGEST_SEED = 2**62
 _MOST_FRAMES = 1_000_000
 _FORBID = ConfigDict(extra="forbid")
 _StrictInt = Annotated[int, Strict()]
@@ -85,7 +86,7 @@ class ScenarioFile(BaseModel):
 
     model_config = _FORBID
     title: _StrictStr = ""
-    seed: Annotated[int, Strict(), Field(ge=0, lt=_LARGEST_SEED)] = 0
+    seed: Annotated[int, Strict(), Field(ge=0, lt=LARGEST_SEED)] = 0
     precision: Literal["float32", "float64"] = "float64"
     temperature: Number = 0.0
     common_temperature: Number = 0.0
@@ -117,6 +118,14 @@ class Document:
     record: RecordTable
     output: OutputTable
     sweep: dict[str, Any] | None
+
+    def flow_calls(self) -> list[Spec]:
+        """The constructor calls that make the flow."""
+        return [*self.drifts, *([] if self.geometry is None else [self.geometry])]
+
+    def calls(self) -> list[Spec]:
+        """All constructor calls at the top of the file."""
+        return [self.initial, *self.flow_calls(), *([] if self.event is None else [self.event]), *self.observables]
 
 
 def read_document(raw: dict[str, Any], name: str, folder: Path, registry: Registry) -> Document:

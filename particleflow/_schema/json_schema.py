@@ -3,9 +3,10 @@
 from typing import Any
 
 from particleflow._schema.document import ScenarioFile
+from particleflow._schema.numbers import RandomTable
 from particleflow._schema.registry import Registry
-from particleflow._schema.slots import slots_of
-from particleflow._schema.tables import FAMILY_MARK, model_of
+from particleflow._schema.slots import FAMILY_MARK, RANDOM, slots_of
+from particleflow._schema.tables import model_of
 
 
 def json_schema() -> dict[str, Any]:
@@ -20,6 +21,7 @@ def json_schema() -> dict[str, Any]:
         if family.name == "observable":
             choices.append({"enum": sorted(kinds)})
         definitions[family.name] = {"anyOf": choices}
+    definitions[RANDOM] = RandomTable.model_json_schema()
     found = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "particleflow scenario"}
     return _with_references(found)
 

@@ -1,7 +1,7 @@
 """What a constructor's parameter takes, read from its annotation (or that of the field of the same name).
 
 A field's jaxtyping shape says how many brackets a number comes in: "" is a number, one axis a list, two a matrix, and
-"..." a number, a diagonal or a matrix.
+"..." a number, a diagonal or a matrix. Lists and matrices may also be named or described (see `numbers`).
 """
 
 import collections.abc
@@ -16,12 +16,25 @@ import numpy as np
 from pydantic import PlainValidator, Strict, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from particleflow._schema.numbers import is_described
 from particleflow._schema.registry import Family
+
+FAMILY_MARK = "x-family"
+RANDOM = "random"
+EXPECTED = {
+    (0,): "a number",
+    (1,): "a list of numbers",
+    (2,): "a matrix, as a list of equally long rows",
+    (0, 1, 2): "a number, a list of numbers (a diagonal) or a matrix, as a list of equally long rows",
+}
 
 
 @dataclass(frozen=True)
 class Slot:
-    """One parameter: a flat value of a pydantic `type`, or tables of a `family` (`many` of them, or `sampled`)."""
+    """One parameter: a flat value of a pydantic `type`, or tables of a `family` (`many` of them, or `sampled`).
+
+    `axes` are the numbers of axes of the arrays it takes, if it takes arrays.
+    """
 
     name: str
     type: Any
@@ -33,6 +46,7 @@ class Slot:
     sampled: bool = False
     is_path: bool = False
     is_code: bool = False
+    axes: tuple[int, ...] | None = None
 
 
 def slots_of(target: Any, families: tuple[Family, ...]) -> dict[str, Slot]:
@@ -63,7 +77,10 @@ def _slot(name: str, parameter: inspect.Parameter, field: Any, families: tuple[F
         return Slot(type=Annotated[str, Strict()], is_code=True, **common)
     if annotation is Path:
         return Slot(type=Annotated[str, Strict()], is_path=True, **common)
-    return Slot(type=_flat(annotation), **common)
+    axes = _axes(annotation)
+    if axes is None:
+        return Slot(type=_flat(annotation), **common)
+    return Slot(type=Number, **common) if axes == (0,) else Slot(type=_array(axes), axes=axes, **common)
 
 
 def _without_none(annotation: Any) -> tuple[Any, bool]:
@@ -106,21 +123,30 @@ def _is_subclass(annotation: Any, base: Any) -> bool:
 def _flat(annotation: Any) -> Any:
     if annotation in (int, bool, str):
         return Annotated[annotation, Strict()]
+    return annotation if typing.get_origin(annotation) is Literal else list[Annotated[int, Strict()]]
+
+
+def _axes(annotation: Any) -> tuple[int, ...] | None:
+    """How many axes the arrays of a parameter may have; None where it takes no floating-point numbers."""
+    origin = typing.get_origin(annotation)
+    if annotation in (int, bool, str) or origin is Literal:
+        return None
     if annotation is float:
-        return Number
-    if typing.get_origin(annotation) is Literal:
-        return annotation
-    if typing.get_origin(annotation) in (tuple, list):
-        inner = typing.get_args(annotation)[0]
-        return list[Annotated[int, Strict()]] if inner is int else Vector
+        return (0,)
+    if origin in (tuple, list):
+        return None if typing.get_args(annotation)[0] is int else (1,)
     shape = getattr(annotation, "dim_str", "...").split()
-    if "..." in shape:
-        return Numbers
-    return {0: Number, 1: Vector, 2: Matrix}.get(len(shape), Numbers)
+    return (0, 1, 2) if "..." in shape or len(shape) > 2 else (len(shape),)
 
 
-def _checked(axes: tuple[int, ...], expected: str) -> PlainValidator:
+def _checked(axes: tuple[int, ...], *, described: bool = False) -> PlainValidator:
+    expected = EXPECTED[axes]
+    if described:
+        expected += ", the path of a .npy file, or a table such as { random = 'normal', shape = [3, 3] }"
+
     def check(value: Any) -> Any:
+        if described and is_described(value):
+            return value
         try:
             array = None if _has_other(value) else np.asarray(value, dtype=float)
         except (ValueError, TypeError, OverflowError):
@@ -139,14 +165,21 @@ def _has_other(value: Any, depth: int = 0) -> bool:
     return isinstance(value, bool) or not isinstance(value, int | float)
 
 
+def _array(axes: tuple[int, ...]) -> Any:
+    """The type of an array that may be spelled out, be in a file, or be random."""
+    spelled = [_SCHEMAS[count] for count in axes]
+    others = [{"type": "string", "pattern": r"\.npy$"}, family_schema(RANDOM)]
+    return Annotated[Any, _checked(axes, described=True), WithJsonSchema({"anyOf": [*spelled, *others]})]
+
+
+def family_schema(family: str, *, many: bool = False) -> dict[str, Any]:
+    """A stand-in for the definition of a family, which `json_schema` replaces by a reference."""
+    inner: dict[str, Any] = {FAMILY_MARK: family}
+    return {"type": "array", "items": inner} if many else inner
+
+
 _NUMBER: dict[str, Any] = {"type": "number"}
 _VECTOR: dict[str, Any] = {"type": "array", "items": _NUMBER}
-_MATRIX: dict[str, Any] = {"type": "array", "items": _VECTOR}
-Number = Annotated[Any, _checked((0,), "a number"), WithJsonSchema(_NUMBER)]
-Vector = Annotated[Any, _checked((1,), "a list of numbers"), WithJsonSchema(_VECTOR)]
-Matrix = Annotated[Any, _checked((2,), "a matrix, as a list of equally long rows"), WithJsonSchema(_MATRIX)]
-Numbers = Annotated[
-    Any,
-    _checked((0, 1, 2), "a number, a list of numbers (a diagonal) or a matrix, as a list of equally long rows"),
-    WithJsonSchema({"anyOf": [_NUMBER, _VECTOR, _MATRIX]}),
-]
+_SCHEMAS = (_NUMBER, _VECTOR, {"type": "array", "items": _VECTOR})
+Number = Annotated[Any, _checked((0,)), WithJsonSchema(_NUMBER)]
+Vector = Annotated[Any, _checked((1,)), WithJsonSchema(_VECTOR)]

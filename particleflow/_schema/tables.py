@@ -1,19 +1,19 @@
 """Checking the tables of a file: each is the call of a constructor, named by its `kind`."""
 
 import inspect
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError, WithJsonSchema, create_model
 
+from particleflow._schema.calls import Drawn, Spec, parts
+from particleflow._schema.numbers import FileNumbers, RandomNumbers, RandomTable, is_described, read_numbers
 from particleflow._schema.problems import Problems, joined, shown, suggestion
 from particleflow._schema.registry import Registry
-from particleflow._schema.slots import Slot, slots_of
+from particleflow._schema.slots import EXPECTED, Slot, family_schema, slots_of
 from particleflow.errors import ParticleflowError, UserError
 
-FAMILY_MARK = "x-family"
 _DEEPEST = 24
 _WORDS = {
     "missing": "is missing",
@@ -27,56 +27,6 @@ _WORDS = {
     "int_from_float": "must be a whole number",
     "finite_number": "must be finite",
 }
-
-
-@dataclass
-class Spec:
-    """A checked constructor call: the class, its arguments (other calls among them), and a first object made by it.
-
-    `made` was built without the measures that are to be drawn; where there are any (`draws`), `build` draws them.
-    """
-
-    path: str
-    kind: str
-    target: Any
-    arguments: dict[str, Any] = field(default_factory=dict)
-    count: int | None = None
-    retract: bool = True
-    made: Any = None
-    draws: bool = False
-    reads_files: bool = False
-
-    def build(self, draw: Any) -> Any:
-        """The object, with measures drawn by `draw(spec)`."""
-        if not self.draws:
-            return self.made
-        return self.target(**{name: _built(value, draw) for name, value in self.arguments.items()})
-
-    def inner(self) -> list["Spec"]:
-        """All calls in this one, itself first."""
-        found: list[Spec] = [self]
-        for value in self.arguments.values():
-            for item in value if isinstance(value, list) else [value]:
-                item = item.spec if isinstance(item, Drawn) else item
-                found += item.inner() if isinstance(item, Spec) else []
-        return found
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """An argument that is a measure, to be drawn from an initial cloud."""
-
-    spec: Spec
-
-
-def _built(value: Any, draw: Any) -> Any:
-    if isinstance(value, Drawn):
-        return draw(value.spec)
-    if isinstance(value, Spec):
-        return value.build(draw)
-    if isinstance(value, list):
-        return [_built(item, draw) for item in value]
-    return value
 
 
 class TableReader:
@@ -99,12 +49,14 @@ class TableReader:
         for name, slot in slots.items():
             if slot.family is not None and name in raw:
                 arguments[name] = self._nested(slot, raw[name], joined(path, name), depth)
+            elif slot.axes is not None and is_described(raw.get(name)):
+                arguments[name] = self._described(slot, raw[name], joined(path, name))
             elif name in values:
                 arguments[name] = self._value(slot, values[name], joined(path, name))
         if len(self.problems.found) > before:
             return None
         spec = Spec(path, raw["kind"], target, arguments, values.get("count"), values.get("retract", True))
-        return self._make(spec, slots)
+        return self._make(spec)
 
     def _target(self, family: str, raw: Any, path: str, depth: int) -> Any:
         if not isinstance(raw, dict):
@@ -158,16 +110,28 @@ class TableReader:
                 self.problems.add(path, str(error), value)
         return value
 
-    def _make(self, spec: Spec, slots: dict[str, Slot]) -> Spec | None:
+    def _described(self, slot: Slot, raw: Any, path: str) -> FileNumbers | RandomNumbers | None:
+        """An array that is in a file or random."""
+        assert slot.axes is not None
+        if isinstance(raw, str):
+            try:
+                return read_numbers(self.folder / raw, slot.axes, EXPECTED[slot.axes])
+            except UserError as error:
+                self.problems.add(path, str(error), raw)
+                return None
+        table = validated(RandomTable, raw, path, self.problems)
+        if table is None:
+            return None
+        complaint = table.complaint(slot.axes)
+        if complaint is not None:
+            self.problems.add(joined(path, "shape"), complaint, table.shape)
+            return None
+        return RandomNumbers(path, table)
+
+    def _make(self, spec: Spec) -> Spec | None:
         """Call the constructor once, so that what only it can check is reported together with everything else."""
-        spec.draws = any(isinstance(value, Drawn) or _draws(value) for value in spec.arguments.values())
-        spec.reads_files = any(slots[name].is_path and value is not None for name, value in spec.arguments.items())
-        if not inspect.isclass(spec.target):
-            spec.made = spec.target
-            return spec
-        arguments = {name: _first(value) for name, value in spec.arguments.items()}
         try:
-            spec.made = spec.target(**arguments)
+            spec.make()
         except ParticleflowError as error:
             self.problems.add(*_located(spec, str(error)))
             return None
@@ -177,25 +141,11 @@ class TableReader:
         return spec
 
 
-def _first(value: Any) -> Any:
-    if isinstance(value, Spec):
-        return value.made
-    if isinstance(value, list):
-        return [_first(item) for item in value]
-    return None if isinstance(value, Drawn) else value
-
-
-def _draws(value: Any) -> bool:
-    if isinstance(value, list):
-        return any(_draws(item) for item in value)
-    return isinstance(value, Spec) and value.draws
-
-
 def _located(spec: Spec, message: str) -> tuple[Any, ...]:
     """The path of the argument that a constructor's message names, with its value."""
     for name, value in spec.arguments.items():
         if f"`{name}`" in message:
-            shown_value = () if isinstance(value, Spec | Drawn | list) else (value,)
+            shown_value = () if isinstance(value, list) or parts(value) else (value,)
             return joined(spec.path, name), message, *shown_value
     return spec.path, message
 
@@ -223,12 +173,6 @@ def _field_type(slot: Slot) -> Any:
     if slot.family is None:
         return slot.type | None if slot.optional else slot.type
     return Annotated[Any, WithJsonSchema(family_schema(slot.family, many=slot.many))]
-
-
-def family_schema(family: str, *, many: bool = False) -> dict[str, Any]:
-    """A stand-in for the definition of a family, which `json_schema` replaces by a reference."""
-    inner: dict[str, Any] = {FAMILY_MARK: family}
-    return {"type": "array", "items": inner} if many else inner
 
 
 def validated(model: type[BaseModel], raw: Any, path: str, problems: Problems) -> Any:

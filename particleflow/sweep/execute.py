@@ -12,7 +12,7 @@ from particleflow import _toml
 from particleflow._files import written
 from particleflow._names import snake_case
 from particleflow.errors import ParticleflowError, UserError
-from particleflow.run_folder import freeze
+from particleflow.run_folder import SCENARIO_FILE, freeze
 from particleflow.sweep.expand import read_plan
 from particleflow.sweep.manifest import DONE, RUNNING, WAITING, Manifest
 
@@ -29,14 +29,18 @@ Report = Callable[[int, int, str], None]
 
 def start_sweep(scenario: "Scenario", folder: Path) -> Manifest:
     """Freeze a sweep into its folder: the scenario, every run and the groups in which they go."""
+    from particleflow.scenario import load
+
     plan = read_plan(scenario)
+    if freeze(scenario, folder, swept=True) != scenario.text:  # files that were swept over have other names now
+        scenario = load(folder / SCENARIO_FILE, allow_code=scenario.allow_code)
+        plan = read_plan(scenario)
     builder = _Builder(scenario)
     by_structure: dict[Any, list[int]] = {}
     for number, values in enumerate(plan.runs):
         by_structure.setdefault(builder.signature(values), []).append(number)
     setups = {structure: builder.setup(plan.runs[numbers[0]]) for structure, numbers in by_structure.items()}
     groups = [part for structure, numbers in by_structure.items() for part in _parts(numbers, setups[structure])]
-    freeze(scenario, folder)
     (folder / GROUPS_FOLDER).mkdir(exist_ok=True)
     return Manifest.create(folder, scenario.title, list(plan.keys), plan.runs, sorted(groups))
 
@@ -92,7 +96,7 @@ class _Builder:
                 rest, scenario.name, scenario.folder, allow_code=scenario.allow_code
             ).document
         document = replace(self._documents[key], seed=seed)
-        drawn = seed if any(spec.draws for spec in document.drifts) else None
+        drawn = seed if any(spec.draws for spec in document.flow_calls()) else None
         common = [rest.get(name) for name in ("geometry", "precision")]
         flow_key = _text([rest["drift"], rest.get("temperature"), rest.get("common_temperature"), drawn, common])
         if flow_key not in self._flows:
