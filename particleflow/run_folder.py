@@ -119,17 +119,17 @@ def _with_frozen_sweep(sweep: dict[str, Any], home: Path, folder: Path) -> dict[
     """A [sweep] table whose arrays from files are files of the run; what is no array is left for the runs to refuse."""
     from particleflow._schema.numbers import is_file
 
+    lists = {key: values for key, values in sweep.items() if isinstance(values, list)}
     names: dict[str, str] = {}
-    for value in [value for values in sweep.values() if isinstance(values, list) for value in values if is_file(value)]:
+    for path in dict.fromkeys(value for values in lists.values() for value in values if is_file(value)):
         with contextlib.suppress(OSError, ValueError, EOFError):
-            array = np.load(home / value, allow_pickle=False)
-            names[value] = names.get(value) or _input(folder, f"sweep.{len(names)}.npy", array)
-    return {
-        key: [names.get(value, value) if is_file(value) else value for value in values]
-        if isinstance(values, list)
-        else values
-        for key, values in sweep.items()
-    }
+            array = np.load(home / path, allow_pickle=False)
+            names[path] = _input(folder, f"sweep.{len(names)}.npy", array)
+
+    def frozen(value: Any) -> Any:
+        return names.get(value, value) if is_file(value) else value
+
+    return sweep | {key: [frozen(value) for value in values] for key, values in lists.items()}
 
 
 def _place(raw: dict[str, Any], path: str) -> list[str | int]:

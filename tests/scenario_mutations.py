@@ -11,7 +11,9 @@ VALUES: tuple[Any, ...] = (
     float("-inf"), float("nan"), True, False, "", "x", "sphere", "attend", "os:system", "../../etc/passwd",
     "<script>alert(1)</script>", "\u0000", "\U0001f600" * 3, "a" * 10_000, [], {}, [1, 2], [1.0, "x"],
     [[1.0], [2.0, 3.0]], [[[1.0]]], [[]], {"kind": "gaussian"}, {"kind": 3}, {"kind": "nothing"}, [{}],
-    {"a": {"b": {"c": 1}}}, {"kind": "uniform_sphere", "dim": 2, "count": 4},
+    {"a": {"b": {"c": 1}}}, "x.npy", "\u0000.npy", {"random": "normal", "shape": [2, 2]},
+    {"random": "orthogonal", "shape": [3, 3], "scale": 0.5, "seed": 1}, {"random": "uniform", "shape": [10**9, 10**9]},
+    {"kind": "uniform_sphere", "dim": 2, "count": 4},
 )  # fmt: skip
 NAMES = ("kind", "beta", "bta", "count", "kernel", "drift", "time", "", "a b", "\u00e9", "__class__", "end", "x.y")
 

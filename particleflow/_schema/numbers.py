@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, Strict
 
+from particleflow._schema.problems import printable
 from particleflow.errors import UserError
 
 LARGEST_SEED = 2**62
@@ -103,19 +104,20 @@ def is_file(raw: Any) -> bool:
 
 def read_numbers(path: Path, axes: tuple[int, ...], expected: str) -> FileNumbers:
     """The array in a .npy file, which must have one of the numbers of `axes`; nothing in the file is ever executed."""
+    name = printable(path)
     try:
         if not path.is_file():
-            raise UserError(f"names {path}, but there is no such file")
+            raise UserError(f"names {name}, but there is no such file")
         array = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError, MemoryError) as error:
         reason = (str(error) or type(error).__name__).splitlines()[0][:200].rstrip(".")
-        raise UserError(f"cannot be read as numbers: {reason} ({path})") from error
+        raise UserError(f"cannot be read as numbers: {reason} ({name})") from error
     if array.dtype.kind not in "fiu":
-        raise UserError(f"must hold numbers, but those of {path} are of type {array.dtype}")
+        raise UserError(f"must hold numbers, but those of {name} are of type {array.dtype}")
     if array.ndim not in axes or 0 in array.shape:
-        raise UserError(f"must hold {expected}, but {path} has shape {array.shape}")
+        raise UserError(f"must hold {expected}, but {name} has shape {array.shape}")
     if np.isnan(array).any():  # infinities are left to the constructors, some of which take −∞
-        raise UserError(f"must hold numbers, but {path} holds NaN at index {np.argwhere(np.isnan(array))[0].tolist()}")
+        raise UserError(f"must hold numbers, but {name} holds NaN at index {np.argwhere(np.isnan(array))[0].tolist()}")
     return FileNumbers(array.astype(float))
 
 

@@ -1,13 +1,10 @@
 """list, info, schema: what there is, without running anything (and, but for the schema, without JAX)."""
 
 from pathlib import Path
-from typing import Annotated, Any
-
-from cyclopts import Parameter
+from typing import Any
 
 from particleflow.cli.console import printable, result, result_json
-
-Flag = Annotated[bool, Parameter(negative=())]
+from particleflow.cli.options import Flag
 
 
 def list_(*, json: Flag = False) -> int:

@@ -1,28 +1,21 @@
 """analyze, plot, animate, view, export, recover: what can be made of a run that is there. JAX is not imported."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
-
-from cyclopts import Parameter
+from typing import Any, Literal
 
 from particleflow.cli.console import Meter, note, result, result_json
+from particleflow.cli.options import Flag, Quiet, Run
 
-Flag = Annotated[bool, Parameter(negative=())]
 
-
-def analyze(run: Path, /, *, threshold: float | None = None, json: Flag = False, quiet: Flag = False) -> int:
+def analyze(run: Run, /, *, threshold: float | None = None, json: Flag = False, quiet: Quiet = False) -> int:
     """Count clusters, plateaus, rates and distances of a run, and write them to its summary.json.
 
     Parameters
     ----------
-    run
-        A run folder or its trajectory file.
     threshold
         The distance up to which particles belong together; chosen from the geometry if left out.
     json
         Print the summary as JSON.
-    quiet
-        Say nothing but errors.
     """
     from particleflow import run_folder
     from particleflow.analysis import write_summary
@@ -40,21 +33,19 @@ def analyze(run: Path, /, *, threshold: float | None = None, json: Flag = False,
 
 
 def plot(
-    run: Path,
+    run: Run,
     /,
     *,
     output: Path | None = None,
     format: Literal["png", "svg", "pdf"] = "png",
     theme: Literal["light", "dark"] = "light",
     json: Flag = False,
-    quiet: Flag = False,
+    quiet: Quiet = False,
 ) -> int:
     """Draw the figures of a run and print their paths.
 
     Parameters
     ----------
-    run
-        A run folder or its trajectory file.
     output
         The folder of the figures; figures/ in the run folder if left out.
     format
@@ -63,8 +54,6 @@ def plot(
         The colours.
     json
         Print the paths as JSON.
-    quiet
-        Say nothing but errors.
     """
     from particleflow import run_folder
 
@@ -80,7 +69,7 @@ def plot(
 
 
 def animate(
-    run: Path,
+    run: Run,
     /,
     *,
     output: Path | None = None,
@@ -89,14 +78,12 @@ def animate(
     spacing: Literal["auto", "linear", "log", "arc"] = "auto",
     theme: Literal["light", "dark"] = "dark",
     json: Flag = False,
-    quiet: Flag = False,
+    quiet: Quiet = False,
 ) -> int:
     """Make a movie of a run and print its path.
 
     Parameters
     ----------
-    run
-        A run folder or its trajectory file.
     output
         The file, ending in .mp4 or .gif; movie.mp4 in the run folder if left out.
     frames
@@ -109,8 +96,6 @@ def animate(
         The colours.
     json
         Print the path as JSON.
-    quiet
-        Say nothing but errors.
     """
     from particleflow import run_folder
 
@@ -128,22 +113,18 @@ def animate(
 
 
 def view(
-    run: Path, /, *, output: Path | None = None, open: bool = True, json: Flag = False, quiet: Flag = False
+    run: Run, /, *, output: Path | None = None, open: bool = True, json: Flag = False, quiet: Quiet = False
 ) -> int:
     """Write the interactive page of a run, print its path, and open it in the browser.
 
     Parameters
     ----------
-    run
-        A run folder or its trajectory file.
     output
         The file; viewer.html in the run folder if left out.
     open
         Open the page.
     json
         Print the path as JSON.
-    quiet
-        Say nothing but errors.
     """
     from particleflow import run_folder
     from particleflow.view.page import write_page
@@ -161,7 +142,7 @@ def view(
 
 
 def export(
-    run: Path,
+    run: Run,
     /,
     *,
     to: str,
@@ -173,8 +154,6 @@ def export(
 
     Parameters
     ----------
-    run
-        A run folder or its trajectory file.
     to
         A format (h5md, gsd, xyz, npz, netcdf), or a file whose ending tells it.
     member
@@ -196,13 +175,11 @@ def export(
     return 0
 
 
-def recover(run: Path, /, *, json: Flag = False) -> int:
+def recover(run: Run, /, *, json: Flag = False) -> int:
     """Make the trajectory of a killed or damaged run an ordinary file again.
 
     Parameters
     ----------
-    run
-        A run folder or its trajectory file.
     json
         Print what was done as JSON.
     """

@@ -7,16 +7,15 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from particleflow.cli.console import Meter, RunMeter, note, result, result_json
+from particleflow.cli.options import AllowCode, Device, Flag, Overrides, Quiet, Scenario
 from particleflow.errors import ResumedElsewhere
 from particleflow.status import Status
 
-Overrides = Annotated[list[str], Parameter(name="--set", negative=(), show_default=False)]
-Flag = Annotated[bool, Parameter(negative=())]
 Switch = Annotated[bool | None, Parameter(show_default=False)]
 
 
 def run(
-    scenario: str,
+    scenario: Scenario,
     /,
     *,
     set_: Overrides = [],  # noqa: B006
@@ -25,19 +24,15 @@ def run(
     figures: Switch = None,
     movie: Switch = None,
     page: Switch = None,
-    device: str | None = None,
-    allow_code: Flag = False,
+    device: Device = None,
+    allow_code: AllowCode = False,
     json: Flag = False,
-    quiet: Flag = False,
+    quiet: Quiet = False,
 ) -> int:
     """Run a scenario into a folder of its own, and print the folder.
 
     Parameters
     ----------
-    scenario
-        A scenario file, or the name of a shipped scenario.
-    set_
-        Change a value, such as --set drift.0.kernel.beta=4; may be repeated.
     output
         The folder of this run; outputs/SCENARIO/NUMBER if left out.
     summary
@@ -48,14 +43,8 @@ def run(
         Write the movie.
     page
         Write the interactive page.
-    device
-        Where to compute: cpu, gpu, tpu, or one of several, as gpu:1.
-    allow_code
-        Let the scenario import code it names as "module:object".
     json
         Print what was made as JSON.
-    quiet
-        Say nothing but errors.
     """
     from particleflow import run_folder
     from particleflow import scenario as scenarios
@@ -79,10 +68,10 @@ def resume(
     run: Path,
     /,
     *,
-    device: str | None = None,
-    allow_code: Flag = False,
+    device: Device = None,
+    allow_code: AllowCode = False,
     json: Flag = False,
-    quiet: Flag = False,
+    quiet: Quiet = False,
 ) -> int:
     """Go on with a run (or a sweep) that was interrupted or killed, and make the products it lacks.
 
@@ -90,14 +79,8 @@ def resume(
     ----------
     run
         The folder of a run or of a sweep, or the trajectory file of a run.
-    device
-        Where to compute: cpu, gpu, tpu, or one of several, as gpu:1.
-    allow_code
-        Let the scenario import code it names as "module:object".
     json
         Print what was made as JSON.
-    quiet
-        Say nothing but errors.
     """
     from particleflow import run_folder
     from particleflow import scenario as scenarios
@@ -115,28 +98,20 @@ def resume(
 
 
 def check(
-    scenario: str,
+    scenario: Scenario,
     /,
     *,
     set_: Overrides = [],  # noqa: B006
-    allow_code: Flag = False,
+    allow_code: AllowCode = False,
     json: Flag = False,
-    quiet: Flag = False,
+    quiet: Quiet = False,
 ) -> int:
     """Check a scenario completely without running it.
 
     Parameters
     ----------
-    scenario
-        A scenario file, or the name of a shipped scenario.
-    set_
-        Change a value before the check; may be repeated.
-    allow_code
-        Let the scenario import code it names as "module:object".
     json
         Print the result as JSON.
-    quiet
-        Say nothing but errors.
     """
     from particleflow import scenario as scenarios
     from particleflow.cli.device import prepare

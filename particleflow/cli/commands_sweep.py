@@ -1,14 +1,10 @@
 """sweep: one scenario over many values of its keys."""
 
 from pathlib import Path
-from typing import Annotated, Any
-
-from cyclopts import Parameter
+from typing import Any
 
 from particleflow.cli.console import Meter, note, result, result_json
-
-Overrides = Annotated[list[str], Parameter(name="--set", negative=(), show_default=False)]
-Flag = Annotated[bool, Parameter(negative=())]
+from particleflow.cli.options import AllowCode, Device, Flag, Overrides, Quiet
 
 
 def sweep(
@@ -17,10 +13,10 @@ def sweep(
     *,
     set_: Overrides = [],  # noqa: B006
     output: Path | None = None,
-    device: str | None = None,
-    allow_code: Flag = False,
+    device: Device = None,
+    allow_code: AllowCode = False,
     json: Flag = False,
-    quiet: Flag = False,
+    quiet: Quiet = False,
 ) -> int:
     """Run the [sweep] of a scenario, and print the folder with its tables and figures.
 
@@ -30,18 +26,10 @@ def sweep(
     ----------
     scenario
         A scenario file with a [sweep] table, or the name of a shipped one.
-    set_
-        Change a value, such as --set time.end=5; may be repeated.
     output
         The folder of this sweep; outputs/SCENARIO/NUMBER if left out.
-    device
-        Where to compute: cpu, gpu, tpu, or one of several, as gpu:1.
-    allow_code
-        Let the scenario import code it names as "module:object".
     json
         Print what was found as JSON.
-    quiet
-        Say nothing but errors.
     """
     from particleflow import run_folder
     from particleflow import scenario as scenarios
