@@ -19,6 +19,11 @@ from .convergence import convergence_slope as convergence_slope
 from .distances import energy_distance as energy_distance
 from .distances import sliced_wasserstein2 as sliced_wasserstein2
 from .distances import wasserstein2 as wasserstein2
+from .facts import Interaction as Interaction
+from .facts import Space as Space
+from .facts import interactions_of as interactions_of
+from .facts import run_of as run_of
+from .facts import space_of as space_of
 from .merge_tree import Birth as Birth
 from .merge_tree import Merge as Merge
 from .merge_tree import MergeTree as MergeTree

@@ -18,10 +18,14 @@ from particleflow.analysis.frames import (
     as_points,
     as_positive,
     as_weights,
+    fixed_weights,
     frame_points,
+    frame_weights,
     is_spherical,
     iterate,
     single_run,
+    sphere_radius,
+    with_mass,
 )
 from particleflow.analysis.neighbours import components
 from particleflow.errors import ArgumentError
@@ -69,24 +73,26 @@ def choose_threshold(trajectory: "Trajectory", threshold: float | None = None) -
     """Return the linking distance to use, with the reason for it; a number that is given is taken as it is.
 
     The default on a sphere of radius R links ⟨x, y⟩ ≥ 0.999 R², the level at which the published phase diagrams call
-    two tokens equal: chordal R √0.002 = 0.0447 R. Layer norm and RMS norm put tokens at R = √d. In Euclidean space no
-    radius is given, so R is the root-mean-square distance to the mean in the first frame: a fixed length for the run,
-    which scales with the data.
+    two tokens equal: chordal R √0.002 = 0.0447 R. R is what the run says (see `facts`), or the root-mean-square norm of
+    the first frame. In flat space R is the root-mean-square distance to the mean in the first frame,
+    R² = Σ_i w_i |x_i − Σ_j w_j x_j|²: a fixed length for the run, which scales with the data.
     """
     metric = "chordal" if is_spherical(trajectory) else "euclidean"
     if threshold is not None:
         return Threshold(as_positive(threshold, "threshold", zero=True), metric, "given")
     if metric == "chordal":
-        unit = trajectory.metadata.get("geometry") == "sphere"
-        radius = 1.0 if unit else float(np.sqrt(trajectory.dimension))
-        reason = f"inner product {DEFAULT_INNER} of unit vectors on a sphere of radius {radius:g}"
-        return Threshold(chordal_from_inner(DEFAULT_INNER, radius), metric, reason)
-    weights = np.asarray(trajectory.weights)
-    points = frame_points(trajectory, 0)[weights > 0]
-    weights = weights[weights > 0]
-    spread = float(np.sqrt(weights @ np.square(points - weights @ points).sum(axis=1)))
-    reason = f"sqrt(0.002) times the root-mean-square radius {spread:.6g} of the first frame"
-    return Threshold(chordal_from_inner(DEFAULT_INNER, spread if spread > 0 else 1.0), metric, reason)
+        radius, stated = sphere_radius(trajectory)
+        where = "" if stated else ", measured in the first frame"
+        reason = f"inner product {DEFAULT_INNER} of unit vectors on a sphere of radius {radius:g}{where}"
+    else:
+        radius = _root_mean_square(single_run(trajectory))
+        reason = f"sqrt(0.002) times the root-mean-square radius {radius:.6g} of the first frame"
+    return Threshold(chordal_from_inner(DEFAULT_INNER, radius if radius > 0 else 1.0), metric, reason)
+
+
+def _root_mean_square(trajectory: "Trajectory") -> float:
+    points, weights = with_mass(frame_points(trajectory, 0), frame_weights(trajectory, 0))
+    return float(np.sqrt(weights @ np.square(points - weights @ points).sum(axis=1)))
 
 
 def label_active(points: FloatArray, active: "np.ndarray", threshold: float) -> IntArray:
@@ -114,14 +120,14 @@ def cluster_count(points: ArrayLike, threshold: float, *, weights: ArrayLike | N
 
 
 def cluster_masses(labels: ArrayLike, weights: ArrayLike | None = None) -> FloatArray:
-    """Return the mass of every cluster, m_c = Σ_{i in c} w_i; particles labelled −1 are left out."""
+    """Return the mass of every cluster, m_c = Σ_{i in c} w_i, at the place of its label; the label −1 is left out."""
     array = np.asarray(labels, dtype=np.int64)
     mass = as_weights(weights, array.size)
     return np.bincount(array[array >= 0], weights=mass[array >= 0]).astype(np.float64)
 
 
 def effective_count(masses: ArrayLike) -> float:
-    """Return the effective number of clusters 1 / Σ_c m_c² of masses that sum to one (stragglers barely count)."""
+    """Return the effective number of clusters (Σ_c m_c)² / Σ_c m_c²: k for k equal ones; stragglers barely count."""
     array = np.asarray(masses, dtype=np.float64)
     return float(array.sum() ** 2 / np.square(array).sum())
 
@@ -134,8 +140,8 @@ def cluster_counts(
     threshold: the linking distance (chordal on the sphere); without it, that of `choose_threshold`.
     """
     trajectory = single_run(trajectory)
+    active = fixed_weights(trajectory) > 0
     chosen = choose_threshold(trajectory, threshold).value
-    active = np.asarray(trajectory.weights) > 0
     counts = np.zeros(len(trajectory), dtype=np.int64)
     for index, points in iterate(trajectory, progress):
         counts[index] = label_active(points, active, chosen).max() + 1

@@ -4,12 +4,13 @@ Every analysis goes through `iterate`, so that memory stays bounded by a few meg
 that is not finite is always reported in the same words, with its index and its time.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from particleflow.analysis.facts import space_of
 from particleflow.errors import ArgumentError, ShapeError
 
 if TYPE_CHECKING:
@@ -47,6 +48,12 @@ def as_weights(weights: ArrayLike | None, count: int) -> FloatArray:
     return array / array.sum()
 
 
+def with_mass(points: FloatArray, weights: ArrayLike | None) -> tuple[FloatArray, FloatArray]:
+    """Return the points that have mass, and their weights: a point of weight zero is not part of the measure."""
+    mass = as_weights(weights, points.shape[0])
+    return points[mass > 0], mass[mass > 0]
+
+
 def as_positive(value: float, name: str, *, zero: bool = False) -> float:
     """Return a finite positive number (or non-negative, with `zero`), or say which argument is not."""
     number = float(value)
@@ -77,6 +84,30 @@ def single_run(trajectory: "Trajectory") -> "Trajectory":
     if len(trajectory) == 0:
         raise ArgumentError("The trajectory has no frame; at least one is needed.")
     return trajectory
+
+
+def masses_of(trajectory: "Trajectory") -> Any | None:
+    """Return the masses (T, N) of a density, whose points stay while its masses change; None for particles."""
+    fields = getattr(trajectory, "fields", None)
+    return fields.get("mass") if isinstance(fields, Mapping) else None
+
+
+def fixed_weights(trajectory: "Trajectory") -> FloatArray:
+    """Return the weights (N,) that the particles of one run keep; refuse a density, whose masses change in time."""
+    if masses_of(trajectory) is not None:
+        raise ArgumentError(
+            "This analysis follows particles that keep their weights, but this run is a density: its points stay and "
+            "its masses change in time."
+        )
+    return np.asarray(single_run(trajectory).weights, dtype=np.float64)
+
+
+def frame_weights(trajectory: "Trajectory", index: int) -> FloatArray:
+    """Return the weights (N,) of one frame, which sum to one: those that particles keep, or a density's masses."""
+    masses = masses_of(trajectory)
+    if masses is None:
+        return fixed_weights(trajectory)
+    return as_weights(np.asarray(masses[range(len(trajectory))[index]]), trajectory.count)
 
 
 def check_frame(points: Any, index: int, time: float) -> FloatArray:
@@ -153,5 +184,18 @@ def is_log_spaced(times: ArrayLike) -> bool:
 
 
 def is_spherical(trajectory: "Trajectory") -> bool:
-    """Tell whether the run lives on a sphere of fixed radius (sphere, layer norm or RMS norm)."""
-    return str(trajectory.metadata.get("geometry", "euclidean")) in ("sphere", "layer_norm", "rms_norm")
+    """Tell whether the stored points lie on a sphere {|x| = R}."""
+    return space_of(trajectory).kind == "sphere"
+
+
+def sphere_radius(trajectory: "Trajectory") -> tuple[float, bool]:
+    """Return the radius R of the sphere that a run lives on, and whether the run says so.
+
+    A sphere whose radius is not stored is measured: R² = Σ_i w_i |x_i|² in the first frame.
+    """
+    radius = space_of(trajectory).radius
+    if radius is not None:
+        return radius, True
+    trajectory = single_run(trajectory)
+    measured = np.sqrt(frame_weights(trajectory, 0) @ np.square(frame_points(trajectory, 0)).sum(axis=1))
+    return float(measured), False

@@ -1,6 +1,7 @@
 """Modes of the density and their growth: Fourier on the circle, spherical harmonics on S².
 
-Amplitudes are normalised to lie between 0 (uniform) and 1 (all mass on a point).
+Only directions x/|x| enter, so a sphere may have any radius. Amplitudes lie between 0 (uniform) and 1 (all mass on a
+point). While a mode is small it grows or decays by itself, A_k(t) = A_k(0) e^{λ_k t}; that is its linear regime.
 """
 
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from particleflow.analysis.frames import (
     as_points,
     as_series,
     as_weights,
+    frame_weights,
     iterate,
     single_run,
 )
@@ -28,18 +30,18 @@ if TYPE_CHECKING:
 def fourier_amplitudes(points: ArrayLike, maximum: int, *, weights: ArrayLike | None = None) -> FloatArray:
     """Return |c_k| for k = 1 … maximum, c_k = Σ_j w_j e^{−ikθ_j}, of particles on the circle.
 
-    points: (N, 2), or (N,) angles in radians. |c_1| is the Kuramoto order parameter.
+    points: (N, 2), or (N,) angles in radians; weights: (N,), by default equal. |c_1| is the Kuramoto order parameter.
     """
-    array = np.asarray(points, dtype=np.float64)
-    checked = as_points(array)
-    mass = as_weights(weights, checked.shape[0])
+    given = np.asarray(points, dtype=np.float64)
+    array = as_points(given)
+    mass = as_weights(weights, array.shape[0])
     _check_maximum(maximum)
-    if array.ndim == 1:
-        phase = np.exp(-1j * array)
-    elif checked.shape[1] == 2:
-        phase = _unit(checked)[:, 0] - 1j * _unit(checked)[:, 1]
+    if given.ndim == 1:
+        phase = np.exp(-1j * array[:, 0])
+    elif array.shape[1] == 2:
+        phase = _directions(array, mass) @ np.array([1.0, -1.0j])
     else:
-        raise ShapeError(f"Fourier modes need points of the circle (N, 2) or angles (N,), but got {array.shape}.")
+        raise ShapeError(f"Fourier modes need points of the circle (N, 2) or angles (N,), but got {given.shape}.")
     amplitudes, power = np.empty(maximum), mass.astype(np.complex128)
     for order in range(maximum):
         power = power * phase
@@ -50,14 +52,15 @@ def fourier_amplitudes(points: ArrayLike, maximum: int, *, weights: ArrayLike | 
 def harmonic_amplitudes(points: ArrayLike, maximum: int, *, weights: ArrayLike | None = None) -> FloatArray:
     """Return the amplitude of degree l = 1 … maximum on S²: A_l = √(4π/(2l+1) Σ_m |Σ_j w_j Y_lm(x_j)|²).
 
-    points: (N, 3). By the addition theorem A_l² = Σ_ij w_i w_j P_l(⟨x_i, x_j⟩), without the sum over pairs.
+    points: (N, 3); weights: (N,), by default equal. By the addition theorem A_l² = Σ_ij w_i w_j P_l(⟨u_i, u_j⟩) for the
+    directions u, without the sum over pairs.
     """
     array = as_points(points)
     mass = as_weights(weights, array.shape[0])
     _check_maximum(maximum)
     if array.shape[1] != 3:
         raise ShapeError(f"Spherical harmonics need points of shape (N, 3), but got {array.shape}.")
-    unit = _unit(array)
+    unit = _directions(array, mass)
     polar, azimuth = np.arccos(np.clip(unit[:, 2], -1.0, 1.0)), np.arctan2(unit[:, 1], unit[:, 0])
     amplitudes = np.empty(maximum)
     for degree in range(1, maximum + 1):
@@ -72,17 +75,16 @@ def mode_amplitudes(
 ) -> FloatArray:
     """Return the amplitudes of modes 1 … maximum in every frame, (T, maximum): Fourier for d = 2, harmonics for d = 3.
 
-    frames: the indices of the frames to use, by default all.
+    frames: the indices of the frames to use, by default all. A density is weighted by the masses of each frame.
     """
     trajectory = single_run(trajectory)
     if trajectory.dimension not in (2, 3):
         raise ArgumentError(f"Modes are defined for d = 2 (circle) and 3 (sphere), but d is {trajectory.dimension}.")
     amplitudes = fourier_amplitudes if trajectory.dimension == 2 else harmonic_amplitudes
-    weights = np.asarray(trajectory.weights)
     chosen = as_frames(frames, len(trajectory))
     result = np.empty((chosen.size, maximum))
     for place, points in iterate(trajectory, progress, None if frames is None else chosen):
-        result[place] = amplitudes(points, maximum, weights=weights)
+        result[place] = amplitudes(points, maximum, weights=frame_weights(trajectory, int(chosen[place])))
     return result
 
 
@@ -124,6 +126,7 @@ def growth_rates(
 
 
 def _harmonic(degree: int, order: int, polar: FloatArray, azimuth: FloatArray) -> "np.ndarray":
+    """Return Y_lm(polar angle, azimuth), orthonormal on the unit sphere: ∫ Y_lm Y*_l'm' = δ_ll' δ_mm'."""
     from scipy import special
 
     if hasattr(special, "sph_harm_y"):
@@ -132,13 +135,16 @@ def _harmonic(degree: int, order: int, polar: FloatArray, azimuth: FloatArray) -
     return older(order, degree, azimuth, polar)
 
 
-def _unit(points: FloatArray) -> FloatArray:
-    norms = np.linalg.norm(points, axis=1, keepdims=True)
-    if (norms == 0).any():
-        raise ArgumentError(f"Modes need directions, but particle {int(np.argmin(norms))} is at the origin.")
-    return points / norms
+def _directions(points: FloatArray, mass: FloatArray) -> FloatArray:
+    """Return x/|x|, which every particle that has mass must have."""
+    norms = np.linalg.norm(points, axis=1)
+    nowhere = (norms == 0) & (mass > 0)
+    if nowhere.any():
+        raise ArgumentError(f"Modes need directions, but particle {int(np.argmax(nowhere))} is at the origin.")
+    return points / np.where(norms > 0, norms, 1.0)[:, None]
 
 
 def _check_maximum(maximum: int) -> None:
+    """Refuse to compute no mode at all."""
     if maximum < 1:
         raise ArgumentError(f"Argument `maximum` must be at least 1, but is {maximum}.")

@@ -1,7 +1,9 @@
 """Pairwise similarity through time: quantiles over pairs, and the fraction of pairs that have become one.
 
-Pairs are i < j, each with weight w_i w_j. Up to a limit all pairs are taken; beyond it a fixed random sample of pairs,
-the same in every frame, drawn with the weights from a stated seed.
+Pairs are i < j, each with the mass w_i w_j / Σ_{k<l} w_k w_l. The similarity of a pair is the cosine
+⟨x_i, x_j⟩ / (|x_i| |x_j|), which does not see the radius of a sphere, or the distance |x_i − x_j|; the quantile at p is
+the least value s such that the pairs of similarity ≤ s have mass ≥ p. Up to a limit all pairs are taken; beyond it a
+fixed random sample of pairs, the same in every frame, drawn with the weights from a stated seed.
 """
 
 from dataclasses import dataclass
@@ -11,7 +13,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from particleflow.analysis.clusters import DEFAULT_INNER
-from particleflow.analysis.frames import FloatArray, IntArray, Progress, as_frames, is_spherical, iterate, single_run
+from particleflow.analysis.frames import (
+    FloatArray,
+    IntArray,
+    Progress,
+    as_frames,
+    fixed_weights,
+    is_spherical,
+    iterate,
+    single_run,
+)
 from particleflow.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -63,7 +74,7 @@ def similarity_quantiles(
     levels = np.asarray(probabilities, dtype=np.float64).reshape(-1)
     if levels.size == 0 or (levels < 0).any() or (levels > 1).any():
         raise ArgumentError("`probabilities` must lie between 0 and 1.")
-    first, second, mass, sampled = choose_pairs(np.asarray(trajectory.weights), maximum_pairs, seed)
+    first, second, mass, sampled = choose_pairs(fixed_weights(trajectory), maximum_pairs, seed)
     chosen = as_frames(frames, len(trajectory))
     values, mean, close = np.empty((chosen.size, levels.size)), np.empty(chosen.size), np.empty(chosen.size)
     for index, points in iterate(trajectory, progress, None if frames is None else chosen):
@@ -78,7 +89,11 @@ def similarity_quantiles(
 
 
 def choose_pairs(weights: FloatArray, maximum: int, seed: int) -> tuple[IntArray, IntArray, FloatArray, bool]:
-    """Return pairs i < j of particles with mass, the pairs' masses (summing to one), and whether they were sampled."""
+    """Return pairs i < j of particles with mass, the pairs' masses (summing to one), and whether they were sampled.
+
+    A sampled pair is drawn as two independent particles with probability w, again if they are the same, so that
+    P(i, j) = w_i w_j / Σ_{k<l} w_k w_l, and all sampled pairs count alike.
+    """
     alive = np.flatnonzero(weights > 0)
     if alive.size < 2:
         raise ArgumentError("Pairwise similarity needs at least two particles with mass.")
@@ -99,7 +114,10 @@ def choose_pairs(weights: FloatArray, maximum: int, seed: int) -> tuple[IntArray
 
 
 def pair_similarity(points: FloatArray, first: IntArray, second: IntArray, measure: str) -> FloatArray:
-    """Return the cosine or the distance of given pairs, in chunks that keep the copies of points small."""
+    """Return the cosine ⟨x, y⟩ / (|x| |y|) or the distance |x − y| of given pairs.
+
+    In chunks that keep the copies of points small; a point at the origin is orthogonal to everything.
+    """
     if measure == "cosine":
         norms = np.linalg.norm(points, axis=1, keepdims=True)
         points = points / np.where(norms > 0, norms, 1.0)
@@ -116,7 +134,10 @@ def pair_similarity(points: FloatArray, first: IntArray, second: IntArray, measu
 
 
 def _quantiles(values: FloatArray, mass: FloatArray, levels: FloatArray) -> FloatArray:
-    """Invert the weighted distribution function: the least value whose cumulated mass reaches the level."""
+    """Invert the weighted distribution function F(s) = Σ_{s_k ≤ s} m_k: the least value s with F(s) ≥ level.
+
+    The values come sorted; a level that rounding puts just above a sum of masses still counts as reached.
+    """
     cumulated = np.cumsum(mass)
     place = np.searchsorted(cumulated, levels * cumulated[-1] * (1 - 1e-12))
     return values[np.minimum(place, values.size - 1)]

@@ -1,8 +1,14 @@
 """Clusters through time: labels that stay with a cluster from frame to frame, and the merge tree of the run.
 
-A cluster of one frame is the heir of a cluster of the frame before when it holds the largest part of its mass. A
-cluster with one such ancestor takes its label; with several, they have merged, and the label of the survivor of the
-merges stays (see `merge_tree`); with none, it split off and gets a new label.
+Let C be the clusters of one frame, C' those of the next, and m(c, c') = Σ_{i ∈ c ∩ c'} w_i the mass they share:
+
+    heir of c     = argmax over c' ∈ C' of m(c, c')        where most of a cluster's mass goes
+    origin of c'  = argmax over c ∈ C of m(c, c')          where most of a cluster's mass comes from
+
+A cluster that is heir to one takes its label; one that is heir to several comes from a merge, and the label of the
+survivor of the merges stays (see `merge_tree`); one that is heir to none has split off from its origin and gets a new
+label. Only mass counts, so a particle split in two at one place changes no label and no merge; particles of weight zero
+belong to no cluster.
 """
 
 from dataclasses import dataclass
@@ -12,7 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from particleflow.analysis.clusters import Threshold, choose_threshold, label_active
-from particleflow.analysis.frames import FloatArray, IntArray, Progress, is_log_spaced, iterate, single_run
+from particleflow.analysis.frames import (
+    FloatArray,
+    IntArray,
+    Progress,
+    fixed_weights,
+    is_log_spaced,
+    iterate,
+    single_run,
+)
 from particleflow.analysis.merge_tree import Birth, Contact, Merge, MergeTree, first_contacts
 from particleflow.errors import ArgumentError
 
@@ -25,7 +39,7 @@ class ClusterTrack:
     """The clusters of a run at one threshold.
 
     labels: (T, N), consistent through time, −1 for particles of no weight; counts, largest_mass and effective_count:
-    (T,), the number of clusters, the mass of the heaviest one, and 1 / Σ m_c²; tree: the merge tree.
+    (T,), the number of clusters, the mass max_c m_c of the heaviest one, and 1 / Σ_c m_c²; tree: the merge tree.
     """
 
     threshold: Threshold
@@ -56,8 +70,9 @@ def track_clusters(
     times = np.asarray(trajectory.times, dtype=np.float64)
     if interpolation == "auto":
         interpolation = "log" if is_log_spaced(times) else "linear"
+    weights = fixed_weights(trajectory)
     chosen = choose_threshold(trajectory, threshold)
-    tracker = _Tracker(chosen.value, np.asarray(trajectory.weights, dtype=np.float64), times, interpolation)
+    tracker = _Tracker(chosen.value, weights, times, interpolation)
     frames = len(trajectory)
     labels = np.empty((frames, trajectory.count), dtype=np.int32)
     counts, largest, effective = np.empty(frames, dtype=np.int64), np.empty(frames), np.empty(frames)
@@ -86,7 +101,10 @@ class _Tracker:
         self.sizes = np.empty(0, dtype=np.int64)
 
     def advance(self, index: int, points: FloatArray) -> IntArray:
-        """Take one more frame and return the labels of its particles."""
+        """Take one more frame and return the labels of its particles.
+
+        points: (N, d), of which those with mass are clustered at the threshold.
+        """
         points = points[self.active]
         weights = self.weights[self.active]
         component = label_active(points, np.ones(points.shape[0], dtype=bool), self.threshold)
@@ -102,6 +120,7 @@ class _Tracker:
         return labels
 
     def _first_names(self, masses: FloatArray, sizes: IntArray) -> IntArray:
+        """Name the clusters of the first frame 0, 1, … from the heaviest on; equal masses by their first particle."""
         order = np.argsort(-masses, kind="stable")
         names = np.empty(masses.size, dtype=np.int64)
         names[order] = np.arange(masses.size)
@@ -113,6 +132,7 @@ class _Tracker:
     def _next_names(
         self, index: int, points: FloatArray, component: IntArray, masses: FloatArray, sizes: IntArray
     ) -> IntArray:
+        """Name the clusters of a frame after those of the frame before: inherit, merge, or split off."""
         heir, origin = _match(self.component, component, self.weights[self.active])
         families = np.bincount(heir, minlength=masses.size)
         names = np.full(masses.size, -1, dtype=np.int64)
@@ -129,7 +149,11 @@ class _Tracker:
     def _merge(
         self, index: int, points: FloatArray, component: IntArray, heir: IntArray, families: IntArray, names: IntArray
     ) -> IntArray:
-        """Record the merges of one interval in time order and name the clusters that come out of them."""
+        """Record the merges of one interval in time order and name the clusters that come out of them.
+
+        Only particles that go with their cluster into its heir can touch; clusters that meet by way of others, which
+        left their own, merge at the end of the interval.
+        """
         merging = np.flatnonzero(families[heir] > 1)  # clusters of the frame before
         order = merging[np.lexsort((self.names[merging], -self.masses[merging], heir[merging]))]
         heaviest = np.full(families.size, -1, dtype=np.int64)
@@ -153,7 +177,11 @@ class _Tracker:
         return names
 
     def _record(self, index: int, contacts: list[Contact]) -> dict[int, int]:
-        """Apply touches in time order; return, for every cluster named in them, the one that carries its label on."""
+        """Apply touches in time order; return, for every cluster named in them, the one that carries its label on.
+
+        At each touch the two groups become one of mass m_a + m_b, under the label of the heavier; of equal masses the
+        older, that is the smaller, label stays. A touch inside a group changes nothing.
+        """
         touched = {p for contact in contacts for p in (contact.first, contact.second)}
         leader, group = {p: p for p in touched}, {p: [p] for p in touched}
         mass, size = {p: float(self.masses[p]) for p in touched}, {p: int(self.sizes[p]) for p in touched}
@@ -173,6 +201,7 @@ class _Tracker:
         return leader
 
     def _interpolate(self, index: int, fraction: float) -> float:
+        """Return the time at a fraction φ of an interval: a + φ(b − a), or a (b/a)^φ in log time."""
         start, end = float(self.times[index - 1]), float(self.times[index])
         if self.interpolation == "log" and start > 0:
             return float(start * (end / start) ** fraction)
@@ -180,7 +209,11 @@ class _Tracker:
 
 
 def _match(before: IntArray, after: IntArray, weights: FloatArray) -> tuple[IntArray, IntArray]:
-    """Return, by largest shared mass, the heir of every cluster before and the origin of every cluster after."""
+    """Return, by largest shared mass m(c, c') = Σ_{i ∈ c ∩ c'} w_i, every cluster's heir and every cluster's origin.
+
+    before, after: (n,) the cluster of each particle in two frames, all with mass. Of equal shares the cluster with the
+    smaller number, the one whose first particle comes first, is taken.
+    """
     clusters = int(after.max()) + 1
     key, inverse = np.unique(before * clusters + after, return_inverse=True)
     shared = np.bincount(inverse, weights=weights)

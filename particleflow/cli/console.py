@@ -120,10 +120,13 @@ class RunMeter:
         if points.ndim != 2 or len(points) > _COUNTED_PARTICLES or not np.isfinite(points).all():
             return None
         from particleflow.analysis import choose_threshold, cluster_count
+        from particleflow.analysis.facts import space_of
         from particleflow.trajectory import Trajectory
 
         if self.threshold is None:
             first = Trajectory.from_arrays([0.0], frames.points[:1], metadata={"geometry": self.geometry})
+            # The name of a sphere does not tell its radius, so it is measured.
+            first.metadata["space"] = space_of(first).to_dict() | {"radius": None}
             self.threshold = choose_threshold(first).value
         return cluster_count(points, self.threshold)
 

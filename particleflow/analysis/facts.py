@@ -1,0 +1,235 @@
+"""What a run says about itself: the space its points live in, and the interactions that move them.
+
+A simulation stores both as plain tables in the trajectory's metadata,
+
+    space         {kind: "sphere" | "flat", radius, coordinates, sees_stored}
+    interactions  [{kernel: {kind, form, beta, query, key, …}, normalization, positional, data}, …]
+
+and everything in `analysis` asks here, never for the name of a geometry. Files without these tables are read by the
+name of their geometry and by the text of their scenario, in the last part of this module and nowhere else.
+
+Metadata come from files, so nothing in them is trusted: what has the wrong type is unknown, never an error. Unknown is
+None, and a reader that needs the fact does without its result.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from particleflow.trajectory import Trajectory
+
+NORMALIZATIONS = ("row", "none", "sinkhorn")
+UNKNOWN = "unknown"
+
+LinearMap = float | NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Space:
+    """Where the stored points live.
+
+    kind: "sphere", {|x| = radius}, or "flat", R^d; radius: None where it does not exist or is not known; coordinates:
+    what the stored coordinates mean, in words; sees_stored: whether the kernels see the stored points themselves (a
+    gain, a bias or a moving frame may come between).
+    """
+
+    kind: str
+    radius: float | None = None
+    coordinates: str | None = None
+    sees_stored: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the facts for JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, eq=False)
+class Interaction:
+    """One drift with a kernel: its weights are w_j K₁(x_i, y_j) K₂(t_i, s_j), normalised in some way.
+
+    kind, form: of K₁; the form "inner" of the kind "attention" is exp β⟨Qx, Ky⟩; beta, query, key: its parameters, Q
+    and K each a number, a diagonal or a matrix; normalization: one of NORMALIZATIONS; positional: the kind of K₂, None
+    if there is none; data: the points y are fixed data rather than the particles. What else is None is not known.
+    """
+
+    kind: str | None
+    form: str | None
+    beta: float | None
+    query: LinearMap | None = 1.0
+    key: LinearMap | None = 1.0
+    normalization: str | None = "row"
+    positional: str | None = None
+    data: bool = False
+
+    @property
+    def causal(self) -> bool:
+        """Whether K₂(t, s) = 1 where s ≤ t, else 0."""
+        return self.positional == "causal"
+
+    @property
+    def is_attention(self) -> bool:
+        """Whether the particles attend to each other by exp β⟨Qx, Ky⟩, all known, causally or to everyone."""
+        known = None not in (self.beta, self.normalization) and self.query is not None and self.key is not None
+        plain = (self.kind, self.form) == ("attention", "inner") and self.positional in (None, "causal")
+        return known and plain and not self.data
+
+
+def space_of(trajectory: "Trajectory") -> Space:
+    """Return where a run lives; of an ensemble, what holds for all of its runs."""
+    table = _metadata(trajectory).get("space")
+    kind = table.get("kind") if isinstance(table, Mapping) else None
+    if not isinstance(table, Mapping) or kind not in ("sphere", "flat"):
+        return _space_from_name(trajectory)
+    radius = _number(table.get("radius")) if kind == "sphere" else None
+    return Space(
+        kind=str(kind),
+        radius=radius if radius is not None and radius > 0 else None,
+        coordinates=_text(table.get("coordinates")),
+        sees_stored=table.get("sees_stored") is True,
+    )
+
+
+def interactions_of(trajectory: "Trajectory") -> tuple[Interaction, ...]:
+    """Return the interactions of a run in the order of its drifts, as far as they are known."""
+    table = _metadata(trajectory).get("interactions")
+    if not isinstance(table, list | tuple):
+        return _interactions_from_scenario(trajectory)
+    return tuple(_interaction(row) for row in table)
+
+
+def run_of(trajectory: "Trajectory", run: int) -> "Trajectory":
+    """Return one run of an ensemble with the facts of that run.
+
+    Where an ensemble's runs differ its metadata list one value a run; here these become the value of this run. A list
+    that may also be a diagonal, or rows that may also be a matrix, could be either: then the map is not known.
+    """
+    single = trajectory.run(run)
+    metadata, runs = dict(_metadata(trajectory)), trajectory.runs or 1
+    space, interactions = metadata.get("space"), metadata.get("interactions")
+    if isinstance(space, Mapping):
+        metadata["space"] = {**space, "radius": _of_run(space.get("radius"), run, runs)}
+    if isinstance(interactions, list | tuple):
+        metadata["interactions"] = [_row_of_run(row, run, runs, trajectory.dimension) for row in interactions]
+    single.metadata = metadata
+    return single
+
+
+def _row_of_run(row: Any, run: int, runs: int, dimension: int) -> Any:
+    if not isinstance(row, Mapping) or not isinstance(row.get("kernel"), Mapping):
+        return row
+    kernel = dict(row["kernel"])
+    kernel["beta"] = _of_run(kernel.get("beta"), run, runs)
+    for name in ("query", "key"):
+        kernel[name] = _map_of_run(kernel.get(name, 1.0), run, runs, dimension)
+    return {**row, "kernel": kernel}
+
+
+def _of_run(value: Any, run: int, runs: int) -> Any:
+    """A number, or this run's of one number a run."""
+    return value[run] if isinstance(value, list | tuple) and len(value) == runs else value
+
+
+def _map_of_run(value: Any, run: int, runs: int, dimension: int) -> Any:
+    """A linear map, or this run's of one map a run; None where the shape does not tell."""
+    array = _numbers(value)
+    if array is None or array.ndim == 0 or array.shape[0] != runs:
+        return value
+    if array.ndim == 1 and (runs != dimension or np.ptp(array) == 0):
+        return float(array[run])
+    return array[run] if array.ndim == 3 else None
+
+
+def _interaction(row: Any) -> Interaction:
+    table = row if isinstance(row, Mapping) else {}
+    kernel = table.get("kernel")
+    kernel = kernel if isinstance(kernel, Mapping) else {}
+    normalization, positional = table.get("normalization"), table.get("positional")
+    return Interaction(
+        kind=_text(kernel.get("kind")),
+        form=_text(kernel.get("form")),
+        beta=_number(kernel.get("beta")),
+        query=_linear_map(kernel.get("query", 1.0)),
+        key=_linear_map(kernel.get("key", 1.0)),
+        normalization=normalization if isinstance(normalization, str) and normalization in NORMALIZATIONS else None,
+        positional=_kind(positional),
+        data=table.get("data", False) is not False,
+    )
+
+
+def _kind(table: Any) -> str | None:
+    """The kind of an optional table; something else than a table is there, but unknown."""
+    if table is None:
+        return None
+    return (_text(table.get("kind")) if isinstance(table, Mapping) else None) or UNKNOWN
+
+
+def _metadata(trajectory: "Trajectory") -> Mapping[str, Any]:
+    metadata: Any = trajectory.metadata
+    return metadata if isinstance(metadata, Mapping) else {}
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _number(value: Any) -> float | None:
+    array = _numbers(value)
+    return float(array) if array is not None and array.ndim == 0 else None
+
+
+def _linear_map(value: Any) -> LinearMap | None:
+    array = _numbers(value)
+    if array is None or array.ndim > 2:
+        return None
+    return float(array) if array.ndim == 0 else array
+
+
+def _numbers(value: Any) -> NDArray[np.float64] | None:
+    """Finite numbers of any shape; text, truth values, gaps and ragged rows are none."""
+    try:
+        array = np.asarray(value)
+        if array.dtype.kind not in "iuf":
+            return None
+        array = array.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return array if array.size and np.isfinite(array).all() else None
+
+
+# Runs without these tables: the name of the geometry and the text of the scenario are all there is.
+
+_UNIT_SPHERES = ("sphere", "ngpt", "pre_norm", "peri_norm", "sqrt_scaled")
+_ROOT_SPHERES = ("layer_norm", "rms_norm")
+
+
+def _space_from_name(trajectory: "Trajectory") -> Space:
+    """Unit spheres, spheres of radius √d (where a gain may come before the kernel), and everything else flat."""
+    geometry = _metadata(trajectory).get("geometry", "euclidean")
+    name = str(geometry.get("kind") if isinstance(geometry, Mapping) else geometry)
+    if name in _UNIT_SPHERES:
+        return Space("sphere", 1.0, sees_stored=True)
+    if name in _ROOT_SPHERES:
+        return Space("sphere", float(np.sqrt(trajectory.dimension)))
+    return Space("flat", sees_stored=name == "euclidean")
+
+
+def _interactions_from_scenario(trajectory: "Trajectory") -> tuple[Interaction, ...]:
+    """The drifts of a scenario that have a kernel; only the attention kernel is known by its name."""
+    try:
+        drifts = tomllib.loads(str(_metadata(trajectory).get("scenario", ""))).get("drift", [])
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return ()
+    found: list[Interaction] = []
+    for drift in drifts if isinstance(drifts, list) else [drifts]:
+        kernel = drift.get("kernel") if isinstance(drift, dict) else None
+        if isinstance(kernel, dict):
+            form = "inner" if kernel.get("kind") == "attention" else "other"
+            described = {"beta": 1.0, **kernel, "form": form}
+            row = {"normalization": "row", **drift, "kernel": described, "data": drift.get("data") is not None}
+            found.append(_interaction(row))
+    return tuple(found)
