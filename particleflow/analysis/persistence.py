@@ -1,27 +1,31 @@
 """Clusters at all thresholds at once: the single-linkage tree and the H0 persistence diagram.
 
 Both are the minimum spanning tree of the cloud. Its N − 1 edge lengths are the thresholds at which two components
-become one, that is the deaths of the H0 diagram (every component is born at 0, one never dies). On the sphere the
-lengths are chordal.
+become one, that is the deaths of the H0 diagram (every component is born at 0, one never dies): with edge lengths
+ℓ_1 ≤ … ≤ ℓ_{N−1} there are N − #{k : ℓ_k ≤ r} clusters at the threshold r. On the sphere the lengths are chordal.
+
+Weights only say who is there: particles of weight zero are left out, and N counts the others.
 """
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from particleflow.analysis.frames import FloatArray, IntArray, Progress, as_points
+from particleflow.analysis.frames import FloatArray, IntArray, Progress, as_points, with_mass
 from particleflow.errors import ArgumentError
 
 _PAIRS_LIMIT = 4096  # up to it SciPy's linkage, which holds N²/2 distances; above it Prim's algorithm, which does not
 
 
-def single_linkage(points: ArrayLike, *, progress: Progress | None = None) -> FloatArray:
+def single_linkage(
+    points: ArrayLike, *, weights: ArrayLike | None = None, progress: Progress | None = None
+) -> FloatArray:
     """Return the single-linkage tree as a SciPy linkage array (N − 1, 4): node, node, distance, size.
 
-    points: (N, d). Time O(N² d) and, beyond 4,096 particles, memory O(N d).
+    points: (N, d); leaf k is the k-th particle that has mass. Time O(N² d) and, beyond 4,096 particles, memory O(N d).
     """
     from scipy.cluster.hierarchy import linkage
 
-    array = as_points(points)
+    array, _ = with_mass(as_points(points), weights)
     if array.shape[0] == 1:
         return np.empty((0, 4))
     if array.shape[0] <= _PAIRS_LIMIT:
@@ -30,21 +34,23 @@ def single_linkage(points: ArrayLike, *, progress: Progress | None = None) -> Fl
     return _linkage_from_edges(edges, lengths)
 
 
-def persistence_diagram(points: ArrayLike, *, progress: Progress | None = None) -> FloatArray:
+def persistence_diagram(
+    points: ArrayLike, *, weights: ArrayLike | None = None, progress: Progress | None = None
+) -> FloatArray:
     """Return the H0 persistence diagram, (N, 2) rows (birth 0, death), sorted by death; the last death is infinite."""
-    array = as_points(points)
-    deaths = np.append(single_linkage(array, progress=progress)[:, 2], np.inf)
+    deaths = np.append(single_linkage(points, weights=weights, progress=progress)[:, 2], np.inf)
     return np.stack([np.zeros_like(deaths), deaths], axis=1)
 
 
-def counts_by_threshold(points: ArrayLike, thresholds: ArrayLike) -> IntArray:
+def counts_by_threshold(points: ArrayLike, thresholds: ArrayLike, *, weights: ArrayLike | None = None) -> IntArray:
     """Return the number of clusters at each threshold: N − #{spanning-tree edges ≤ threshold}."""
-    array = as_points(points)
-    lengths = single_linkage(array)[:, 2]
-    return array.shape[0] - np.searchsorted(lengths, np.asarray(thresholds, dtype=np.float64), side="right")
+    lengths = single_linkage(points, weights=weights)[:, 2]
+    return lengths.size + 1 - np.searchsorted(lengths, np.asarray(thresholds, dtype=np.float64), side="right")
 
 
-def largest_gap(points: ArrayLike, *, lengths: FloatArray | None = None) -> tuple[int, float, float]:
+def largest_gap(
+    points: ArrayLike, *, weights: ArrayLike | None = None, lengths: FloatArray | None = None
+) -> tuple[int, float, float]:
     """Return the cluster count that lasts over the widest range of thresholds, and that range (low, high).
 
     The width is measured as the ratio high / low of consecutive spanning-tree edges. Edges below 1e-12 times the
@@ -52,9 +58,9 @@ def largest_gap(points: ArrayLike, *, lengths: FloatArray | None = None) -> tupl
     edge, where every particle is alone, does not count. Needs two particles.
     lengths: the sorted edge lengths, third column of `single_linkage`, if they are known already.
     """
-    array = as_points(points)
+    array, _ = with_mass(as_points(points), weights)
     if array.shape[0] < 2:
-        raise ArgumentError("`largest_gap` needs at least two particles, but got one.")
+        raise ArgumentError("`largest_gap` needs at least two particles with mass, but got one.")
     lengths = single_linkage(array)[:, 2] if lengths is None else lengths
     if lengths[-1] == 0:
         return 1, 0.0, float("inf")
@@ -106,6 +112,7 @@ def _linkage_from_edges(edges: IntArray, lengths: FloatArray) -> FloatArray:
 
 
 def _root(parent: IntArray, node: int) -> int:
+    """Follow parents up to the node that has none, halving the path on the way."""
     while parent[node] != node:
         parent[node] = parent[parent[node]]
         node = int(parent[node])
