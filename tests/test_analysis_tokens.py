@@ -1,14 +1,11 @@
-"""Attention statistics, parking centres, agreement with labels and pairwise similarity."""
+"""Parking centres, agreement with labels and pairwise similarity."""
 
 import numpy as np
 import pytest
-from scipy.special import softmax
 from sklearn import metrics
 
 from particleflow.analysis import (
     adjusted_rand_index,
-    attention_matrix,
-    attention_statistics,
     expected_centres,
     normalized_mutual_information,
     parking_centres,
@@ -16,65 +13,8 @@ from particleflow.analysis import (
     silhouette,
     similarity_quantiles,
 )
-from particleflow.analysis.attention import _log_rows
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.trajectory import Trajectory
-
-
-def test_attention_matrix_is_the_softmax():
-    generator = np.random.default_rng(0)
-    points, query, key = generator.normal(size=(12, 3)), generator.normal(size=(2, 3)), generator.normal(size=(2, 3))
-    weights = generator.dirichlet(np.ones(12))
-    logits = 1.7 * (points @ query.T) @ (points @ key.T).T + np.log(weights)
-    found = attention_matrix(points, 1.7, query=query, key=key, weights=weights)
-    np.testing.assert_allclose(found, softmax(logits, axis=1), rtol=1e-12)
-    masked = np.where(np.tril(np.ones((12, 12))) > 0, logits, -np.inf)
-    causal = attention_matrix(points, 1.7, query=query, key=key, weights=weights, causal=True)
-    np.testing.assert_allclose(causal, softmax(masked, axis=1), rtol=1e-12)
-
-
-def test_statistics_of_uniform_attention():
-    statistics = attention_statistics(np.random.default_rng(0).normal(size=(8, 2)), 0.0)
-    assert statistics.rank == 1
-    assert statistics.entropy == pytest.approx(np.log(8))
-    assert statistics.effective_targets == pytest.approx(8)
-    assert statistics.boolean_distance == pytest.approx(1 / 8)
-    assert statistics.leaders == [0]  # a tie goes to the first
-
-
-def test_statistics_of_two_leaders_on_a_line():
-    # On a line with large β every token attends to the end on its side: a Boolean matrix of rank 2.
-    points = np.array([-1.0, -0.6, -0.3, 0.4, 0.7, 1.1, 1.2])
-    statistics = attention_statistics(points, 800.0)
-    assert statistics.rank == 2
-    assert statistics.leaders == [6, 0]
-    np.testing.assert_allclose(statistics.followers, [4 / 7, 3 / 7])
-    # The least decided row is x = 0.4, whose two best targets differ by 0.1: e^{−800·0.4·0.1}, far below 1 − 1.
-    assert statistics.boolean_distance == pytest.approx(np.exp(-32), rel=1e-6)
-    assert statistics.entropy < 1e-10
-    # Two second-best targets at 0.9 leave 1 − A = 2 e^{−800·0.4·0.2} on the row 0.4, which 1 − A in floats is not.
-    twice = attention_statistics([0.4, 0.9, 0.9, 1.1], 800.0)
-    assert twice.boolean_distance == pytest.approx(2 * np.exp(-64), rel=1e-6)
-
-
-def test_statistics_do_not_depend_on_the_blocks(monkeypatch):
-    points = np.random.default_rng(1).normal(size=(50, 3))
-    whole = attention_statistics(points, 2.0, causal=True)
-    monkeypatch.setattr("particleflow.analysis.attention._BLOCK_ENTRIES", 350)
-    assert len(list(_log_rows(points, 2.0, None, None, True, None))) == 8
-    parts = attention_statistics(points, 2.0, causal=True)
-    assert parts.entropy == pytest.approx(whole.entropy, rel=1e-13)
-    assert (parts.rank, parts.leaders) == (whole.rank, whole.leaders)
-    matrix = attention_matrix(points, 2.0, causal=True)
-    assert whole.rank == np.linalg.matrix_rank(matrix, tol=1e-6 * np.linalg.norm(matrix, 2))
-    assert whole.boolean_distance == pytest.approx(np.minimum(matrix, 1 - matrix).max())
-
-
-def test_attention_refuses_matrices_that_do_not_fit():
-    with pytest.raises(ShapeError, match="query"):
-        attention_statistics(np.zeros((3, 2)), 1.0, query=np.zeros((2, 3)))
-    with pytest.raises(ArgumentError, match="beta"):
-        attention_statistics(np.zeros((3, 2)), float("nan"))
 
 
 def test_parking_by_hand():

@@ -14,7 +14,16 @@ from particleflow._files import write_text
 from particleflow._version import __version__
 from particleflow.analysis import summary_parts as parts
 from particleflow.analysis.clusters import DEFAULT_INNER
-from particleflow.analysis.frames import Progress, as_positive, frame_points
+from particleflow.analysis.facts import run_of, space_of
+from particleflow.analysis.frames import (
+    Progress,
+    as_positive,
+    fixed_weights,
+    frame_points,
+    frame_weights,
+    masses_of,
+    single_run,
+)
 from particleflow.analysis.tracking import ClusterTrack, track_clusters
 from particleflow.errors import ArgumentError
 
@@ -22,6 +31,11 @@ if TYPE_CHECKING:
     from particleflow.trajectory import Trajectory
 
 _AGGREGATED = ("final_count", "collapse_time", "merges", "plateaus", "largest_mass", "final_mean_similarity", "energy")
+
+_OF_PARTICLES = (
+    "thresholds", "clusters", "merge_tree", "plateaus", "collapse", "similarity", "persistence", "agreement",
+    "attention", "parking",
+)  # fmt: skip
 
 
 def summarize(
@@ -39,9 +53,10 @@ def summarize(
     """Analyse a trajectory and return a dictionary that can be written as JSON.
 
     threshold: the linking distance of clusters, chordal on the sphere; without it that of `choose_threshold`, which is
-    stated in the result. beta, causal: for the attention statistics; without them, from the stored scenario if it has
-    them. flatness, minimum: see `find_plateaus`. modes: how many modes on the circle and on S². seed: of every sample.
-    An ensemble gives {"runs": [one summary each], "aggregate": statistics over runs, …}.
+    stated in the result. beta, causal: for the attention statistics; without them, what the run says of its own
+    attention. flatness, minimum: see `find_plateaus`. modes: how many modes on the circle and on S². seed: of every
+    sample. An ensemble gives {"runs": [one summary each], "aggregate": statistics over runs, …}. A density, whose
+    points stay and whose masses change, has only its energy, modes and distances; its other sections are null.
     """
     options = {"threshold": threshold, "beta": beta, "causal": causal, "flatness": flatness, "minimum": minimum}
     as_positive(flatness, "flatness", zero=True)
@@ -51,7 +66,7 @@ def summarize(
     total = trajectory.runs
     for run in range(total):
         one = _stage(progress, run, total) if progress is not None else None
-        summary = plain(_summarize_run(trajectory.run(run), modes=modes, seed=seed, progress=one, **options))
+        summary = plain(_summarize_run(run_of(trajectory, run), modes=modes, seed=seed, progress=one, **options))
         summaries.append(summary)
     return {**_header(), "runs": summaries, "aggregate": plain(aggregate(summaries))}
 
@@ -122,8 +137,10 @@ def _summarize_run(
     seed: int,
     progress: Progress | None,
 ) -> dict[str, Any]:
+    if masses_of(trajectory) is not None:
+        return _summarize_density(single_run(trajectory), modes, seed, progress)
     track = track_clusters(trajectory, threshold, progress=_stage(progress, 0, 2))
-    weights = np.asarray(trajectory.weights, dtype=np.float64)
+    weights = fixed_weights(trajectory)
     energy = parts.energy_series(trajectory)
     first, last = frame_points(trajectory, 0), frame_points(trajectory, -1)
     attention, parking = parts.attention_section(trajectory, beta, causal)
@@ -139,10 +156,24 @@ def _summarize_run(
         "similarity": parts.similarity_section(trajectory, seed, _stage(progress, 2, 4)),
         "modes": parts.mode_section(trajectory, modes, _stage(progress, 3, 4)),
         "persistence": parts.persistence_section(last[weights > 0], seed),
-        "distances": parts.distance_section(first, last, weights, seed),
+        "distances": parts.distance_section(first, last, weights, weights, seed),
         "agreement": parts.agreement_section(trajectory, track, last, seed),
         "attention": attention,
         "parking": parking,
+    }
+
+
+def _summarize_density(trajectory: "Trajectory", modes: int, seed: int, progress: Progress | None) -> dict[str, Any]:
+    """The sections that a density has: its points stay and its masses change, so that there is nothing to follow."""
+    first, last = (frame_points(trajectory, frame) for frame in (0, -1))
+    first_weights, last_weights = (frame_weights(trajectory, frame) for frame in (0, -1))
+    return {
+        **_header(),
+        **_card(trajectory),
+        **dict.fromkeys(_OF_PARTICLES),
+        "energy": parts.energy_section(parts.energy_series(trajectory)),
+        "modes": parts.mode_section(trajectory, modes, progress),
+        "distances": parts.distance_section(first, last, first_weights, last_weights, seed),
     }
 
 
@@ -151,6 +182,7 @@ def _card(trajectory: "Trajectory") -> dict[str, Any]:
     return {
         "title": trajectory.metadata.get("title"),
         "geometry": trajectory.metadata.get("geometry", "euclidean"),
+        "space": space_of(trajectory).to_dict(),
         "status": trajectory.status,
         "particles": trajectory.count,
         "dimension": trajectory.dimension,
@@ -172,15 +204,18 @@ def _thresholds(track: ClusterTrack, dimension: int) -> dict[str, Any]:
 
 
 def _main_numbers(summary: dict[str, Any]) -> dict[str, float | None]:
-    similarity, energy = summary["similarity"], summary["energy"]
+    def read(section: str, name: str) -> Any:
+        return None if summary[section] is None else summary[section][name]
+
+    largest, similarity = read("clusters", "largest_mass"), read("similarity", "mean")
     return {
-        "final_count": summary["clusters"]["final_count"],
-        "collapse_time": summary["collapse"]["time"],
-        "merges": summary["merge_tree"]["merges"],
-        "plateaus": summary["plateaus"]["found"],
-        "largest_mass": summary["clusters"]["largest_mass"][-1],
-        "final_mean_similarity": None if similarity is None else similarity["mean"][-1],
-        "energy": None if energy is None else energy["last"],
+        "final_count": read("clusters", "final_count"),
+        "collapse_time": read("collapse", "time"),
+        "merges": read("merge_tree", "merges"),
+        "plateaus": read("plateaus", "found"),
+        "largest_mass": None if largest is None else largest[-1],
+        "final_mean_similarity": None if similarity is None else similarity[-1],
+        "energy": read("energy", "last"),
     }
 
 

@@ -1,6 +1,5 @@
 """The sections of a summary: each takes a run and returns plain numbers together with the thresholds behind them."""
 
-import tomllib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -8,13 +7,17 @@ import numpy as np
 from particleflow.analysis.agreement import adjusted_rand_index, normalized_mutual_information, silhouette
 from particleflow.analysis.attention import attention_statistics
 from particleflow.analysis.distances import energy_distance, sliced_wasserstein2, wasserstein2
+from particleflow.analysis.facts import LinearMap, interactions_of, space_of
 from particleflow.analysis.frames import (
     FloatArray,
     Progress,
     as_series,
+    fixed_weights,
     frame_points,
     is_spherical,
     select_frames,
+    sphere_radius,
+    with_mass,
 )
 from particleflow.analysis.modes import growth_rates, mode_amplitudes
 from particleflow.analysis.parking import expected_centres, parking_centres, parking_separation
@@ -100,7 +103,7 @@ def plateau_section(track: ClusterTrack, energy: FloatArray | None, flatness: fl
 
 def similarity_section(trajectory: "Trajectory", seed: int, progress: Progress | None) -> Section | None:
     """Quantiles of the pairwise similarity over time, and how fast the cloud closes up at the end."""
-    if int((np.asarray(trajectory.weights) > 0).sum()) < 2:
+    if int((fixed_weights(trajectory) > 0).sum()) < 2:
         return None
     frames = select_frames(len(trajectory), _FRAMES)
     result = similarity_quantiles(trajectory, maximum_pairs=50_000, seed=seed, frames=frames, progress=progress)
@@ -178,83 +181,107 @@ def persistence_section(points: FloatArray, seed: int) -> Section | None:
     }
 
 
-def distance_section(first: FloatArray, last: FloatArray, weights: FloatArray, seed: int) -> Section:
+def distance_section(
+    first: FloatArray, last: FloatArray, first_weights: FloatArray, last_weights: FloatArray, seed: int
+) -> Section:
     """Distances between the first and the last frame as measures."""
-    same: dict[str, Any] = {"x_weights": weights, "y_weights": weights}
-    small = weights.size <= _EXACT
-    equal = np.ptp(weights) == 0
-    exact = small and (equal or weights.size <= 300 or first.shape[1] == 1)
+    first, first_weights = with_mass(first, first_weights)
+    last, last_weights = with_mass(last, last_weights)
+    both: dict[str, Any] = {"x_weights": first_weights, "y_weights": last_weights}
+    count = max(first_weights.size, last_weights.size)
+    equal = first_weights.size == last_weights.size and np.ptp(first_weights) == np.ptp(last_weights) == 0
+    exact = count <= _EXACT and (equal or count <= 300 or first.shape[1] == 1)
     return {
         "between": "first and last frame",
-        "wasserstein2": wasserstein2(first, last, **same) if exact else None,
-        "sliced_wasserstein2": sliced_wasserstein2(first, last, seed=seed, directions=128, **same),
+        "wasserstein2": wasserstein2(first, last, **both) if exact else None,
+        "sliced_wasserstein2": sliced_wasserstein2(first, last, seed=seed, directions=128, **both),
         "sliced_directions": 128,
         "seed": seed,
-        "energy_distance": energy_distance(first, last, **same) if small else None,
+        "energy_distance": energy_distance(first, last, **both) if count <= _EXACT else None,
     }
 
 
 def agreement_section(trajectory: "Trajectory", track: ClusterTrack, last: FloatArray, seed: int) -> Section:
     """The silhouette of the final clusters, and their agreement with given labels where there are some."""
     final = track.labels[-1].astype(np.int64)
+    weights: dict[str, Any] = {"weights": fixed_weights(trajectory)}
     section: Section = {"silhouette": None, "adjusted_rand_index": None, "normalized_mutual_information": None}
     if track.counts[-1] > 1:
-        section |= {"silhouette": silhouette(last, final, maximum=1000, seed=seed), "silhouette_sample": 1000}
+        section |= {
+            "silhouette": silhouette(last, final, maximum=1000, seed=seed, **weights),
+            "silhouette_sample": 1000,
+        }
     if trajectory.labels is not None:
-        given, alive = np.asarray(trajectory.labels), final >= 0
-        section["adjusted_rand_index"] = adjusted_rand_index(final[alive], given[alive])
-        section["normalized_mutual_information"] = normalized_mutual_information(final[alive], given[alive])
+        section["adjusted_rand_index"] = adjusted_rand_index(final, trajectory.labels, **weights)
+        section["normalized_mutual_information"] = normalized_mutual_information(final, trajectory.labels, **weights)
     return section
-
-
-def scenario_attention(trajectory: "Trajectory") -> Section | None:
-    """Read β, query, key and causality of the first attention drift from the stored scenario, if it has one."""
-    if trajectory.metadata.get("geometry", "euclidean") not in ("sphere", "euclidean"):
-        return None  # elsewhere the kernel sees normalised points, not the stored ones
-    try:
-        drifts = tomllib.loads(str(trajectory.metadata.get("scenario", ""))).get("drift", [])
-    except tomllib.TOMLDecodeError:
-        return None
-    for drift in drifts if isinstance(drifts, list) else []:
-        kernel = drift.get("kernel") if isinstance(drift, dict) else None
-        if not isinstance(kernel, dict) or kernel.get("kind") != "attention":
-            continue
-        if not isinstance(kernel.get("beta"), int | float):
-            continue
-        positional = drift.get("positional")
-        causal = isinstance(positional, dict) and positional.get("kind") == "causal"
-        return {"beta": float(kernel["beta"]), "causal": causal, "query": kernel.get("query"), "key": kernel.get("key")}
-    return None
 
 
 def attention_section(
     trajectory: "Trajectory", beta: float | None, causal: bool | None
 ) -> tuple[Section | None, Section | None]:
-    """Attention statistics of the first and last frame, and the parking centres of a causal run."""
-    settings = scenario_attention(trajectory) or {"causal": False, "query": None, "key": None}
+    """Attention statistics of the first and last frame, and the parking centres of a causal run.
+
+    They are those of the first interaction of the run that is attention between the stored points; where there is none,
+    or what is known of it does not fit the cloud, there is no section. A given β asks for softmax even then.
+    """
+    found = _attention_of(trajectory)
+    settings: Section = {"causal": False} if found is None else dict(found[1])
     settings |= {name: value for name, value in (("beta", beta), ("causal", causal)) if value is not None}
     if "beta" not in settings or trajectory.count > 4096:
         return None, None
-    order = np.arange(trajectory.count)
-    if trajectory.positions is not None:
-        order = np.argsort(np.asarray(trajectory.positions), kind="stable")
-    settings["weights"] = np.asarray(trajectory.weights)[order]
-    first, last = (frame_points(trajectory, frame)[order] for frame in (0, -1))
+    settings |= {"weights": fixed_weights(trajectory), "positions": trajectory.positions}
+    first, last = (frame_points(trajectory, frame) for frame in (0, -1))
     try:
-        section = {
+        section: Section = {
             name: attention_statistics(points, rank_limit=_EXACT, **settings).to_dict()
             for name, points in (("first", first), ("last", last))
         }
-    except (ArgumentError, ValueError):  # a scenario may hold matrices this cloud does not fit
+    except (ArgumentError, ValueError):  # matrices that this cloud does not fit, potentials that do not settle
         return None, None
-    if not settings["causal"] or settings["beta"] <= 0 or not is_spherical(trajectory):
-        return section, None
-    centres = order[parking_centres(first, beta=settings["beta"])]
-    expected = expected_centres(settings["beta"]) if trajectory.dimension == 2 else None
-    return section, {
-        "separation": parking_separation(settings["beta"]),
+    section["interaction"] = None if found is None else found[0]
+    return section, _parking_section(trajectory, first, settings)
+
+
+def _attention_of(trajectory: "Trajectory") -> tuple[int, Section] | None:
+    """The place and the settings of the first interaction that is attention between the stored points.
+
+    There is none where kernels see something else than is stored, or particles that are not stored.
+    """
+    if not space_of(trajectory).sees_stored or trajectory.particles is not None:
+        return None
+    for place, interaction in enumerate(interactions_of(trajectory)):
+        if interaction.is_attention:
+            names = ("beta", "causal", "query", "key", "normalization")
+            return place, {name: getattr(interaction, name) for name in names}
+    return None
+
+
+def _parking_section(trajectory: "Trajectory", first: FloatArray, settings: Section) -> Section | None:
+    """Where the clusters of a causal run on a sphere are expected: for QᵀK = c I, with the β c R² of unit vectors."""
+    if not settings["causal"] or not is_spherical(trajectory):
+        return None
+    factor = _isotropic(settings.get("query", 1.0), settings.get("key", 1.0), trajectory.dimension)
+    radius, _ = sphere_radius(trajectory)
+    sharpness = 0.0 if factor is None else settings["beta"] * factor * radius * radius
+    if not 0 < sharpness < np.inf:
+        return None
+    order = {name: settings[name] for name in ("positions", "weights")}
+    centres = parking_centres(first, beta=sharpness, **order)
+    return {
+        "beta_of_unit_vectors": sharpness,
+        "separation": parking_separation(sharpness),
         "metric": "geodesic",
         "count": centres.size,
-        "expected_count": expected,
+        "expected_count": expected_centres(sharpness) if trajectory.dimension == 2 else None,
         "centres": centres[:_LISTED],
     }
+
+
+def _isotropic(query: LinearMap, key: LinearMap, dimension: int) -> float | None:
+    """The number c where QᵀK = c I, else None."""
+    identity = np.eye(dimension)
+    left, right = (each if np.ndim(each) == 2 else each * identity for each in (query, key))
+    product = np.asarray(left).T @ np.asarray(right)
+    factor = float(np.trace(product)) / dimension
+    return factor if np.abs(product - factor * identity).max() <= 1e-12 * abs(factor) else None

@@ -1,0 +1,243 @@
+"""The attention matrix and its statistics: softmax against SciPy, Sinkhorn against POT, and what a run says of it."""
+
+from typing import Any
+
+import numpy as np
+import ot
+import pytest
+from scipy.special import softmax
+
+from particleflow.analysis import attention_matrix, attention_statistics, summarize
+from particleflow.analysis.attention import _scores
+from particleflow.errors import ArgumentError, ShapeError
+from particleflow.trajectory import Trajectory
+
+
+def test_attention_matrix_is_the_softmax():
+    generator = np.random.default_rng(0)
+    points, query, key = generator.normal(size=(12, 3)), generator.normal(size=(2, 3)), generator.normal(size=(2, 3))
+    weights = generator.dirichlet(np.ones(12))
+    logits = 1.7 * (points @ query.T) @ (points @ key.T).T + np.log(weights)
+    found = attention_matrix(points, 1.7, query=query, key=key, weights=weights)
+    np.testing.assert_allclose(found, softmax(logits, axis=1), rtol=1e-12)
+    masked = np.where(np.tril(np.ones((12, 12))) > 0, logits, -np.inf)
+    causal = attention_matrix(points, 1.7, query=query, key=key, weights=weights, causal=True)
+    np.testing.assert_allclose(causal, softmax(masked, axis=1), rtol=1e-12)
+
+
+def test_statistics_of_uniform_attention():
+    statistics = attention_statistics(np.random.default_rng(0).normal(size=(8, 2)), 0.0)
+    assert statistics.rank == 1
+    assert statistics.entropy == pytest.approx(np.log(8))
+    assert statistics.effective_targets == pytest.approx(8)
+    assert statistics.boolean_distance == pytest.approx(1 / 8)
+    assert statistics.leaders == [0]  # a tie goes to the first
+
+
+def test_statistics_of_two_leaders_on_a_line():
+    # On a line with large β every token attends to the end on its side: a Boolean matrix of rank 2.
+    points = np.array([-1.0, -0.6, -0.3, 0.4, 0.7, 1.1, 1.2])
+    statistics = attention_statistics(points, 800.0)
+    assert statistics.rank == 2
+    assert statistics.leaders == [6, 0]
+    np.testing.assert_allclose(statistics.followers, [4 / 7, 3 / 7])
+    # The least decided row is x = 0.4, whose two best targets differ by 0.1: e^{−800·0.4·0.1}, far below 1 − 1.
+    assert statistics.boolean_distance == pytest.approx(np.exp(-32), rel=1e-6)
+    assert statistics.entropy < 1e-10
+    # Two second-best targets at 0.9 leave 1 − A = 2 e^{−800·0.4·0.2} on the row 0.4, which 1 − A in floats is not.
+    twice = attention_statistics([0.4, 0.9, 0.9, 1.1], 800.0)
+    assert twice.boolean_distance == pytest.approx(2 * np.exp(-64), rel=1e-6)
+
+
+def test_statistics_do_not_depend_on_the_blocks(monkeypatch):
+    points = np.random.default_rng(1).normal(size=(50, 3))
+    whole = attention_statistics(points, 2.0, causal=True)
+    monkeypatch.setattr("particleflow.analysis.attention._BLOCK_ENTRIES", 350)
+    assert len(list(_scores(points, 2.0, None, None, True, None, None).blocks())) == 8
+    parts = attention_statistics(points, 2.0, causal=True)
+    assert parts.entropy == pytest.approx(whole.entropy, rel=1e-13)
+    assert (parts.rank, parts.leaders) == (whole.rank, whole.leaders)
+    matrix = attention_matrix(points, 2.0, causal=True)
+    assert whole.rank == np.linalg.matrix_rank(matrix, tol=1e-6 * np.linalg.norm(matrix, 2))
+    assert whole.boolean_distance == pytest.approx(np.minimum(matrix, 1 - matrix).max())
+
+
+def test_attention_refuses_matrices_that_do_not_fit():
+    with pytest.raises(ShapeError, match="query"):
+        attention_statistics(np.zeros((3, 2)), 1.0, query=np.zeros((2, 3)))
+    with pytest.raises(ArgumentError, match="beta"):
+        attention_statistics(np.zeros((3, 2)), float("nan"))
+
+
+def on_sphere(count: int, dimension: int, radius: float = 1.0) -> np.ndarray:
+    points = np.random.default_rng(count + dimension).normal(size=(count, dimension))
+    return radius * points / np.linalg.norm(points, axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(
+    "maps", [{}, {"query": [1.0, 0.5, 2.0], "key": [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 2.0]]}]
+)
+def test_sinkhorn_attention_is_pots_plan_over_the_row_mass(weighted, maps):
+    points = on_sphere(30, 3)
+    weights = np.random.default_rng(3).dirichlet(np.ones(30)) if weighted else np.full(30, 1 / 30)
+    queries = points * np.asarray(maps.get("query", 1.0))
+    keys = points @ np.asarray(maps.get("key", np.eye(3))).T
+    plan = ot.sinkhorn(weights, weights, -queries @ keys.T, 1 / 3.0, stopThr=1e-14, numItermax=20_000)
+    found = attention_matrix(points, 3.0, weights=weights, normalization="sinkhorn", **maps)
+    np.testing.assert_allclose(found, np.asarray(plan) / weights[:, None], rtol=1e-9)
+    np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=1e-12)
+    np.testing.assert_allclose(weights @ found, weights, rtol=1e-12)
+
+
+def test_sinkhorn_attention_is_doubly_stochastic_at_any_beta_and_by_blocks(monkeypatch):
+    points = on_sphere(40, 3, radius=5.0)
+    for beta in (0.0, -0.05, 100.0):
+        found = attention_matrix(points, beta, normalization="sinkhorn")
+        np.testing.assert_allclose(found.sum(axis=0), 1.0, rtol=1e-9)
+        np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=1e-9)
+    whole = attention_statistics(points, 0.3, normalization="sinkhorn")
+    monkeypatch.setattr("particleflow.analysis.attention._BLOCK_ENTRIES", 250)
+    parts = attention_statistics(points, 0.3, normalization="sinkhorn")
+    assert parts.entropy == pytest.approx(whole.entropy, rel=1e-12)
+    assert (parts.rank, parts.leaders) == (whole.rank, whole.leaders)
+
+
+def test_sinkhorn_attention_is_right_where_the_exponentials_are_out_of_range():
+    # Two equal masses have the matrix [[a, b], [b, a]] with (a/b)² = K₁₁K₂₂/K₁₂² = e^{β(x−y)²}; here β x² is 4,500.
+    found = attention_matrix([3.0, 2.99], 500.0, normalization="sinkhorn")
+    ratio = np.exp(-0.5 * 500.0 * 0.01**2)
+    np.testing.assert_allclose(found, np.array([[1.0, ratio], [ratio, 1.0]]) / (1 + ratio), rtol=1e-10)
+
+
+def test_statistics_say_which_normalization_they_are_of():
+    # Three tokens of one place, one opposite: softmax prefers the crowd, doubly stochastic weights may not.
+    points = np.array([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [-1.0, 0.0]])
+    found = {name: attention_statistics(points, 1.0, normalization=name) for name in ("row", "none", "sinkhorn")}
+    assert found["row"].entropy == found["none"].entropy
+    assert [each.normalization for each in found.values()] == ["row", "none", "sinkhorn"]
+    # By hand: the matrix [[a, a, a, b], …, [b, b, b, c]] with 3a + b = 1, 3b + c = 1 and (ac)/b² = e⁴.
+    b = np.roots([np.exp(4.0) - 1.0, 4 / 3, -1 / 3]).max()
+    a, c = (1 - b) / 3, 1 - 3 * b
+    np.testing.assert_allclose(attention_matrix(points, 1.0, normalization="sinkhorn")[0], [a, a, a, b], rtol=1e-12)
+    rows = [-3 * a * np.log(a) - b * np.log(b), -3 * b * np.log(b) - c * np.log(c)]
+    assert found["sinkhorn"].entropy == pytest.approx((3 * rows[0] + rows[1]) / 4)
+    assert abs(found["sinkhorn"].entropy - found["row"].entropy) > 0.01
+
+
+def test_sinkhorn_says_what_it_cannot_do(monkeypatch):
+    with pytest.raises(ArgumentError, match="doubly stochastic only if it is the identity"):
+        attention_matrix(np.eye(3), 1.0, causal=True, normalization="sinkhorn")
+    with pytest.raises(ArgumentError, match='"row", "none", "sinkhorn"'):
+        attention_matrix(np.eye(3), 1.0, normalization="column")
+    monkeypatch.setattr("particleflow.analysis.attention._MAXIMUM_SWEEPS", 3)
+    with pytest.raises(ArgumentError, match="after 3 sweeps"):
+        attention_matrix(on_sphere(20, 3), 5.0, normalization="sinkhorn")
+    with pytest.raises(ArgumentError, match="no numbers"):
+        attention_matrix(on_sphere(20, 3), 1e300, key=1e300)
+
+
+def test_causal_tokens_see_those_at_earlier_or_equal_positions():
+    points = np.random.default_rng(0).normal(size=(5, 2))
+    positions = np.array([2.0, 0.0, 1.0, 1.0, 3.0])
+    logits = np.where(positions[None, :] <= positions[:, None], 1.5 * points @ points.T, -np.inf)
+    found = attention_matrix(points, 1.5, causal=True, positions=positions)
+    np.testing.assert_allclose(found, softmax(logits, axis=1), rtol=1e-12)
+    statistics = attention_statistics(points, 800.0, causal=True, positions=positions)
+    strongest = np.where(positions[None, :] <= positions[:, None], points @ points.T, -np.inf).argmax(axis=1)
+    assert sorted(statistics.leaders) == sorted(set(strongest.tolist()))
+    with pytest.raises(ShapeError, match="positions"):
+        attention_matrix(points, 1.0, causal=True, positions=[0.0, 1.0])
+
+
+SPACE = {"kind": "sphere", "radius": 1.0, "coordinates": "points", "sees_stored": True}
+
+
+def run_with(space: dict[str, Any] | None, kernel: dict[str, Any], **interaction: Any) -> Trajectory:
+    """Two frames on the circle whose metadata say what interacts."""
+    points = np.stack([on_sphere(12, 2), on_sphere(12, 2)])
+    row = {"kernel": kernel, "normalization": "row", "positional": None, "data": False, **interaction}
+    metadata = {"interactions": [row]} | ({} if space is None else {"space": space})
+    return Trajectory.from_arrays([0, 1], points, positions=np.arange(12), metadata={"geometry": "sphere", **metadata})
+
+
+ATTENTION = {"kind": "attention", "form": "inner", "beta": 4.0, "query": 1.0, "key": 1.0}
+
+
+@pytest.mark.parametrize("normalization", ["row", "none", "sinkhorn"])
+def test_summary_reads_the_normalization_of_the_run(normalization):
+    run = run_with(SPACE, ATTENTION, normalization=normalization)
+    section = summarize(run)["attention"]
+    expected = attention_statistics(np.asarray(run.points[-1]), 4.0, normalization=normalization)
+    assert section["last"]["entropy"] == pytest.approx(expected.entropy)
+    assert (section["last"]["normalization"], section["interaction"]) == (normalization, 0)
+
+
+@pytest.mark.parametrize(
+    ("space", "kernel", "interaction"),
+    [
+        (SPACE | {"sees_stored": False}, ATTENTION, {}),
+        (SPACE | {"sees_stored": "yes"}, ATTENTION, {}),
+        (SPACE, ATTENTION, {"data": True}),
+        (SPACE, ATTENTION, {"data": "no"}),
+        (SPACE, ATTENTION, {"positional": {"kind": "alibi", "form": "positional", "slope": 1.0}}),
+        (SPACE, ATTENTION, {"positional": 3}),
+        (SPACE, ATTENTION, {"positional": {"kind": "causal"}, "normalization": "sinkhorn"}),
+        (SPACE, ATTENTION, {"normalization": None}),
+        (SPACE, ATTENTION | {"form": "other"}, {}),
+        (SPACE, {"kind": "squared_distance_attention", "form": "distance", "beta": 4.0}, {}),
+        (SPACE, ATTENTION | {"beta": [4.0, 5.0]}, {}),
+        (SPACE, ATTENTION | {"beta": None}, {}),
+        (SPACE, ATTENTION | {"beta": True}, {}),
+        (SPACE, ATTENTION | {"beta": float("nan")}, {}),
+        (SPACE, ATTENTION | {"query": "identity"}, {}),
+        (SPACE, ATTENTION | {"query": [[1.0, 0.0], [0.0]]}, {}),
+        (SPACE, ATTENTION | {"query": [1.0, 2.0, 3.0]}, {}),
+    ],
+)
+def test_attention_that_is_not_known_has_no_section(space, kernel, interaction):
+    summary = summarize(run_with(space, kernel, **interaction))
+    assert summary["attention"] is None
+    assert summary["parking"] is None
+
+
+def test_the_first_attention_that_can_be_computed_is_taken_and_named():
+    rows = [
+        {"kernel": {"kind": "gaussian", "form": "distance", "width": 1.0}, "normalization": "row", "data": True},
+        {"kernel": ATTENTION | {"query": [2.0, 1.0]}, "normalization": "row", "positional": {"kind": "causal"}},
+    ]
+    run = run_with(SPACE, ATTENTION)
+    run.metadata["interactions"] = rows
+    summary = summarize(run)
+    expected = attention_statistics(np.asarray(run.points[0]), 4.0, query=[2.0, 1.0], causal=True)
+    assert summary["attention"]["first"]["entropy"] == pytest.approx(expected.entropy)
+    assert summary["attention"]["interaction"] == 1
+    assert summary["parking"] is None  # QᵀK is no multiple of the identity
+    assert summarize(run, beta=2.0)["attention"]["last"]["beta"] == 2.0
+
+
+SCENARIO = """
+[[drift]]
+kind = "attend"
+kernel = {{ kind = "attention", beta = 3.0 }}
+{}
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "geometry", "normalization"),
+    [
+        ("", "sphere", "row"),
+        ("", "pre_norm", "row"),
+        ("", "layer_norm", None),  # a gain may come before the kernel
+        ('normalization = "sinkhorn"', "sphere", "sinkhorn"),
+        ('normalization = "none"', "euclidean", "none"),
+        ('positional = { kind = "window", radius = 2.0 }', "sphere", None),
+        ('data = { kind = "uniform_sphere" }', "sphere", None),
+        ("normalization = 3", "sphere", None),
+    ],
+)
+def test_runs_without_facts_are_read_by_their_scenario(line, geometry, normalization):
+    metadata = {"geometry": geometry, "scenario": SCENARIO.format(line)}
+    section = summarize(Trajectory.from_arrays([0], on_sphere(9, 2)[None], metadata=metadata))["attention"]
+    assert (None if section is None else section["last"]["normalization"]) == normalization

@@ -1,0 +1,280 @@
+"""The analysis goes by what a run says about itself: spheres of any radius, ensembles, densities, bad metadata."""
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import particleflow as pf
+from particleflow import geometry
+from particleflow.analysis import (
+    choose_threshold,
+    cluster_counts,
+    mode_amplitudes,
+    parking_centres,
+    parking_separation,
+    similarity_quantiles,
+    summarize,
+    track_clusters,
+    wasserstein2,
+)
+from particleflow.analysis.facts import interactions_of, run_of, space_of
+from particleflow.analysis.frames import is_spherical
+from particleflow.cli.console import Meter, RunMeter
+from particleflow.errors import ArgumentError
+from particleflow.trajectory import Trajectory
+
+
+def circle(angles: Any, radius: float = 1.0) -> np.ndarray:
+    return radius * np.stack([np.cos(angles), np.sin(angles)], axis=-1)
+
+
+def sphere_fact(radius: Any) -> dict[str, Any]:
+    return {"kind": "sphere", "radius": radius, "coordinates": "points of the sphere", "sees_stored": True}
+
+
+@pytest.mark.parametrize("radius", [0.2, 1.0, 5.0])
+def test_clusters_do_not_depend_on_the_radius_of_the_sphere(radius):
+    # Neighbours at an angle of 0.02 are linked, at 0.1 not, whatever the radius.
+    angles = np.array([0.0, 0.02, 0.04, 0.14, 0.16])
+    run = Trajectory.from_arrays([0], circle(angles, radius)[None], metadata={"space": sphere_fact(radius)})
+    threshold = choose_threshold(run)
+    assert threshold.value == pytest.approx(radius * np.sqrt(0.002))
+    assert f"radius {radius:g}" in threshold.reason
+    assert cluster_counts(run).tolist() == [2]
+    assert track_clusters(run).counts.tolist() == [2]
+    summary = summarize(run)
+    assert summary["clusters"]["final_count"] == 2
+    assert summary["space"] == sphere_fact(radius)
+
+
+def test_radius_that_is_not_stored_is_measured_without_particles_of_no_mass():
+    points = circle([0.0, 1.0, 2.0], 5.0)
+    points[2] *= 1000
+    run = Trajectory.from_arrays(
+        [0], points[None], log_weights=[0.0, 0.0, -np.inf], metadata={"space": sphere_fact(None)}
+    )
+    assert choose_threshold(run).value == pytest.approx(5 * np.sqrt(0.002))
+    assert "measured" in choose_threshold(run).reason
+    assert space_of(run).radius is None
+
+
+@pytest.mark.parametrize(
+    ("name", "radius", "sees_stored"),
+    [
+        ("sphere", 1.0, True),
+        ("ngpt", 1.0, True),
+        ("pre_norm", 1.0, True),
+        ("peri_norm", 1.0, True),
+        ("sqrt_scaled", 1.0, True),
+        ("layer_norm", 2.0, False),
+        ("rms_norm", 2.0, False),
+        ("euclidean", None, True),
+        ("rescaled", None, False),
+        ("my_module:Torus", None, False),
+    ],
+)
+def test_runs_without_facts_are_read_by_the_name_of_their_geometry(name, radius, sees_stored):
+    run = Trajectory.from_arrays([0], np.ones((1, 3, 4)), metadata={"geometry": name})
+    space = space_of(run)
+    assert (space.kind, space.radius) == ("flat" if radius is None else "sphere", radius)
+    assert space.sees_stored is sees_stored
+    assert is_spherical(run) is (radius is not None)
+
+
+@pytest.mark.parametrize("space", [geometry.Ngpt(), geometry.PreNorm(), geometry.PeriNorm(), geometry.SqrtScaled()])
+def test_all_normalisations_on_the_unit_sphere_are_analysed_on_the_sphere(space):
+    start = circle(np.linspace(0.0, 1.0, 6))
+    flow = pf.Flow(pf.Attend(pf.kernels.Attention(beta=4.0)), geometry=space)
+    run = pf.simulate(flow, start, [0.0, 0.5, 1.0], step=0.1)
+    threshold = choose_threshold(run)
+    assert (threshold.metric, threshold.value) == ("chordal", pytest.approx(np.sqrt(0.002)))
+    assert similarity_quantiles(run).measure == "cosine"
+    assert summarize(run)["modes"]["basis"] == "Fourier"
+
+
+def test_progress_of_a_run_counts_clusters_at_the_radius_of_its_sphere():
+    frames = SimpleNamespace(points=circle([[0.0, 0.02, 0.04, 0.14, 0.16]], 5.0))
+    with Meter(quiet=True) as meter:
+        assert RunMeter(meter, 1.0, 1, "sphere")._clusters(frames) == 2
+
+
+def test_facts_are_believed_before_names():
+    points = np.random.default_rng(0).normal(size=(1, 8, 3))
+    flat = {"kind": "flat", "radius": None, "coordinates": "x", "sees_stored": True}
+    run = Trajectory.from_arrays([0], points, metadata={"geometry": "sphere", "space": flat})
+    assert not is_spherical(run)
+    assert choose_threshold(run).metric == "euclidean"
+    assert similarity_quantiles(run).measure == "distance"
+
+
+HOSTILE = [None, 3, "sphere", [], ["sphere"], {}, {"kind": 1}, {"kind": ["sphere"]}, {"kind": "torus"}]
+
+
+@pytest.mark.parametrize("space", HOSTILE)
+def test_spaces_of_the_wrong_type_are_as_if_they_were_not_there(space):
+    run = Trajectory.from_arrays([0], circle([[0.0, 1.0, 2.0]]), metadata={"geometry": "sphere", "space": space})
+    assert (space_of(run).kind, space_of(run).radius) == ("sphere", 1.0)
+    json.dumps(summarize(run), allow_nan=False)
+
+
+@pytest.mark.parametrize("radius", ["5", -1.0, 0, float("nan"), float("inf"), True, [1.0, 2.0], {}, 10**400, [[]]])
+def test_radii_that_are_no_positive_numbers_are_unknown(radius):
+    run = Trajectory.from_arrays([0], circle([[0.0, 1.0, 2.0]], 3.0), metadata={"space": sphere_fact(radius)})
+    assert space_of(run).radius is None
+    assert choose_threshold(run).value == pytest.approx(3 * np.sqrt(0.002))
+
+
+@pytest.mark.parametrize(
+    "interactions",
+    [
+        *HOSTILE,
+        [None],
+        [{"kernel": 3}],
+        [{"kernel": {"kind": {}, "form": [], "beta": {}, "query": "x" * 9, "key": [None]}, "normalization": {}}],
+        [{"kernel": {"kind": "attention", "form": "inner", "beta": 1e300, "query": 1e300}, "normalization": "row"}],
+        "x",
+    ],
+)
+def test_interactions_of_the_wrong_type_are_unknown(interactions):
+    run = Trajectory.from_arrays(
+        [0], circle([[0.0, 1.0, 2.0]]), metadata={"geometry": "sphere", "interactions": interactions}
+    )
+    assert summarize(run)["attention"] is None
+    assert not any(each.is_attention for each in interactions_of(run)) or interactions_of(run)[0].beta == 1e300
+
+
+def test_parking_takes_beta_times_the_square_of_the_radius():
+    generator = np.random.default_rng(4)
+    points = circle(generator.uniform(0, 2 * np.pi, size=200), 5.0)
+    kernel = {"kind": "attention", "form": "inner", "beta": 2.0, "query": [2.0, 2.0], "key": [[0.5, 0.0], [0.0, 0.5]]}
+    row = {"kernel": kernel, "normalization": "row", "positional": {"kind": "causal"}, "data": False}
+    run = Trajectory.from_arrays(
+        [0], points[None], positions=np.arange(200), metadata={"space": sphere_fact(5.0), "interactions": [row]}
+    )
+    parking = summarize(run)["parking"]
+    # ⟨Qx, Kx'⟩ = ⟨x, x'⟩ = 25 cos: as on the unit circle at β = 50.
+    assert parking["separation"] == pytest.approx(parking_separation(50.0))
+    assert parking["centres"] == parking_centres(points / 5, beta=50.0).tolist()
+    run.metadata["space"] = sphere_fact(1e200)  # a file may say so
+    assert summarize(run)["parking"] is None
+
+
+def test_attention_to_particles_that_are_not_stored_has_no_section(tmp_path):
+    flow = pf.Flow(pf.Attend(pf.kernels.Attention(beta=4.0)), geometry=pf.Sphere())
+    scenario = '[[drift]]\nkind = "attend"\nkernel = { kind = "attention", beta = 4.0 }'
+    found = []
+    for name, particles in (("all", None), ("some", [0, 2, 3])):
+        run = pf.simulate(
+            flow, circle(np.linspace(0.0, 1.0, 6)), [0.0, 1.0], step=0.1, store=tmp_path / f"{name}.h5",
+            particles=particles, provenance={"scenario": scenario},
+        )  # fmt: skip
+        found.append(summarize(run)["attention"])
+        run.close()
+    assert found[0]["first"]["beta"] == 4.0
+    assert found[1] is None
+
+
+def test_geodesic_w2_on_a_sphere_of_any_radius():
+    points = circle([0.3, 1.0], 5.0)
+    assert wasserstein2(points[:1], points[1:], metric="geodesic", radius=5.0) == pytest.approx(3.5)
+    with pytest.raises(ArgumentError, match="`radius` 1"):
+        wasserstein2(points[:1], points[1:], metric="geodesic")
+
+
+def ensemble(metadata: dict[str, Any], runs: int = 3, dimension: int = 2) -> Trajectory:
+    points = np.random.default_rng(1).normal(size=(1, runs, 6, dimension))
+    points /= np.linalg.norm(points, axis=-1, keepdims=True)
+    return Trajectory.from_arrays([0], np.arange(1, runs + 1)[:, None, None] * points, metadata=metadata)
+
+
+def test_every_run_of_an_ensemble_has_its_own_facts():
+    kernel = {"kind": "attention", "form": "inner", "beta": [1.0, 2.0, 3.0], "query": 1.0, "key": [1.0, 4.0, 9.0]}
+    row = {"kernel": kernel, "normalization": "row", "positional": None, "data": False}
+    many = ensemble({"space": sphere_fact([1.0, 2.0, 3.0]), "interactions": [row]})
+    assert space_of(many).radius is None
+    for run, summary in enumerate(summarize(many)["runs"]):
+        assert summary["space"]["radius"] == run + 1
+        assert summary["thresholds"]["cluster_distance"] == pytest.approx((run + 1) * np.sqrt(0.002))
+        assert summary["attention"]["first"]["beta"] == run + 1
+        assert interactions_of(run_of(many, run))[0].key == (run + 1) ** 2
+        assert "measured" in choose_threshold(many.run(run)).reason  # by itself a run does not know which one it is
+        assert choose_threshold(many.run(run)).value == pytest.approx((run + 1) * np.sqrt(0.002))
+
+
+@pytest.mark.parametrize(
+    ("query", "dimension", "expected"),
+    [
+        ([2.0, 2.0, 2.0], 3, 2.0),  # the same as a diagonal and as one number a run
+        ([1.0, 2.0, 3.0], 3, None),  # a diagonal, or one number a run
+        ([1.0, 2.0, 3.0], 2, 2.0),
+        ([1.0, 2.0], 2, [1.0, 2.0]),
+        (np.ones((3, 2)).tolist(), 2, None),  # a matrix, or one diagonal a run
+        (np.arange(12.0).reshape(3, 2, 2).tolist(), 2, [[4.0, 5.0], [6.0, 7.0]]),
+        ([[0.0, 1.0], [1.0, 0.0]], 2, [[0.0, 1.0], [1.0, 0.0]]),
+    ],
+)
+def test_maps_of_an_ensemble_are_picked_where_their_shape_tells(query, dimension, expected):
+    kernel = {"kind": "attention", "form": "inner", "beta": 1.0, "query": query}
+    many = ensemble({"interactions": [{"kernel": kernel, "normalization": "row"}]}, dimension=dimension)
+    found = interactions_of(run_of(many, 1))[0].query
+    assert (None if found is None else np.asarray(found).tolist()) == expected
+
+
+class DifferentWeights(Trajectory):
+    """An ensemble whose runs have different weights: only its runs can be asked for (N,) of them."""
+
+    @property
+    def weights(self) -> np.ndarray:
+        assert self.runs is None, "weights of an ensemble are (R, N)"
+        return super().weights
+
+    def run(self, run: int) -> Any:
+        alive = np.where(np.arange(self.count) <= run + 1, 0.0, -np.inf)
+        return Trajectory.from_arrays(
+            self.times, np.asarray(self.points)[:, run], log_weights=alive, metadata=self.metadata
+        )
+
+
+@pytest.mark.parametrize("metadata", [{}, {"geometry": "sphere"}])
+def test_ensembles_are_weighted_run_by_run(metadata):
+    many = DifferentWeights.from_arrays([0, 1], np.random.default_rng(0).normal(size=(2, 3, 8, 2)), metadata=metadata)
+    summary = summarize(many, beta=1.0)
+    assert [run["clusters"]["initial_count"] for run in summary["runs"]] == [2, 3, 4]
+    for analysis in (cluster_counts, track_clusters, similarity_quantiles, mode_amplitudes):
+        with pytest.raises(ArgumentError, match="ensemble of 3"):
+            analysis(many)
+
+
+def density() -> Trajectory:
+    """Masses 1 + a cos θ over cells of the circle of radius 2, a from 0.2 to 0.8."""
+    angles = np.linspace(0, 2 * np.pi, 64, endpoint=False)
+    run = Trajectory.from_arrays(
+        [0.0, 1.0, 2.0],
+        np.broadcast_to(circle(angles, 2.0), (3, 64, 2)),
+        observables={"energy": np.array([3.0, 2.0, 1.0])},
+        metadata={"space": sphere_fact(2.0)},
+    )
+    masses = (1 + np.array([0.2, 0.5, 0.8])[:, None] * np.cos(angles)) / 64
+    setattr(run, "fields", {"mass": masses})  # noqa: B010  a mapping that trajectories of particles need not have
+    return run
+
+
+def test_masses_that_change_are_used_where_nothing_is_followed_and_refused_elsewhere():
+    run = density()
+    np.testing.assert_allclose(mode_amplitudes(run, 2), [[0.1, 0.0], [0.25, 0.0], [0.4, 0.0]], atol=1e-12)
+    for analysis in (cluster_counts, track_clusters, similarity_quantiles):
+        with pytest.raises(ArgumentError, match="masses change in time"):
+            analysis(run)
+    summary = summarize(run)
+    assert summary["clusters"] is None
+    assert summary["energy"]["last"] == 1.0
+    np.testing.assert_allclose(np.array(summary["modes"]["amplitudes"])[:, 0], [0.1, 0.25, 0.4], atol=1e-12)
+    masses = getattr(run, "fields")["mass"]  # noqa: B009
+    points = np.asarray(run.points[0])
+    expected = wasserstein2(points, points, x_weights=masses[0], y_weights=masses[-1])
+    assert summary["distances"]["wasserstein2"] == pytest.approx(expected)
+    assert expected > 0.1
+    json.dumps(summary, allow_nan=False)
