@@ -4,6 +4,9 @@ Two clusters merge at the time at which their closest particles come within the 
 distance of a pair of particles is taken as linear in time (in log time for log-spaced frames), so the pair that is at
 D₀ > r in one frame and at D₁ ≤ r in the next touches at the fraction (D₀ − r) / (D₀ − D₁) of the interval, and
 clusters merge at their first touch. The heavier cluster keeps its label (equal masses: the older label).
+
+The first touches that join several clusters within one interval are the minimum spanning forest of the graph whose
+nodes are the clusters and whose edge lengths are their touching times: an edge that closes a circle joins nothing new.
 """
 
 from dataclasses import dataclass, field

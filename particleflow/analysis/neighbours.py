@@ -1,10 +1,21 @@
 """Exact single-linkage components at one threshold, without the N²/2 pairs of a collapsed cloud.
 
-Two particles are linked when their distance is at most r, and a cluster is a connected component of the links. When
-thousands of particles sit on one point, listing links is quadratic. So particles are first put into groups whose
-members are certainly in one cluster (cells of diagonal ≤ r, or balls of radius r/2 in higher dimension), and only
-pairs of groups are compared: through one representative each, and, where that does not settle it and the two are not
-already joined by another way, through their closest members. The answer is exactly that of listing all links.
+Two particles are linked when |x − y| ≤ r, and a cluster is a connected component of the links. When thousands of
+particles sit on one point, listing links is quadratic. So particles are first put into groups whose members are
+certainly in one cluster, because any two of them are within r:
+
+    cells  of a grid of side r/√d, whose diagonal is r                        (d ≤ 3)
+    balls  of radius r/2 around some of the particles                         (d > 3)
+
+Only pairs of groups are then compared. Let p, q be their representatives and ρ_p, ρ_q the distances of the farthest
+members from them. By the triangle inequality
+
+    |p − q| ≤ r                  joins the two groups at once,
+    |p − q| > r + ρ_p + ρ_q      keeps every pair of members apart,
+
+and in between the closest members decide, unless another way has joined the two already. The answer is exactly that of
+listing all links. In more than eight dimensions pairs are looked for in the few coordinates of largest variance, since
+a projection never lengthens a distance, or by |x − y|² = |x|² + |y|² − 2⟨x, y⟩ in blocks with a margin for rounding.
 """
 
 from dataclasses import dataclass
@@ -86,6 +97,7 @@ def cell_numbers(points: FloatArray, side: float) -> IntArray:
 
 
 def _line_components(coordinates: FloatArray, threshold: float) -> IntArray:
+    """Cut the sorted coordinates wherever two neighbours are farther apart than r."""
     order = np.argsort(coordinates, kind="stable")
     labels = np.empty(order.size, dtype=np.int64)
     labels[order] = np.concatenate([[0], np.cumsum(np.diff(coordinates[order]) > threshold)])
@@ -93,6 +105,7 @@ def _line_components(coordinates: FloatArray, threshold: float) -> IntArray:
 
 
 def _in_order_of_appearance(labels: IntArray) -> IntArray:
+    """Number labels 0, 1, … by the first particle that has them."""
     _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
     rank = np.empty(first.size, dtype=np.int64)
     rank[np.argsort(first)] = np.arange(first.size)
@@ -100,7 +113,10 @@ def _in_order_of_appearance(labels: IntArray) -> IntArray:
 
 
 def _cells(points: FloatArray, threshold: float) -> IntArray:
-    """Group by the cells of a grid with diagonal r; cells with few particles are cheaper one particle at a time."""
+    """Group by the cells ⌊x / side⌋ of a grid with side r/√d, hence diagonal r.
+
+    Cells with few particles are cheaper one particle at a time.
+    """
     cell_of = cell_numbers(points, _SHRINK * threshold / np.sqrt(points.shape[1]))
     alone = np.bincount(cell_of)[cell_of] < _CROWDED
     if not alone.any():
@@ -130,6 +146,7 @@ def _balls(points: FloatArray, threshold: float) -> IntArray:
 
 
 def _group(points: FloatArray, group_of: IntArray) -> _Groups:
+    """Sort the particles by group, and give each group a representative p and its radius ρ = max |x − p|."""
     order = np.argsort(group_of, kind="stable")
     size = np.bincount(group_of)
     start = np.concatenate([[0], np.cumsum(size)[:-1]])
@@ -144,6 +161,7 @@ def _group(points: FloatArray, group_of: IntArray) -> _Groups:
 
 
 def _tree_pairs(groups: _Groups, threshold: float) -> _Pairs:
+    """List the pairs of groups in reach of each other by a k-d tree of the representatives."""
     return _measured(groups, *_pairs_in_reach(groups.points[groups.representative], groups.radius, threshold))
 
 
@@ -165,7 +183,10 @@ def _projected_pairs(groups: _Groups, threshold: float) -> _Pairs:
 
 
 def _pairs_in_reach(places: FloatArray, radius: FloatArray, threshold: float) -> tuple[IntArray, IntArray]:
-    """List pairs of groups in reach: single particles within r, and crowded groups within r plus both radii."""
+    """List pairs of groups in reach: single particles within r, and crowded groups within r plus both radii.
+
+    Singles and groups have a tree each, since the largest radius would otherwise widen the search for all.
+    """
     from scipy.spatial import KDTree
 
     single, crowded = np.flatnonzero(radius == 0), np.flatnonzero(radius > 0)
@@ -196,6 +217,10 @@ def _measured(groups: _Groups, first: IntArray, second: IntArray) -> _Pairs:
 
 
 def _block_pairs(groups: _Groups, threshold: float) -> _Pairs:
+    """List the pairs with |p − q|² ≤ (r + ρ_p + ρ_q)² from |p|² + |q|² − 2⟨p, q⟩, 512 rows at a time.
+
+    The cloud is centred first, and the limit is raised by what rounding may do to the sum; exact distances follow.
+    """
     centres = groups.points[groups.representative]
     centred = centres - centres.mean(axis=0)
     square = np.square(centred).sum(axis=1)
@@ -215,7 +240,11 @@ def _block_pairs(groups: _Groups, threshold: float) -> _Pairs:
 
 
 def _join(groups: _Groups, first: IntArray, second: IntArray, distance: FloatArray, threshold: float) -> IntArray:
-    """Label the groups, comparing members only where representatives do not settle a pair."""
+    """Label the groups, comparing members only where representatives do not settle a pair.
+
+    In three rounds, each of which leaves out what the rounds before have joined: |p − q| ≤ r; then small pairs, member
+    by member; then large pairs.
+    """
     count = groups.size.size
     sure = distance <= threshold
     edges_a, edges_b = first[sure], second[sure]
@@ -240,7 +269,11 @@ def _join(groups: _Groups, first: IntArray, second: IntArray, distance: FloatArr
 
 
 def _touching_members(groups: _Groups, first: IntArray, second: IntArray, threshold: float) -> NDArray[np.bool_]:
-    """Compare all members of many small pairs of groups, in chunks of about a million pairs of particles."""
+    """Tell which pairs of groups have members with |x − y| ≤ r, by comparing all of them.
+
+    For many small pairs of groups at once, in chunks of about a million pairs of particles: the k-th pair of particles
+    of a pair of groups of sizes m × n is (k // n, k mod n).
+    """
     products = groups.size[first] * groups.size[second]
     touching = np.zeros(first.size, dtype=bool)
     chunk_of = np.cumsum(products) // _CHUNK
@@ -256,7 +289,11 @@ def _touching_members(groups: _Groups, first: IntArray, second: IntArray, thresh
 
 
 def _touching_large(groups: _Groups, first: int, second: int, threshold: float) -> bool:
-    """Tell whether the closest members of two large groups are within reach, after dropping those that cannot be."""
+    """Tell whether the closest members of two large groups are within r of each other.
+
+    A member x can only be if |x − q| ≤ r + ρ_q for the other group's representative q and radius ρ_q; the others are
+    dropped, and so are repeated points, before a k-d tree finds the closest pair.
+    """
     from scipy.spatial import KDTree
 
     near = []

@@ -3,7 +3,7 @@
 A plateau is a stretch of frames over which the cluster count does not change and, if an energy is given, the energy is
 nearly flat: |dE/ds| ≤ flatness · (max E − min E) / (total length in s), where s is t or, for log-spaced frames,
 log₁₀ t. It counts if it lasts at least `minimum` of the total length in s. Dwell times are given in time and in
-decades of time.
+decades of time. Both series are numbers of the measure, which weights have entered already.
 """
 
 from dataclasses import asdict, dataclass
@@ -94,6 +94,7 @@ def collapse_time(times: ArrayLike, counts: ArrayLike, *, target: int = 1) -> tu
 
 
 def _flat(ruler: FloatArray, energy: FloatArray, flatness: float) -> NDArray[np.bool_]:
+    """Tell for every interval whether |ΔE| ≤ flatness · (max E − min E) · Δs / (total length), up to rounding of E."""
     if not np.isfinite(energy).all():
         raise ArgumentError(f"`energy` must be finite, but is not in frame {int(np.argmin(np.isfinite(energy)))}.")
     allowed = flatness * (energy.max() - energy.min()) / (ruler[-1] - ruler[0]) if ruler[-1] > ruler[0] else 0.0
@@ -115,6 +116,7 @@ def _plateau(
     last: int,
     kept: NDArray[np.int64],
 ) -> Plateau:
+    """Describe the frames first … last; decades = log₁₀(end / start)."""
     start, end = float(clock[first]), float(clock[last])
     return Plateau(
         first=first,

@@ -1,8 +1,12 @@
 """Rates with confidence intervals: exponential and power laws fitted as straight lines in the logarithm.
 
-Least squares of log y on t (exponential) or on log t (power law), with Student's t for the interval. Frames of a
-trajectory are not independent measurements, so the standard error is multiplied by √((1 + ρ) / (1 − ρ)), where ρ ≥ 0
-is the lag-one autocorrelation of the residuals; ρ is reported.
+Least squares of log y on t (exponential) or on log t (power law), with Student's t for the interval:
+
+    slope  b = Σ (x_k − x̄)(y_k − ȳ) / S,   S = Σ (x_k − x̄)²,   residuals r_k = y_k − ȳ − b (x_k − x̄)
+    error  e = √( Σ r_k² / ((n − 2) S) · (1 + ρ) / (1 − ρ) ),   interval  b ± t_{n−2} e
+
+Frames of a trajectory are not independent measurements: ρ ≥ 0 is the lag-one autocorrelation of the residuals, and the
+factor is the variance of a mean of such a series over that of independent samples; ρ is reported.
 """
 
 from dataclasses import asdict, dataclass
@@ -17,7 +21,10 @@ from particleflow.errors import ArgumentError, ShapeError
 
 @dataclass(frozen=True)
 class LineFit:
-    """A straight line y ≈ intercept + slope·x; (low, high) is the interval of the slope at the confidence `level`."""
+    """A straight line y ≈ intercept + slope·x; (low, high) is the interval of the slope at the confidence `level`.
+
+    r_squared: 1 − Σ r_k² / Σ (y_k − ȳ)², the explained part of the variance; autocorrelation: ρ of the residuals.
+    """
 
     slope: float
     low: float
@@ -32,7 +39,10 @@ class LineFit:
 
 @dataclass(frozen=True)
 class RateFit:
-    """A law fitted over a window: "exponential" y ≈ A e^{rate·t}, or "power" y ≈ A t^{rate}, with low ≤ rate ≤ high."""
+    """A law fitted over a window: "exponential" y ≈ A e^{rate·t}, or "power" y ≈ A t^{rate}, with low ≤ rate ≤ high.
+
+    A is the `amplitude`; the numbers of the fit are those of the line in the logarithm.
+    """
 
     law: str
     rate: float
@@ -130,6 +140,7 @@ def better_law(times: ArrayLike, values: ArrayLike, **options: Any) -> RateFit:
 
 
 def _rate(law: str, fit: LineFit, clock: FloatArray) -> RateFit:
+    """Turn the line log y = log A + rate · x into the law; A is kept below the largest number."""
     window = (float(clock[0]), float(clock[-1]))
     amplitude = float(np.exp(min(fit.intercept, 709.0)))
     return RateFit(
@@ -140,6 +151,7 @@ def _rate(law: str, fit: LineFit, clock: FloatArray) -> RateFit:
 def _logarithms(
     times: ArrayLike, values: ArrayLike, window: tuple[float, float] | None, limit: float
 ) -> tuple[FloatArray, FloatArray]:
+    """Return the times inside the window and log |y − limit| at them, which must exist."""
     clock, array = as_series(times, values)
     if window is not None:
         inside = (clock >= window[0]) & (clock <= window[1])
@@ -157,7 +169,7 @@ def _logarithms(
 
 
 def _lag_one(residual: FloatArray) -> float:
-    """Estimate the lag-one autocorrelation, between 0 and 0.99; rounding noise counts as uncorrelated."""
+    """Estimate the lag-one autocorrelation ρ = Σ r_k r_{k+1} / Σ r_k², between 0 and 0.99; 0 without residuals."""
     power = float(residual @ residual)
     if residual.size < 4 or power == 0.0:
         return 0.0
