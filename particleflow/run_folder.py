@@ -274,9 +274,9 @@ def _movie(folder: Path, trajectory: "Trajectory", analysis: _Analysis, say: Rep
 
 
 def _page(folder: Path, trajectory: "Trajectory", analysis: _Analysis, say: Report) -> str:
-    from particleflow.view.page import write_page
+    from particleflow import view
 
-    write_page(trajectory, folder / "viewer.html", analysis=analysis.track)
+    view.page(trajectory, folder / "viewer.html", analysis=analysis.track)
     return "viewer.html"
 
 

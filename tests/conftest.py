@@ -60,7 +60,7 @@ def browser() -> Iterator:
 @pytest.fixture
 def show(browser, tmp_path: Path) -> Iterator:
     """Open a page and collect everything that must not happen; checked when the test ends."""
-    from particleflow.view.page import write_page
+    from particleflow.view import page as write_page
 
     contexts, trouble = [], []
 

@@ -20,9 +20,9 @@ import particleflow
 from particleflow.errors import ArgumentError, ShapeError, StoreError, UserError
 from particleflow.trajectory import Trajectory
 from particleflow.view import style
-from particleflow.view.animate_movie import Movie
-from particleflow.view.animate_sprites import SpriteBank
-from particleflow.view.animate_write import atomic_path, common_palette
+from particleflow.view.animation.movie import Movie
+from particleflow.view.animation.sprites import SpriteBank
+from particleflow.view.animation.write import atomic_path, common_palette
 
 imageio_ffmpeg = pytest.importorskip("imageio_ffmpeg")
 
@@ -163,7 +163,7 @@ def test_sphere_turns_and_draws_near_particles_last():
     assert np.ptp(movie.azimuths) == pytest.approx(90.0)
     angle, tilt = np.radians(movie.azimuths[2]), np.radians(22.0)
     toward = np.array([np.cos(tilt) * np.cos(angle), np.cos(tilt) * np.sin(angle), np.sin(tilt)])
-    from particleflow.view.figures_base import rotation
+    from particleflow.view.drawing.base import rotation
 
     camera = rotation(float(movie.azimuths[2]), 22.0)
     np.testing.assert_allclose(camera[2], toward)

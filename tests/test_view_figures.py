@@ -14,7 +14,7 @@ from matplotlib.colors import to_rgb
 import particleflow
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.trajectory import Trajectory
-from particleflow.view.figures_base import crowd_colors, crowd_share, emptiest_angle, projection, rotation
+from particleflow.view.drawing.base import crowd_colors, crowd_share, emptiest_angle, projection, rotation
 
 view: Any = particleflow.view  # the drawn artists are read by names that type stubs do not know
 
@@ -205,7 +205,7 @@ def test_compare_draws_every_run_under_its_name():
 
 
 def test_similarity_shares_count_pairs_by_brute_force():
-    from particleflow.view.figures_matrices import similarity_histogram
+    from particleflow.view.drawing.matrices import similarity_histogram
 
     run = make(3, sphere=True, count=9)
     shown, edges, shares = similarity_histogram(run, bins=20)

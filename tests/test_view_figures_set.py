@@ -15,7 +15,7 @@ from matplotlib.image import imread
 import particleflow
 from particleflow.errors import ArgumentError
 from particleflow.trajectory import Trajectory
-from particleflow.view.figures_snapshots import format_time
+from particleflow.view.drawing.snapshots import format_time
 
 view: Any = particleflow.view  # the drawn artists are read by names that type stubs do not know
 HOSTILE = "$\\frac{1}{0$ <script>alert(1)</script> \x00\u202e" + "x" * 300

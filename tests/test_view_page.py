@@ -9,7 +9,7 @@ from page_oracles import ARGUMENTS, EVIL, browser_path, demo, picture, pixels, p
 from sklearn.decomposition import PCA
 
 from particleflow.trajectory import Trajectory
-from particleflow.view.page import write_page
+from particleflow.view import page as write_page
 
 mpl.use("Agg")
 

@@ -12,8 +12,8 @@ from sklearn.decomposition import PCA
 
 from particleflow.errors import ShapeError
 from particleflow.trajectory import Trajectory
-from particleflow.view import page_codec, page_data
-from particleflow.view.page_tree import layout_merge_tree
+from particleflow.view.viewer import codec, data
+from particleflow.view.viewer.tree import layout_merge_tree
 
 
 def undo(text: str, shape: tuple[int, ...], order: int, before: list[np.ndarray]) -> np.ndarray:
@@ -34,7 +34,7 @@ def undo(text: str, shape: tuple[int, ...], order: int, before: list[np.ndarray]
 def test_codes_survive_prediction_in_blocks(frames: int, order: int, size: int, seed: int):
     codes = np.random.default_rng(seed).integers(0, 65536, (frames, 2, 5)).astype(np.uint16)
     blocks = (codes[i : i + size] for i in range(0, frames, size))
-    sections, used = page_codec.code_sections("x", blocks, order)
+    sections, used = codec.code_sections("x", blocks, order)
     found: list[np.ndarray] = []
     for section in sections:
         found += list(undo(section.text, section.shape, order, found))
@@ -47,7 +47,7 @@ def test_codes_survive_prediction_in_blocks(frames: int, order: int, size: int, 
 def test_quantisation_error_is_at_most_half_a_step(bits: int, scale: float, seed: int):
     points = scale * np.random.default_rng(seed).normal(size=(50, 3))
     points[7] = np.nan
-    grid = page_codec.Grid(np.nanmin(points, axis=0), np.nanmax(points, axis=0), bits)
+    grid = codec.Grid(np.nanmin(points, axis=0), np.nanmax(points, axis=0), bits)
     codes = grid.encode(points)
     alive = np.arange(50) != 7
     error = np.abs(grid.low + grid.step * codes - points)[alive]
@@ -60,13 +60,13 @@ def test_smooth_runs_are_predicted_to_second_order():
     moment = np.linspace(0, 1, 20)[:, None]
     line = (20000 + 30000 * moment * np.linspace(0.1, 1, 400)).astype(np.uint16)
     noise = np.random.default_rng(0).integers(0, 200, (20, 400)).astype(np.uint16)
-    assert page_codec.cheapest_order(line) == 2
-    assert page_codec.cheapest_order(noise) == 1
+    assert codec.cheapest_order(line) == 2
+    assert codec.cheapest_order(noise) == 1
 
 
 def test_projection_is_that_of_scikit_learn():
     points = np.random.default_rng(1).normal(size=(5, 200, 6)) * np.array([5, 3, 2, 1, 0.5, 0.1])
-    axes, centre, explained = page_data.principal_axes(Trajectory.from_arrays(np.arange(5.0), points))
+    axes, centre, explained = data.principal_axes(Trajectory.from_arrays(np.arange(5.0), points))
     reference = PCA(3).fit(points.reshape(-1, 6))
     assert np.allclose(centre, reference.mean_)
     assert np.allclose(np.abs(np.sum(axes.T * reference.components_, axis=1)), 1.0)
@@ -76,7 +76,7 @@ def test_projection_is_that_of_scikit_learn():
 def test_arc_length_is_the_length_of_the_path():
     angles = np.linspace(0, np.pi, 4001)
     points = np.stack([np.cos(angles), np.sin(angles)], axis=-1)[:, None, :].repeat(3, axis=1)
-    found = page_data.survey(Trajectory.from_arrays(angles, points))
+    found = data.survey(Trajectory.from_arrays(angles, points))
     assert found.arc[-1] == pytest.approx(np.pi, rel=1e-6)
     assert np.allclose(found.arc, angles, atol=1e-6)
 
@@ -85,7 +85,7 @@ def test_arc_length_is_the_length_of_the_path():
 @given(st.integers(1, 400), st.integers(2, 100), st.integers(0, 2**32 - 1))
 def test_chosen_frames_are_ordered_and_keep_both_ends(total: int, limit: int, seed: int):
     steps = np.random.default_rng(seed).exponential(size=total)
-    chosen = page_data.choose_frames(np.cumsum(steps), np.cumsum(steps[::-1]), limit)
+    chosen = data.choose_frames(np.cumsum(steps), np.cumsum(steps[::-1]), limit)
     assert chosen[0] == 0
     assert chosen[-1] == total - 1
     assert len(chosen) == min(limit, total)
@@ -94,15 +94,15 @@ def test_chosen_frames_are_ordered_and_keep_both_ends(total: int, limit: int, se
 
 def test_fast_motion_keeps_more_frames_than_rest():
     arc = np.concatenate([np.zeros(500), np.linspace(0, 1, 100), np.ones(400)])
-    chosen = page_data.choose_frames(np.arange(1000.0), arc, 100)
+    chosen = data.choose_frames(np.arange(1000.0), arc, 100)
     moving = ((chosen >= 500) & (chosen < 600)).sum()
     assert moving >= 45  # a tenth of the frames hold all of the motion, which is half of the weight
 
 
 def test_largest_clusters_come_first():
     labels = np.array([[5, 5, 5, 9, 9, -1], [5, 5, 5, 5, 9, -1]])
-    assert page_data.rank_labels(labels).tolist() == [[0, 0, 0, 1, 1, 65535], [0, 0, 0, 0, 1, 65535]]
-    assert page_data.rank_labels(np.array([[7, 3]])).tolist() == [[1, 0]]
+    assert data.rank_labels(labels).tolist() == [[0, 0, 0, 1, 1, 65535], [0, 0, 0, 0, 1, 65535]]
+    assert data.rank_labels(np.array([[7, 3]])).tolist() == [[1, 0]]
 
 
 def test_merge_tree_has_scipy_merges_and_no_crossing():
@@ -142,8 +142,8 @@ def test_merge_tree_by_labels_keeps_the_survivor():
 def test_particles_are_thinned_only_when_few_frames_do_not_help():
     points = np.random.default_rng(3).normal(size=(150, 4000, 2)).cumsum(axis=0)
     run = Trajectory.from_arrays(np.arange(150.0), points)
-    chosen, sections = page_data.fit(run, page_data.survey(run), None, 400_000)
-    assert len(chosen.frames) == page_data.MINIMUM_FRAMES
+    chosen, sections = data.fit(run, data.survey(run), None, 400_000)
+    assert len(chosen.frames) == data.MINIMUM_FRAMES
     assert chosen.particles is not None
     assert (np.diff(chosen.particles) > 0).all()
     assert 0.5 * 400_000 < sum(len(section.text) for section in sections) <= 400_000

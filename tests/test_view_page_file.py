@@ -11,7 +11,7 @@ from page_oracles import EVIL, demo
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.notebook import repr_html
 from particleflow.trajectory import Trajectory
-from particleflow.view.page import write_page
+from particleflow.view import page as write_page
 
 
 class Page(HTMLParser):

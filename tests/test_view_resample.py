@@ -5,7 +5,7 @@ import pytest
 
 from particleflow.errors import ArgumentError
 from particleflow.trajectory import Trajectory
-from particleflow.view.resample import arc_length, choose_spacing, interpolate, log_coordinate, resample
+from particleflow.view.resampling import arc_length, choose_spacing, interpolate, log_coordinate, resample
 
 
 def run_of(times, points=None):

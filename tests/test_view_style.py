@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
-import particleflow
 from particleflow.errors import ArgumentError
 from particleflow.view import style
 
@@ -121,14 +120,3 @@ def test_any_text_is_short_plain_and_drawable(text):
     assert len(cleaned.replace(r"\$", "$")) <= 40
     assert cleaned.isprintable()
     assert drawn_text(cleaned).get_window_extent().height >= 0
-
-
-def test_the_package_offers_functions_even_after_their_files_are_imported():
-    import importlib
-
-    importlib.import_module("particleflow.view.resample")
-    importlib.import_module("particleflow.view.page")
-    view = particleflow.view
-    assert all(callable(getattr(view, name)) for name in view.__all__ if name != "style")
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        view.nothing  # noqa: B018

@@ -14,7 +14,7 @@ import particleflow
 from particleflow.analysis import track_clusters
 from particleflow.errors import ShapeError
 from particleflow.trajectory import Trajectory
-from particleflow.view.figures_tree import Leaves, check_merges, find_leaves, leaf_places, tree_branches, tree_joints
+from particleflow.view.drawing.tree import Leaves, check_merges, find_leaves, leaf_places, tree_branches, tree_joints
 
 view: Any = particleflow.view  # the drawn artists are read by names that type stubs do not know
 

@@ -127,11 +127,11 @@ def view(
         Print the path as JSON.
     """
     from particleflow import run_folder
-    from particleflow.view.page import write_page
+    from particleflow.view import page
 
     target = output or run_folder.folder_of(run) / "viewer.html"
     with run_folder.open_run(run) as trajectory:
-        path = write_page(trajectory, target, analysis=_track(trajectory))
+        path = page(trajectory, target, analysis=_track(trajectory))
     _print_paths([str(path)], json=json)
     if open and not json:
         import webbrowser

@@ -19,7 +19,7 @@ import numpy as np
 
 from particleflow.trajectory import Trajectory
 from particleflow.view import animate, style
-from particleflow.view.animate_movie import Movie
+from particleflow.view.animation.movie import Movie
 
 LIMIT = 20.0
 SIZE = (1280, 720)

@@ -13,7 +13,7 @@ import numpy as np
 from playwright.sync_api import sync_playwright
 
 from particleflow.trajectory import Trajectory
-from particleflow.view.page import write_page
+from particleflow.view import page as write_page
 
 
 def gathering(particles: int, frames: int = 20) -> Trajectory:

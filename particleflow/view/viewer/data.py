@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from particleflow.errors import ArgumentError, ShapeError
-from particleflow.view.page_codec import (
+from particleflow.view.viewer.codec import (
     BITS,
     Grid,
     Section,

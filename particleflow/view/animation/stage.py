@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from particleflow.view import style
-from particleflow.view.figures_base import Projection, drawn_times, rotation, wants_log
-from particleflow.view.figures_paths import kymograph
-from particleflow.view.figures_series import cluster_count, observable, observable_values
-from particleflow.view.figures_snapshots import ELEVATION, box_coordinates, box_edges, frame_limits, globe, graticule
+from particleflow.view.drawing.base import Projection, drawn_times, rotation, wants_log
+from particleflow.view.drawing.paths import kymograph
+from particleflow.view.drawing.series import cluster_count, observable, observable_values
+from particleflow.view.drawing.snapshots import ELEVATION, box_coordinates, box_edges, frame_limits, globe, graticule
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,7 +7,7 @@ import numpy as np
 
 from particleflow.errors import ShapeError
 from particleflow.view import style
-from particleflow.view.figures_base import (
+from particleflow.view.drawing.base import (
     angles,
     check_labels,
     drawn_times,
@@ -21,7 +21,7 @@ from particleflow.view.figures_base import (
     thinned,
     time_axis,
 )
-from particleflow.view.figures_paths import kymograph
+from particleflow.view.drawing.paths import kymograph
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

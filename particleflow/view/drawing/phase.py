@@ -7,8 +7,8 @@ import numpy as np
 
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.view import style
-from particleflow.view.figures_base import new_axes
-from particleflow.view.figures_matrices import color_bar, edges_between
+from particleflow.view.drawing.base import new_axes
+from particleflow.view.drawing.matrices import color_bar, edges_between
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

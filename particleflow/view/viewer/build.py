@@ -1,6 +1,6 @@
 """The interactive page: one HTML file that opens offline and plays a run.
 
-Everything is inside the file: the points as quantised, predicted, deflated base64 text (`page_codec`), the numbers of
+Everything is inside the file: the points as quantised, predicted, deflated base64 text (`codec`), the numbers of
 the panels, the style and the script (`assets/`). A Content-Security-Policy allows exactly that script and that style,
 by hash, and no request of any kind. Text from outside (titles, names, scenarios) travels as JSON data and the script
 only ever assigns it to `textContent`.
@@ -22,10 +22,11 @@ from typing import Any
 import numpy as np
 
 from particleflow.errors import ArgumentError
-from particleflow.view import page_data, style
-from particleflow.view.page_clusters import Clusters, clusters_from, found_clusters
-from particleflow.view.page_codec import Section, array_section
-from particleflow.view.page_tree import layout_merge_tree
+from particleflow.view import style
+from particleflow.view.viewer import data
+from particleflow.view.viewer.clusters import Clusters, clusters_from, found_clusters
+from particleflow.view.viewer.codec import Section, array_section
+from particleflow.view.viewer.tree import layout_merge_tree
 
 SCRIPTS = (
     "decode.js",
@@ -46,7 +47,7 @@ SCRIPTS = (
 PALETTE_SIZE = 96
 
 
-def write_page(
+def page(
     trajectory: Any,
     path: str | os.PathLike[str],
     *,
@@ -84,17 +85,17 @@ def _content(trajectory: Any, clusters: Clusters, runs: int | None, max_bytes: f
     """The page's facts (small, JSON) and its arrays (large, compressed)."""
     total, count = len(trajectory), trajectory.count
     times = np.asarray(trajectory.times, np.float64)
-    found = page_data.survey(trajectory)
-    timeline = page_data.choose_frames(times, found.arc, page_data.TIMELINE_LIMIT)
+    found = data.survey(trajectory)
+    timeline = data.choose_frames(times, found.arc, data.TIMELINE_LIMIT)
     codes = None
     if clusters.labels is not None:
-        codes = page_data.rank_labels(page_data.check_series("labels", clusters.labels, (total, count)))
+        codes = data.rank_labels(data.check_series("labels", clusters.labels, (total, count)))
     fixed, extra = _panels(trajectory, clusters, codes, timeline)
     fixed += [array_section("times", times[timeline]), array_section("arc", found.arc[timeline])]
     shell = len(_assemble({**_facts(trajectory), **extra}, fixed)) + 8 * total + 12 * count + 4096
     if max_bytes < shell + 20_000:
         raise ArgumentError(f"`max_bytes` must be above {shell + 20_000} for this run, but is {max_bytes:.0f}.")
-    chosen, stored = page_data.fit(trajectory, found, codes, max_bytes - shell)
+    chosen, stored = data.fit(trajectory, found, codes, max_bytes - shell)
     fixed += [array_section("frames", chosen.frames.astype(np.uint32)), *_particles(trajectory, chosen.particles)]
     meta = _facts(trajectory) | extra | _storage(trajectory, found, chosen, runs)
     return meta, fixed + stored
@@ -104,12 +105,12 @@ def _panels(
     trajectory: Any, clusters: Clusters, codes: np.ndarray | None, timeline: np.ndarray
 ) -> tuple[list[Section], dict]:
     """Observables, cluster counts and the merge tree, with the names that go into the page's facts."""
-    observables = page_data.scalar_observables(trajectory, timeline)
+    observables = data.scalar_observables(trajectory, timeline)
     sections = [array_section(f"observable{i}", values) for i, values in enumerate(observables.values())]
     extra: dict = {"observables": list(observables), "counts": clusters.counts is not None, "tree": 0}
     extra["threshold"] = clusters.note
     if clusters.counts is not None:
-        counts = page_data.check_series("counts", clusters.counts, (len(trajectory),))
+        counts = data.check_series("counts", clusters.counts, (len(trajectory),))
         sections.append(array_section("counts", counts[timeline].astype(np.float64)))
     rows = np.asarray(clusters.merge_tree if clusters.merge_tree is not None else np.empty((0, 4)), np.float64)
     if rows.size:
@@ -124,7 +125,7 @@ def _panels(
 
 def _branch_codes(names: np.ndarray, labels: Any, codes: np.ndarray | None) -> np.ndarray:
     """Colour codes of branches that are named after cluster labels; −1 where the name is no label of the run."""
-    known = {} if codes is None else page_data.label_codes(np.asarray(labels), codes)
+    known = {} if codes is None else data.label_codes(np.asarray(labels), codes)
     return np.array([known.get(int(name), -1) for name in names], np.float64)
 
 
@@ -136,7 +137,7 @@ def _particles(trajectory: Any, chosen: np.ndarray | None) -> list[Section]:
         found.append(array_section("positions_of", np.asarray(trajectory.positions, np.float64)[keep]))
     if trajectory.labels is not None:
         given = np.asarray(trajectory.labels)[keep].astype(np.int32)
-        ranks = page_data.rank_labels(given[None, :])[0]
+        ranks = data.rank_labels(given[None, :])[0]
         found += [array_section("labels", given), array_section("label_codes", ranks.astype(np.uint32))]
     if trajectory.log_weights is not None:
         found.append(array_section("weights", np.asarray(trajectory.weights, np.float64)[keep]))
@@ -167,7 +168,7 @@ def _hex(colors: np.ndarray) -> list[str]:
     return ["#{:02x}{:02x}{:02x}".format(*color) for color in values]
 
 
-def _storage(trajectory: Any, found: page_data.Survey, chosen: page_data.Selection, runs: int | None) -> dict:
+def _storage(trajectory: Any, found: data.Survey, chosen: data.Selection, runs: int | None) -> dict:
     """How the points were stored and what was left out, for the decoder and for the reader."""
     shown = trajectory.count if chosen.particles is None else len(chosen.particles)
     return {
@@ -184,7 +185,7 @@ def _storage(trajectory: Any, found: page_data.Survey, chosen: page_data.Selecti
         "shownDimension": len(chosen.grid.low),
         "explained": None if found.projection is None else found.explained,
         "runs": runs,
-        "radius": page_data.circle_radius(trajectory),
+        "radius": data.circle_radius(trajectory),
     }
 
 
@@ -195,7 +196,7 @@ def _json(value: Any) -> str:
 
 
 def _asset(name: str) -> str:
-    return (files("particleflow.view") / "assets" / name).read_text(encoding="utf-8")
+    return (files("particleflow.view.viewer") / "assets" / name).read_text(encoding="utf-8")
 
 
 def _hash(text: str) -> str:
@@ -211,14 +212,14 @@ def _assemble(meta: dict, sections: list[Section]) -> str:
         "base-uri 'none'; form-action 'none'"
     )
     facts = {**meta, "sections": [section.describe() for section in sections]}
-    data = "\n".join(f'<script type="text/plain" id="section-{s.name}">{s.text}</script>' for s in sections)
+    texts = "\n".join(f'<script type="text/plain" id="section-{s.name}">{s.text}</script>' for s in sections)
     slots = {
         "policy": policy,
         "title": html.escape(meta["title"] or "particleflow"),
         "theme": meta.get("theme", "auto"),
         "style": sheet,
         "facts": _json(facts),
-        "data": data,
+        "data": texts,
         "script": script,
     }
     return re.sub(r"\[\[(\w+)\]\]", lambda match: slots[match[1]], _asset("page.html"))

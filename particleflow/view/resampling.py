@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from particleflow.errors import ArgumentError
-from particleflow.view.figures_base import thinned, wants_log
+from particleflow.view.drawing.base import thinned, wants_log
 
 if TYPE_CHECKING:
     from particleflow.trajectory import Trajectory

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from particleflow.errors import ParticleflowError
-from particleflow.view.page_tree import Births
+from particleflow.view.viewer.tree import Births
 
 
 @dataclass(frozen=True)

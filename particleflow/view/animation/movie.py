@@ -8,10 +8,10 @@ import numpy as np
 
 from particleflow.errors import ArgumentError
 from particleflow.view import style
-from particleflow.view.animate_sprites import SpriteBank
-from particleflow.view.animate_stage import Stage, build_stage, freeze, grab, turn_lines
-from particleflow.view.animate_write import check_size, check_target, open_writer
-from particleflow.view.figures_base import (
+from particleflow.view.animation.sprites import SpriteBank
+from particleflow.view.animation.stage import Stage, build_stage, freeze, grab, turn_lines
+from particleflow.view.animation.write import check_size, check_target, open_writer
+from particleflow.view.drawing.base import (
     check_labels,
     crowd_colors,
     crowd_share,
@@ -21,9 +21,9 @@ from particleflow.view.figures_base import (
     single_run,
     thinned,
 )
-from particleflow.view.figures_series import check_counts
-from particleflow.view.figures_snapshots import ELEVATION, box_coordinates, depth_style, facing_azimuth, format_time
-from particleflow.view.resample import Resampling, interpolate, resample
+from particleflow.view.drawing.series import check_counts
+from particleflow.view.drawing.snapshots import ELEVATION, box_coordinates, depth_style, facing_azimuth, format_time
+from particleflow.view.resampling import Resampling, interpolate, resample
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -10,7 +10,7 @@ import numpy as np
 
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.view import style
-from particleflow.view.figures_base import drawn_times, new_axes, set_title, time_axis
+from particleflow.view.drawing.base import drawn_times, new_axes, set_title, time_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

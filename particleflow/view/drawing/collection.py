@@ -10,12 +10,12 @@ import numpy as np
 
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.view import style
-from particleflow.view.figures_base import projection, single_run
-from particleflow.view.figures_matrices import gram, similarity
-from particleflow.view.figures_paths import kymograph, paths
-from particleflow.view.figures_series import observable, observable_values, staircase
-from particleflow.view.figures_snapshots import snapshots
-from particleflow.view.figures_tree import check_merges, kymograph_with_tree, merge_tree
+from particleflow.view.drawing.base import projection, single_run
+from particleflow.view.drawing.matrices import gram, similarity
+from particleflow.view.drawing.paths import kymograph, paths
+from particleflow.view.drawing.series import observable, observable_values, staircase
+from particleflow.view.drawing.snapshots import snapshots
+from particleflow.view.drawing.tree import check_merges, kymograph_with_tree, merge_tree
 
 if TYPE_CHECKING:
     from particleflow.trajectory import Trajectory

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from particleflow.view import style
-from particleflow.view.figures_base import (
+from particleflow.view.drawing.base import (
     SQUARE,
     WIDE,
     Projection,
@@ -70,7 +70,7 @@ def snapshots(trajectory: "Trajectory", frames: Any = None, *, labels: Any = Non
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    from particleflow.view.resample import arc_length
+    from particleflow.view.resampling import arc_length
 
     run = single_run(trajectory)
     if frames is None:

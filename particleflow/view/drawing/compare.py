@@ -7,8 +7,8 @@ import numpy as np
 
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.view import style
-from particleflow.view.figures_base import drawn_times, new_axes, time_axis
-from particleflow.view.figures_series import check_counts, count_axis, draw_band, observable_values
+from particleflow.view.drawing.base import drawn_times, new_axes, time_axis
+from particleflow.view.drawing.series import check_counts, count_axis, draw_band, observable_values
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,7 +6,7 @@ import numpy as np
 
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.view import style
-from particleflow.view.figures_base import (
+from particleflow.view.drawing.base import (
     MATRIX,
     angles,
     check_labels,
@@ -19,7 +19,7 @@ from particleflow.view.figures_base import (
     thinned,
     time_axis,
 )
-from particleflow.view.figures_snapshots import format_time
+from particleflow.view.drawing.snapshots import format_time
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,7 +6,7 @@ import numpy as np
 
 from particleflow.errors import ArgumentError
 from particleflow.view import style
-from particleflow.view.figures_base import (
+from particleflow.view.drawing.base import (
     MAX_FRAMES,
     MAX_LINES,
     SQUARE,
@@ -26,7 +26,7 @@ from particleflow.view.figures_base import (
     thinned,
     time_axis,
 )
-from particleflow.view.figures_snapshots import ELEVATION, facing_azimuth, globe, snapshot
+from particleflow.view.drawing.snapshots import ELEVATION, facing_azimuth, globe, snapshot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -147,7 +147,7 @@ def paths(
 
 
 def _boxed(run: Any, view: Projection, seen: np.ndarray, azimuth: float) -> np.ndarray:
-    from particleflow.view.figures_snapshots import box_coordinates, frame_limits
+    from particleflow.view.drawing.snapshots import box_coordinates, frame_limits
 
     return box_coordinates(seen, frame_limits(run, view)) @ rotation(azimuth, ELEVATION).T
 
@@ -169,7 +169,7 @@ def _fading_lines(ax: "Axes", seen: np.ndarray, colors: np.ndarray, strength: fl
 
 def _sphere_paths(ax: "Axes", seen: np.ndarray, colors: np.ndarray, dots: np.ndarray, azimuth: float) -> None:
     """Paths on the globe: those behind it faint, the last places as dots."""
-    from particleflow.view.figures_snapshots import depth_style
+    from particleflow.view.drawing.snapshots import depth_style
 
     theme = style.current()
     camera = rotation(azimuth, ELEVATION)

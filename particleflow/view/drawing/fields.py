@@ -6,8 +6,8 @@ import numpy as np
 
 from particleflow.errors import ShapeError
 from particleflow.view import style
-from particleflow.view.figures_base import drawn_times, new_axes, time_axis
-from particleflow.view.figures_matrices import color_bar, edges_between
+from particleflow.view.drawing.base import drawn_times, new_axes, time_axis
+from particleflow.view.drawing.matrices import color_bar, edges_between
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -155,8 +155,8 @@ def density_profiles(
     ax: "Axes | None" = None,
 ) -> "Axes":
     """Draw up to `count` of the densities (T, G) as profiles stacked upwards in time, each over its own base line."""
-    from particleflow.view.figures_base import thinned
-    from particleflow.view.figures_snapshots import format_time
+    from particleflow.view.drawing.base import thinned
+    from particleflow.view.drawing.snapshots import format_time
 
     theme = style.current()
     times, grid, densities = (np.asarray(part, float) for part in (times, grid, densities))

@@ -1,0 +1,1 @@
+"""Figures: one drawing a function, each on an `ax`; what all of them need is in `base`."""
