@@ -232,10 +232,10 @@ class _Analysis:
     def track(self) -> Any:
         """The cluster track of the (first) run, or None where it cannot be had."""
         from particleflow.analysis import track_clusters
+        from particleflow.analysis.frames import first_run
 
         if self._track is None:
-            single = self._trajectory if self._trajectory.runs is None else self._trajectory.run(0)
-            self._track = track_clusters(single)
+            self._track = track_clusters(first_run(self._trajectory))
         return self._track
 
 

@@ -22,7 +22,8 @@ from particleflow.trajectory import Trajectory
 from particleflow.view import style
 from particleflow.view.animation.movie import Movie
 from particleflow.view.animation.sprites import SpriteBank
-from particleflow.view.animation.write import atomic_path, common_palette
+from particleflow.view.animation.write import common_palette
+from particleflow.view.files import atomic_path
 
 imageio_ffmpeg = pytest.importorskip("imageio_ffmpeg")
 

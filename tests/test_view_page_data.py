@@ -66,11 +66,11 @@ def test_smooth_runs_are_predicted_to_second_order():
 
 def test_projection_is_that_of_scikit_learn():
     points = np.random.default_rng(1).normal(size=(5, 200, 6)) * np.array([5, 3, 2, 1, 0.5, 0.1])
-    axes, centre, explained = data.principal_axes(Trajectory.from_arrays(np.arange(5.0), points))
+    found = data.survey(Trajectory.from_arrays(np.arange(5.0), points))
     reference = PCA(3).fit(points.reshape(-1, 6))
-    assert np.allclose(centre, reference.mean_)
-    assert np.allclose(np.abs(np.sum(axes.T * reference.components_, axis=1)), 1.0)
-    assert explained == pytest.approx(reference.explained_variance_ratio_.sum(), rel=1e-9)
+    scores = np.abs(reference.transform(points.reshape(-1, 6)))
+    assert np.allclose(np.maximum(-found.low, found.high), scores.max(axis=0))
+    assert found.explained == pytest.approx(reference.explained_variance_ratio_.sum(), rel=1e-9)
 
 
 def test_arc_length_is_the_length_of_the_path():

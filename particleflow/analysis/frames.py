@@ -74,16 +74,21 @@ def as_series(times: ArrayLike, values: ArrayLike, name: str = "values") -> tupl
     return clock, array
 
 
+def first_run(trajectory: "Trajectory") -> "Trajectory":
+    """Return the trajectory, or run 0 of an ensemble; one without a frame is an error."""
+    if len(trajectory) == 0:
+        raise ArgumentError("The trajectory has no frame; at least one is needed.")
+    return trajectory if trajectory.runs is None else trajectory.run(0)
+
+
 def single_run(trajectory: "Trajectory") -> "Trajectory":
-    """Return the trajectory, or say how to pick one run if it is an ensemble or has no frame."""
+    """Return the trajectory, or say how to pick one run if it is an ensemble; one without a frame is an error."""
     if trajectory.runs is not None:
         raise ArgumentError(
             f"This analysis takes one run, but the trajectory is an ensemble of {trajectory.runs}; "
             "pass `trajectory.run(r)`, or use `summarize`, which treats every run."
         )
-    if len(trajectory) == 0:
-        raise ArgumentError("The trajectory has no frame; at least one is needed.")
-    return trajectory
+    return first_run(trajectory)
 
 
 def masses_of(trajectory: "Trajectory") -> Any | None:

@@ -197,8 +197,9 @@ def recover(run: Run, /, *, json: Flag = False) -> int:
 
 def _track(trajectory: Any) -> Any:
     from particleflow.analysis import track_clusters
+    from particleflow.analysis.frames import first_run
 
-    return track_clusters(trajectory if trajectory.runs is None else trajectory.run(0))
+    return track_clusters(first_run(trajectory))
 
 
 def _headless() -> None:

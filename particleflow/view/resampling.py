@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from particleflow.analysis.frames import first_run
 from particleflow.errors import ArgumentError
 from particleflow.view.drawing.base import thinned, wants_log
 
@@ -48,15 +49,24 @@ def arc_length(trajectory: "Trajectory", particles: int = 2000) -> np.ndarray:
     At most `particles` particles are followed, evenly chosen; an ensemble is measured by its run 0. Points that are not
     finite count as not moving.
     """
-    run = trajectory if trajectory.runs is None else trajectory.run(0)
+    run = first_run(trajectory)
     chosen = thinned(run.count, particles)
     before = np.asarray(run.points[0], float)[chosen]
     steps = np.zeros(len(run))
     for frame in range(1, len(run)):
         after = np.asarray(run.points[frame], float)[chosen]
-        steps[frame] = np.sqrt(np.nan_to_num(((after - before) ** 2).sum(axis=-1), posinf=0.0).mean())
+        steps[frame] = step_lengths(np.stack([before, after]))[0]
         before = after
     return np.cumsum(steps)
+
+
+def step_lengths(points: np.ndarray) -> np.ndarray:
+    """√(mean over particles of |x(k+1) − x(k)|²) from each of the frames (F, N, d) to the next, (F − 1,).
+
+    Points that are not finite count as not moving.
+    """
+    squared = np.square(np.diff(points, axis=0)).sum(axis=-1)
+    return np.sqrt(np.where(np.isfinite(squared), squared, 0.0).mean(axis=-1))
 
 
 def log_coordinate(times: np.ndarray) -> np.ndarray:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from particleflow.analysis.frames import first_run
 from particleflow.errors import ArgumentError
 from particleflow.view import style
 from particleflow.view.animation.sprites import SpriteBank
@@ -18,7 +19,6 @@ from particleflow.view.drawing.base import (
     particle_colors,
     projection,
     rotation,
-    single_run,
     thinned,
 )
 from particleflow.view.drawing.series import check_counts
@@ -87,7 +87,7 @@ class Movie:
         self, trajectory: "Trajectory", frames: int, spacing: str, size: tuple[int, int],
         *, colors: Any = None, counts: Any = None, plateaus: Any = (), turn: float = 120.0,
     ):  # fmt: skip
-        self.run = single_run(trajectory)
+        self.run = first_run(trajectory)
         self.view = projection(self.run)
         self.instants: Resampling = resample(self.run, frames, spacing)
         self.particles = thinned(self.run.count, MAX_PARTICLES)

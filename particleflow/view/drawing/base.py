@@ -1,4 +1,4 @@
-"""What every figure needs: one run out of a trajectory, a projection to the page, colours, a time axis, an `ax`.
+"""What every figure needs: a projection to the page, colours, a time axis, an `ax`.
 
 An ensemble is drawn through its run 0 where particles are drawn, and as a median with a 10-90 % band where a number
 is drawn over time. Long or crowded runs are thinned evenly (`MAX_LINES` particles, `MAX_FRAMES` frames): a page shows
@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from particleflow.analysis.frames import first_run
+from particleflow.analysis.frames import select_frames as thinned  # particles are thinned out in the same way
+from particleflow.analysis.shape import STATED_TOLERANCE, principal_components, sphere_radius
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.view import style
 
@@ -21,7 +24,6 @@ if TYPE_CHECKING:
 
 MAX_LINES = 512
 MAX_FRAMES = 600
-_SPHERE_TOLERANCE = 1e-2
 
 
 @dataclass(frozen=True)
@@ -43,13 +45,6 @@ class Projection:
         return (np.asarray(points, float) - self.center) @ self.matrix / self.radius
 
 
-def single_run(trajectory: "Trajectory") -> "Trajectory":
-    """The trajectory itself, or run 0 of an ensemble; an empty one is an error."""
-    if len(trajectory) == 0:
-        raise ArgumentError("The trajectory must hold at least one frame to be drawn, but holds none.")
-    return trajectory if trajectory.runs is None else trajectory.run(0)
-
-
 def frame_points(trajectory: "Trajectory", frame: int = -1) -> np.ndarray:
     """The points of one frame, (N, d); negative frames count from the end."""
     length = len(trajectory)
@@ -58,35 +53,9 @@ def frame_points(trajectory: "Trajectory", frame: int = -1) -> np.ndarray:
     return np.asarray(trajectory.points[frame % length], float)
 
 
-def thinned(count: int, limit: int) -> np.ndarray:
-    """At most `limit` indices out of `count`, evenly spread, first and last included."""
-    if count <= limit:
-        return np.arange(count)
-    return np.unique(np.linspace(0, count - 1, limit).round().astype(int))
-
-
 def gather(trajectory: "Trajectory", frames: np.ndarray, particles: np.ndarray | slice = slice(None)) -> np.ndarray:
     """The points of some frames and particles, (frames, particles, d); read frame by frame, so a file stays lazy."""
     return np.stack([np.asarray(trajectory.points[int(frame)], float)[particles] for frame in frames])
-
-
-def geometry_name(trajectory: "Trajectory") -> str:
-    """The geometry that the metadata name, or "" if they name none."""
-    found: Any = (trajectory.metadata or {}).get("geometry", "")
-    if isinstance(found, dict):
-        found = found.get("kind", "")
-    return found if isinstance(found, str) else ""
-
-
-def _sphere_radius(trajectory: "Trajectory", points: np.ndarray) -> float | None:
-    """The common norm of all points if there is one; the metadata may rule it out ("euclidean")."""
-    norms = np.linalg.norm(points.reshape(-1, points.shape[-1]), axis=-1)
-    norms = norms[np.isfinite(norms)]
-    if geometry_name(trajectory) == "euclidean" or norms.size == 0:
-        return None
-    radius = float(norms.mean())
-    tolerance = _SPHERE_TOLERANCE if geometry_name(trajectory) else 1e-5
-    return radius if radius > 0 and np.abs(norms - radius).max() <= tolerance * radius else None
 
 
 def _centred_basis(dimension: int) -> np.ndarray:
@@ -98,19 +67,6 @@ def _centred_basis(dimension: int) -> np.ndarray:
     return basis / np.linalg.norm(basis, axis=0)
 
 
-def _principal(points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean, the two leading directions with a fixed sign, and the shares of variance they carry."""
-    rows = points.reshape(-1, points.shape[-1])
-    rows = rows[np.isfinite(rows).all(axis=-1)]
-    center = rows.mean(axis=0) if len(rows) else np.zeros(points.shape[-1])
-    covariance = (rows - center).T @ (rows - center)
-    values, vectors = np.linalg.eigh(covariance)
-    values, vectors = values[::-1], vectors[:, ::-1]
-    signs = np.sign(vectors[np.abs(vectors).argmax(axis=0), np.arange(vectors.shape[1])])
-    share = values[:2] / values.sum() if values.sum() > 0 else np.zeros(2)
-    return center, (vectors * signs)[:, :2], share
-
-
 def projection(trajectory: "Trajectory") -> Projection:
     """How the points of a trajectory are put on the page, found from the geometry, the dimension and the points.
 
@@ -118,21 +74,21 @@ def projection(trajectory: "Trajectory") -> Projection:
     normed points have coordinates that sum to zero, so they are first written in the d − 1 coordinates they really
     have.
     """
-    run = single_run(trajectory)
+    run = first_run(trajectory)
     points = gather(run, thinned(len(run), 24), thinned(run.count, 2000))
     dimension = points.shape[-1]
-    radius = _sphere_radius(run, points)
+    radius = sphere_radius(run, points)
     basis = np.eye(dimension)
-    if radius and dimension > 2 and geometry_name(run) == "layer_norm":
+    if radius and dimension > 2 and run.metadata.get("geometry") == "layer_norm":
         sums = np.abs(np.nan_to_num(points).sum(axis=-1)).max()
-        basis = _centred_basis(dimension) if sums <= _SPHERE_TOLERANCE * radius else basis
+        basis = _centred_basis(dimension) if sums <= STATED_TOLERANCE * radius else basis
     size = basis.shape[1]
     names = tuple(f"$x_{axis + 1}$" for axis in range(min(size, 3)))
     scale = radius or 1.0
     if size > 3:
-        center, directions, share = _principal(points)
-        names = tuple(f"component {axis + 1} ({100 * share[axis]:.0f} %)" for axis in range(2))
-        return Projection("pca", center, directions, scale, radius is not None, names)
+        found = principal_components(points, 2)
+        names = tuple(f"component {axis + 1} ({100 * share:.0f} %)" for axis, share in enumerate(found.shares))
+        return Projection("pca", found.center, found.directions, scale, radius is not None, names)
     kinds = {1: "line", 2: "circle" if radius else "plane", 3: "sphere" if radius else "space"}
     return Projection(
         kinds[size], np.zeros(dimension), basis, scale, radius is not None, names if size > 1 else ("$x$",)
@@ -221,7 +177,7 @@ def particle_colors(trajectory: "Trajectory", labels: Any = None, frame: int | N
 
     Labels of shape (T, N) are read at `frame`; without a frame, at the first one.
     """
-    run = single_run(trajectory)
+    run = first_run(trajectory)
     if labels is None and run.labels is not None:
         labels = run.labels
     if labels is None:

@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from particleflow.analysis.frames import first_run
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.view import style
-from particleflow.view.drawing.base import projection, single_run
+from particleflow.view.drawing.base import projection
 from particleflow.view.drawing.matrices import gram, similarity
 from particleflow.view.drawing.paths import kymograph, paths
 from particleflow.view.drawing.series import observable, observable_values, staircase
 from particleflow.view.drawing.snapshots import snapshots
 from particleflow.view.drawing.tree import check_merges, kymograph_with_tree, merge_tree
+from particleflow.view.files import atomic_path
+from particleflow.view.findings import pick
 
 if TYPE_CHECKING:
     from particleflow.trajectory import Trajectory
@@ -52,18 +55,9 @@ def figures(
     return written
 
 
-def pick(analysis: Any, *names: str) -> Any:
-    """The first of the named entries that a mapping or an object holds, else None."""
-    for name in names:
-        value = analysis.get(name) if hasattr(analysis, "get") else getattr(analysis, name, None)
-        if value is not None:
-            return value
-    return None
-
-
 def _plan(trajectory: "Trajectory", analysis: Any) -> Iterator[tuple[str, Draw]]:
     """Names and drawings, each made only when it is its turn."""
-    run = single_run(trajectory)
+    run = first_run(trajectory)
     kind = projection(run).kind
     counts, labels = pick(analysis, "counts"), pick(analysis, "labels")
     merges = pick(analysis, "merge_tree", "tree", "merges")
@@ -113,12 +107,8 @@ def _observables(trajectory: "Trajectory") -> Iterator[tuple[str, Draw]]:
 
 
 def _save(figure: Any, path: Path, dpi: float) -> Path:
-    """Save beside the target, then rename, so that a half-written picture is never seen."""
-    partial = path.with_name(f".{path.stem}.partial-{os.getpid()}{path.suffix}")
+    """Save a figure without the date, so that the same run gives the same file."""
     metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix)
-    try:
+    with atomic_path(path) as partial:
         figure.savefig(partial, dpi=dpi, metadata=metadata)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
     return path

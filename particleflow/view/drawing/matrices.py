@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from particleflow.analysis.frames import first_run
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.view import style
 from particleflow.view.drawing.base import (
@@ -15,7 +16,6 @@ from particleflow.view.drawing.base import (
     new_axes,
     projection,
     set_title,
-    single_run,
     thinned,
     time_axis,
 )
@@ -46,7 +46,7 @@ def similarity_histogram(
     On a sphere the similarity is the cosine in [−1, 1], elsewhere the distance. At most `frames` frames and `particles`
     particles, evenly chosen, are read.
     """
-    run = single_run(trajectory)
+    run = first_run(trajectory)
     view = projection(run)
     chosen = thinned(run.count, particles)
     shown = thinned(len(run), frames)
@@ -76,7 +76,7 @@ def similarity(trajectory: "Trajectory", *, log: bool | str = "auto", ax: "Axes 
     """
     from matplotlib.colors import LogNorm
 
-    run = single_run(trajectory)
+    run = first_run(trajectory)
     ax = new_axes(ax)
     shown, edges, shares = similarity_histogram(run)
     log = time_axis(ax, run.times, log)
@@ -118,7 +118,7 @@ def color_bar(ax: "Axes", image: Any, label: str) -> None:
 
 def particle_order(trajectory: "Trajectory", frame: int, labels: Any = None) -> np.ndarray:
     """An order that puts neighbours side by side: by label, along the line or circle, else the leaves of a linkage."""
-    run = single_run(trajectory)
+    run = first_run(trajectory)
     view = projection(run)
     coordinates = view(frame_points(run, frame))
     along = angles(coordinates) if view.kind == "circle" else coordinates[:, 0]
@@ -143,7 +143,7 @@ def gram(trajectory: "Trajectory", frame: int = -1, *, labels: Any = None, ax: "
 
     An ensemble shows its run 0; more than 1,024 particles are thinned evenly.
     """
-    run = single_run(trajectory)
+    run = first_run(trajectory)
     points = _ordered_points(run, frame, labels)
     scale = projection(run).radius ** 2
     ax = _matrix(points @ points.T / scale, r"inner product $\langle x_i, x_j\rangle$", ax)
@@ -171,7 +171,7 @@ def attention(
         return _attention_matrix(np.asarray(source, float), ax)
     if beta is None:
         raise ArgumentError("Argument `beta` must be given to compute attention from a trajectory, but is None.")
-    run = single_run(source)
+    run = first_run(source)
     points = _ordered_points(run, frame, labels)
     logits = beta * (points @ points.T)
     weights = np.exp(logits - logits.max(axis=1, keepdims=True))

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from particleflow.analysis.frames import first_run
 from particleflow.errors import ArgumentError
 from particleflow.view import style
 from particleflow.view.drawing.base import (
@@ -22,7 +23,6 @@ from particleflow.view.drawing.base import (
     projection,
     rotation,
     set_title,
-    single_run,
     thinned,
     time_axis,
 )
@@ -48,7 +48,7 @@ def kymograph(
     is the first principal component. `labels` (N,) colour the lines, (T, N) their pieces. `vertical` lets time run
     upwards. An ensemble shows its run 0; at most 512 particles and 600 frames are drawn.
     """
-    run = single_run(trajectory)
+    run = first_run(trajectory)
     ax = new_axes(ax)
     frames, particles = thinned(len(run), MAX_FRAMES), thinned(run.count, MAX_LINES)
     view = projection(run)
@@ -124,7 +124,7 @@ def paths(
 
     An ensemble shows its run 0; at most 512 particles and 600 frames are drawn.
     """
-    run = single_run(trajectory)
+    run = first_run(trajectory)
     view = projection(run)
     if view.kind == "line":
         raise ArgumentError("Paths need at least two dimensions, but the trajectory has one: draw a kymograph instead.")

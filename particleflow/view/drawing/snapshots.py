@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from particleflow.analysis.frames import first_run
 from particleflow.view import style
 from particleflow.view.drawing.base import (
     SQUARE,
@@ -17,7 +18,6 @@ from particleflow.view.drawing.base import (
     particle_colors,
     projection,
     rotation,
-    single_run,
     thinned,
 )
 
@@ -48,7 +48,7 @@ def snapshot(
     (N,) or (T, N) colour by cluster, `colors` (N, 3) directly; the default is the place in the first frame. `view`
     fixes the projection, so that several frames share it.
     """
-    run = single_run(trajectory)
+    run = first_run(trajectory)
     view = view or projection(run)
     ax = new_axes(ax, WIDE if view.kind == "line" else SQUARE)
     coordinates = view(frame_points(run, frame))
@@ -72,7 +72,7 @@ def snapshots(trajectory: "Trajectory", frames: Any = None, *, labels: Any = Non
 
     from particleflow.view.resampling import arc_length
 
-    run = single_run(trajectory)
+    run = first_run(trajectory)
     if frames is None:
         length = arc_length(run)
         frames = np.searchsorted(length, np.linspace(0, length[-1], 4)) if length[-1] > 0 else [len(run) - 1]
@@ -107,7 +107,7 @@ def marker_area(count: int) -> float:
 
 def facing_azimuth(trajectory: "Trajectory") -> float:
     """A camera azimuth from which the last frame's clusters are seen, a little off their mean direction."""
-    run = single_run(trajectory)
+    run = first_run(trajectory)
     view = projection(run)
     if view.kind not in ("sphere", "space"):
         return 0.0

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from particleflow.analysis.frames import first_run
 from particleflow.errors import ShapeError
 from particleflow.view import style
 from particleflow.view.drawing.base import (
@@ -17,11 +18,11 @@ from particleflow.view.drawing.base import (
     particle_colors,
     projection,
     set_title,
-    single_run,
     thinned,
     time_axis,
 )
 from particleflow.view.drawing.paths import kymograph
+from particleflow.view.findings import merge_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,11 +53,7 @@ class Joint:
 
 def check_merges(merges: Any) -> np.ndarray:
     """Merges as an array (M, 4) of rows (a, b, time, size), sorted by time; a tree of the analysis is unpacked."""
-    if hasattr(merges, "merges"):
-        merges = [(merge.survivor, merge.absorbed, merge.time, merge.size) for merge in merges.merges]
-    rows = np.asarray(merges, float)
-    if rows.size == 0:
-        return np.zeros((0, 4))
+    rows = merge_rows(merges)
     if rows.ndim != 2 or rows.shape[1] < 4:
         raise ShapeError(f"Argument `merges` must have rows (a, b, time, size), but has shape {rows.shape}.")
     return rows[np.argsort(rows[:, 2], kind="stable"), :4]
@@ -148,7 +145,7 @@ def merge_tree(
     """
     from matplotlib.collections import LineCollection
 
-    run = single_run(trajectory)
+    run = first_run(trajectory)
     ax = new_axes(ax)
     log = time_axis(ax, run.times, log, axis="y" if vertical else "x")
     leaves = find_leaves(run, labels)

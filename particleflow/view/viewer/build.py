@@ -14,15 +14,17 @@ import html
 import json
 import os
 import re
-import tempfile
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from particleflow.analysis.frames import first_run
 from particleflow.errors import ArgumentError
 from particleflow.view import style
+from particleflow.view.files import atomic_path
+from particleflow.view.findings import merge_rows
 from particleflow.view.viewer import data
 from particleflow.view.viewer.clusters import Clusters, clusters_from, found_clusters
 from particleflow.view.viewer.codec import Section, array_section
@@ -68,17 +70,17 @@ def page(
     """
     if theme not in ("auto", "light", "dark"):
         raise ArgumentError(f"Argument `theme` must be 'auto', 'light' or 'dark', but is {theme!r}.")
-    if len(trajectory) == 0:
-        raise ArgumentError("The trajectory has no frame yet, so there is nothing to show; run the scenario first.")
-    total_runs = trajectory.runs
-    trajectory = trajectory if total_runs is None else trajectory.run(0)
+    total_runs, trajectory = trajectory.runs, first_run(trajectory)
     given = Clusters(labels, counts, merge_tree)
     unknown = analysis is None and all(value is None for value in (labels, counts, merge_tree))
     clusters = found_clusters(trajectory) if unknown else clusters_from(analysis).or_else(given)
     meta, sections = _content(trajectory, clusters, total_runs, float(max_bytes))
     meta["theme"] = theme
-    text = _assemble(meta, sections)
-    return _write(Path(path), text)
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_path(target) as partial:
+        partial.write_text(_assemble(meta, sections), encoding="utf-8", newline="\n")
+    return target
 
 
 def _content(trajectory: Any, clusters: Clusters, runs: int | None, max_bytes: float) -> tuple[dict, list[Section]]:
@@ -112,7 +114,7 @@ def _panels(
     if clusters.counts is not None:
         counts = data.check_series("counts", clusters.counts, (len(trajectory),))
         sections.append(array_section("counts", counts[timeline].astype(np.float64)))
-    rows = np.asarray(clusters.merge_tree if clusters.merge_tree is not None else np.empty((0, 4)), np.float64)
+    rows = merge_rows(() if clusters.merge_tree is None else clusters.merge_tree)
     if rows.size:
         begin, end = float(trajectory.times[0]), float(trajectory.times[-1])
         tree = layout_merge_tree(rows, leaves=trajectory.count, begin=begin, end=end, births=clusters.births)
@@ -183,7 +185,7 @@ def _storage(trajectory: Any, found: data.Survey, chosen: data.Selection, runs: 
         "totalFrames": len(trajectory),
         "dimension": trajectory.dimension,
         "shownDimension": len(chosen.grid.low),
-        "explained": None if found.projection is None else found.explained,
+        "explained": found.explained,
         "runs": runs,
         "radius": data.circle_radius(trajectory),
     }
@@ -223,18 +225,3 @@ def _assemble(meta: dict, sections: list[Section]) -> str:
         "script": script,
     }
     return re.sub(r"\[\[(\w+)\]\]", lambda match: slots[match[1]], _asset("page.html"))
-
-
-def _write(path: Path, text: str) -> Path:
-    """Write beside the target and rename, so that a page is never half written."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as stream:
-            stream.write(text)
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    return path

@@ -3,9 +3,8 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from particleflow.errors import ParticleflowError
+from particleflow.view.findings import merge_rows, pick
 from particleflow.view.viewer.tree import Births
 
 
@@ -28,15 +27,6 @@ class Clusters:
         return replace(self, births=births, **named)
 
 
-def _pick(analysis: Any, *names: str) -> Any:
-    """The first of the named entries that a mapping or an object has."""
-    for name in names:
-        value = analysis.get(name) if hasattr(analysis, "get") else getattr(analysis, name, None)
-        if value is not None:
-            return value
-    return None
-
-
 def found_clusters(trajectory: Any) -> Clusters:
     """Clusters of a single run at the default threshold; a run that cannot be analysed is shown without them."""
     from particleflow.analysis.tracking import track_clusters
@@ -51,12 +41,11 @@ def clusters_from(analysis: Any) -> Clusters:
     """Clusters of an analysis: a `ClusterTrack`, or a mapping or object with labels, counts, merge_tree (or tree)."""
     if analysis is None or analysis is False:
         return Clusters()
-    tree, births = _pick(analysis, "merge_tree", "tree"), None
+    tree, births = pick(analysis, "merge_tree", "tree"), None
     if hasattr(tree, "merges") and hasattr(tree, "births"):
         births = {int(birth.label): (float(birth.time), float(birth.size)) for birth in tree.births}
-        rows = [(merge.survivor, merge.absorbed, merge.time, merge.size) for merge in tree.merges]
-        tree = np.array(rows, np.float64).reshape(-1, 4)
-    threshold = _pick(analysis, "threshold")
+        tree = merge_rows(tree)
+    threshold = pick(analysis, "threshold")
     value = getattr(threshold, "value", threshold)
     note = f"particles closer than {float(value):.4g} are linked" if isinstance(value, int | float) else ""
-    return Clusters(_pick(analysis, "labels"), _pick(analysis, "counts"), tree, births, note)
+    return Clusters(pick(analysis, "labels"), pick(analysis, "counts"), tree, births, note)

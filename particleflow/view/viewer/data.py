@@ -6,7 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from particleflow.analysis.shape import PrincipalComponents, principal_components, sphere_radius
 from particleflow.errors import ArgumentError, ShapeError
+from particleflow.view.drawing.base import gather, thinned
+from particleflow.view.resampling import step_lengths
 from particleflow.view.viewer.codec import (
     BITS,
     Grid,
@@ -18,7 +21,7 @@ from particleflow.view.viewer.codec import (
 )
 
 BLOCK_VALUES = 4_000_000  # coordinates read from the file at once: 32 MB of float64
-SAMPLE_ROWS = 50_000  # particles × frames that the projection is computed from
+SAMPLE_FRAMES, SAMPLE_ROWS = 50, 50_000  # frames, and particles × frames, that the projection is computed from
 MINIMUM_FRAMES = 120  # fewer frames than this look like a slide show: particles are thinned out instead
 TIMELINE_LIMIT = 20_000
 NO_CLUSTER = 65_535
@@ -31,9 +34,14 @@ class Survey:
     low: np.ndarray
     high: np.ndarray
     arc: np.ndarray
-    projection: np.ndarray | None
-    centre: np.ndarray
-    explained: float
+    components: PrincipalComponents | None
+
+    @property
+    def explained(self) -> float | None:
+        """The share of the variance that the projection keeps; None without a projection."""
+        if self.components is None:
+            return None
+        return float(self.components.shares.sum()) or 1.0  # a run that stays in one point loses nothing
 
 
 @dataclass(frozen=True)
@@ -52,26 +60,16 @@ def _blocks(trajectory: Any) -> Iterator[np.ndarray]:
         yield np.asarray(trajectory.points[begin : begin + size], np.float64)
 
 
-def principal_axes(trajectory: Any, components: int = 3) -> tuple[np.ndarray, np.ndarray, float]:
-    """Axes (d, 3), centre (d,) and explained variance of the run's points, by the singular values of a sample.
+def _components(trajectory: Any) -> PrincipalComponents:
+    """The three principal components of a sample of the run's points."""
+    frames = np.linspace(0, len(trajectory) - 1, min(len(trajectory), SAMPLE_FRAMES)).astype(int)
+    stride = max(1, -(-trajectory.count * len(frames) // SAMPLE_ROWS))
+    return principal_components(gather(trajectory, frames, slice(None, None, stride)), 3)
 
-    X − x̄ = U S Wᵀ; the page shows (x − x̄) W[:, :3] and says that it keeps Σ_{i≤3} S_i² / Σ S_i² of the variance.
-    """
-    total, count = len(trajectory), trajectory.count
-    frames = np.unique(np.linspace(0, total - 1, min(total, 50)).astype(int))
-    stride = max(1, -(-count * len(frames) // SAMPLE_ROWS))
-    sample = np.concatenate([np.asarray(trajectory.points[int(frame)], np.float64)[::stride] for frame in frames])
-    sample = sample[np.isfinite(sample).all(axis=1)]
-    if not len(sample):
-        raise ArgumentError("The trajectory has no finite point, so nothing can be projected; check the run's status.")
-    centre = sample.mean(axis=0)
-    _, singular, axes = np.linalg.svd(sample - centre, full_matrices=False)
-    axes = axes[:components].T
-    # singular vectors have no sign of their own: make the largest entry positive, so that a page is reproducible
-    signs = np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])])
-    energy = float((singular**2).sum())
-    explained = float((singular[:components] ** 2).sum() / energy) if energy > 0 else 1.0
-    return axes * np.where(signs == 0, 1.0, signs), centre, explained
+
+def _project(points: np.ndarray, components: PrincipalComponents | None) -> np.ndarray:
+    """The shown coordinates of points (..., d)."""
+    return points if components is None else components(points)
 
 
 def survey(trajectory: Any) -> Survey:
@@ -79,18 +77,13 @@ def survey(trajectory: Any) -> Survey:
 
     arc_k = Σ_{j≤k} (mean_i |x_i(t_j) − x_i(t_{j−1})|²)^{1/2}, over particles that are finite in both frames.
     """
-    dimension = trajectory.dimension
-    projection, centre, explained = None, np.zeros(dimension), 1.0
-    if dimension > 3:
-        projection, centre, explained = principal_axes(trajectory)
-    low, high = np.full(min(dimension, 3), np.inf), np.full(min(dimension, 3), -np.inf)
+    components = _components(trajectory) if trajectory.dimension > 3 else None
+    low = np.full(min(trajectory.dimension, 3), np.inf)
+    high = -low
     steps, last = [], None
     for block in _blocks(trajectory):
-        chain = block if last is None else np.concatenate([last, block])
-        squared = np.square(np.diff(chain, axis=0)).sum(axis=2)
-        squared = np.where(np.isfinite(squared), squared, 0.0)
-        steps.append(np.sqrt(squared.mean(axis=1)))
-        shown = block if projection is None else (block - centre) @ projection
+        steps.append(step_lengths(block if last is None else np.concatenate([last, block])))
+        shown = _project(block, components)
         finite = np.isfinite(shown)
         low = np.minimum(low, np.where(finite, shown, np.inf).min(axis=(0, 1)))
         high = np.maximum(high, np.where(finite, shown, -np.inf).max(axis=(0, 1)))
@@ -98,18 +91,14 @@ def survey(trajectory: Any) -> Survey:
     if not (np.isfinite(low) & np.isfinite(high)).all():
         raise ArgumentError("The trajectory has no finite point to show; check it with `particleflow info`.")
     arc = np.concatenate([[0.0], np.cumsum(np.concatenate(steps))])
-    return Survey(low, high, arc, projection, centre, explained)
+    return Survey(low, high, arc, components)
 
 
 def circle_radius(trajectory: Any) -> float | None:
     """Radius of the circle (d = 2) or sphere (d = 3) on which the first, middle and last frames lie, else None."""
-    if trajectory.dimension not in (2, 3) or trajectory.metadata.get("geometry") == "euclidean":
+    if trajectory.dimension not in (2, 3):
         return None
-    frames = {0, len(trajectory) // 2, len(trajectory) - 1}
-    norms = np.concatenate([np.linalg.norm(np.asarray(trajectory.points[frame], float), axis=-1) for frame in frames])
-    norms = norms[np.isfinite(norms)]
-    middle = float(np.median(norms)) if norms.size else 0.0
-    return middle if middle > 0 and float(np.ptp(norms)) <= 1e-4 * middle else None
+    return sphere_radius(trajectory, gather(trajectory, thinned(len(trajectory), 3)))
 
 
 def box(found: Survey, radius: float | None) -> tuple[np.ndarray, np.ndarray]:
@@ -147,16 +136,15 @@ def choose_frames(times: np.ndarray, arc: np.ndarray, limit: int) -> np.ndarray:
 
 def reader(trajectory: Any, found: Survey, particles: np.ndarray | None) -> Callable[[np.ndarray], np.ndarray]:
     """A function from frame numbers to the shown coordinates (F, N', d') of the shown particles."""
+    kept = slice(None) if particles is None else particles
 
     def read(frames: np.ndarray) -> np.ndarray:
-        consecutive = len(frames) > 1 and frames[-1] - frames[0] == len(frames) - 1
-        rows = [int(frames[0])] if len(frames) == 1 else [int(frame) for frame in frames]
-        if consecutive:
-            points = np.asarray(trajectory.points[rows[0] : rows[-1] + 1], np.float64)
+        first, last = int(frames[0]), int(frames[-1])
+        if last - first == len(frames) - 1:  # one read for consecutive frames
+            points = np.asarray(trajectory.points[first : last + 1], np.float64)[:, kept]
         else:
-            points = np.stack([np.asarray(trajectory.points[row], np.float64) for row in rows])
-        points = points if particles is None else points[:, particles]
-        return points if found.projection is None else (points - found.centre) @ found.projection
+            points = gather(trajectory, frames, kept)
+        return _project(points, found.components)
 
     return read
 
