@@ -1,6 +1,5 @@
 // The app: one state (a time, a view, a colouring), drawn at most once a screen refresh, and only if something changed.
-
-const BASE_SECONDS = 18; // one pass over the run at speed 1
+// Its time is the player's, its single particles are the focus's.
 
 class App {
   constructor(facts, arrays, codes) {
@@ -12,15 +11,12 @@ class App {
     this.camera = makeCamera(this.run, this.run.radius);
     this.speedRange = speedRange(this.run, this.timeline);
     this.mode = colorModes(this.run)[0][0];
-    this.speed = 1;
     this.sizeFactor = 1;
-    this.time = this.timeline.begin;
-    this.playing = false;
     this.rotating = false;
     this.held = -1;
     this.showMass = this.run.hasClusters;
-    this.hovered = -1;
-    this.selected = -1;
+    this.player = new Player(this);
+    this.focus = new Focus(this);
     this.dirty = { under: true, points: true, panels: true };
     this.calm = matchMedia("(prefers-reduced-motion: reduce)");
     this.scene = new Scene(this, byId("under"), byId("over"));
@@ -28,7 +24,7 @@ class App {
     this.panels = new Panels(this, byId("panels"));
     this.controls = new Controls(this);
     this.watch();
-    this.showScale();
+    this.player.showScale();
     this.resize();
     this.tick = this.tick.bind(this);
     requestAnimationFrame(this.tick);
@@ -82,88 +78,6 @@ class App {
     this.dirty.points = true;
   }
 
-  // ---- time -------------------------------------------------------------------------------------------------------
-  get unit() {
-    return clamp(this.timeline.toUnit(this.time), 0, 1);
-  }
-
-  get moment() {
-    return this.timeline.moment(this.time);
-  }
-
-  seek(time) {
-    this.time = clamp(time, this.timeline.begin, this.timeline.end);
-    this.invalidate("points");
-  }
-
-  seekUnit(unit, stop = false) {
-    if (stop) this.pause();
-    this.seek(this.timeline.fromUnit(unit));
-  }
-
-  stepFrames(hop) {
-    this.pause();
-    const { k, fraction } = this.moment;
-    const from = hop < 0 && fraction > 1e-9 ? k + 1 : k;
-    this.seek(this.timeline.frameTimes[clamp(from + hop, 0, this.run.frames - 1)]);
-    this.announce();
-  }
-
-  play() {
-    if (this.run.frames < 2) return;
-    if (this.unit >= 1) this.seek(this.timeline.begin);
-    this.playing = true;
-    this.lastTick = null;
-    this.showPlaying();
-  }
-
-  pause() {
-    if (this.playing) this.announce();
-    this.playing = false;
-    this.showPlaying();
-  }
-
-  toggle() {
-    if (this.playing) this.pause();
-    else this.play();
-  }
-
-  showPlaying() {
-    byId("play").classList.toggle("playing", this.playing);
-    byId("play").setAttribute("aria-label", this.playing ? "Pause" : "Play");
-  }
-
-  announce() {
-    byId("live").textContent = describeMoment(this);
-  }
-
-  setSpeed(speed) {
-    this.speed = speed;
-    byId("speed").value = speed;
-  }
-
-  changeSpeed(by) {
-    this.setSpeed(SPEEDS[clamp(SPEEDS.indexOf(this.speed) + by, 0, SPEEDS.length - 1)]);
-  }
-
-  setScale(mode) {
-    this.timeline.mode = mode;
-    this.showScale();
-    this.invalidate("panels");
-    if (this.camera.kind === "strip") this.invalidate("under");
-  }
-
-  nextScale() {
-    const allowed = SCALES.map(([value]) => value).filter((value) => value !== "log" || this.timeline.hasLog);
-    this.setScale(allowed[(allowed.indexOf(this.timeline.mode) + 1) % allowed.length]);
-  }
-
-  showScale() {
-    for (const button of byId("scale").children) {
-      button.setAttribute("aria-checked", String(button.dataset.scale === this.timeline.mode));
-    }
-  }
-
   // ---- colour -----------------------------------------------------------------------------------------------------
   setMode(mode) {
     this.mode = mode;
@@ -183,7 +97,7 @@ class App {
 
   toggleHold() {
     if (!this.run.hasClusters) return;
-    this.held = this.held >= 0 ? -1 : this.moment.k;
+    this.held = this.held >= 0 ? -1 : this.player.moment.k;
     pressed(byId("hold"), this.held >= 0);
     byId("hold").textContent = this.held >= 0 ? "Colours held" : "Hold colours";
     this.setMode("cluster");
@@ -238,11 +152,11 @@ class App {
   drag(dx, dy, here) {
     if (this.camera.kind === "strip") {
       const area = this.camera.area(this.width, this.height);
-      this.seekUnit((here[0] - area.left) / area.width, true);
+      this.player.seekUnit((here[0] - area.left) / area.width, true);
       return;
     }
     this.camera.drag(dx, dy, this.width, this.height);
-    this.hideTooltip();
+    this.focus.hideTooltip();
     this.invalidate("under");
   }
 
@@ -266,72 +180,11 @@ class App {
     return this.facts.explained === null ? "x" + "₁₂₃"[axis] : "PC " + (axis + 1);
   }
 
-  // ---- single particles -------------------------------------------------------------------------------------------
-  // The nearest particle to a place on the stage, the front one of equals; −1 if none is within reach.
-  pick([x, y], reach) {
-    const { run, moment, width, height } = this;
-    const matrix = this.camera.matrix(width, height);
-    const [near, far] = this.camera.cue;
-    const [point, place] = [[0, 0, 0], [0, 0, 0]];
-    let [best, score] = [-1, reach];
-    for (let j = 0; j < run.count; j++) {
-      if (!run.point(j, moment, point)) continue;
-      project(matrix, width, height, point, place);
-      const away = Math.hypot(place[0] - x, place[1] - y);
-      const cost = away + (far > near ? (6 * (place[2] - near)) / (far - near) : 0);
-      if (away <= reach && cost < score) [best, score] = [j, cost];
-    }
-    return best;
-  }
-
-  hover(place) {
-    this.hoverPlace = place;
-    const found = place ? this.pick(place, 14) : -1;
-    if (found !== this.hovered) this.invalidate("points");
-    this.hovered = found;
-    byId("over").style.cursor = found >= 0 ? "pointer" : "";
-    this.showTooltip();
-  }
-
-  click(place, reach) {
-    if (this.camera.kind === "strip" && this.pick(place, reach) < 0) this.drag(0, 0, place);
-    else this.select(this.pick(place, reach));
-  }
-
-  select(j) {
-    this.selected = j;
-    this.invalidate("points");
-    if (j >= 0) byId("live").textContent = describeParticle(this, j).map((row) => row.join(" ")).join(", ");
-  }
-
-  selectNeighbour(by) {
-    this.select((this.selected + by + this.run.count) % this.run.count);
-  }
-
-  hideTooltip() {
-    byId("tooltip").hidden = true;
-  }
-
-  showTooltip() {
-    const j = this.hovered >= 0 ? this.hovered : this.selected;
-    const tooltip = byId("tooltip");
-    const point = [0, 0, 0];
-    if (j < 0 || !this.run.point(j, this.moment, point)) return this.hideTooltip();
-    const place = project(this.camera.matrix(this.width, this.height), this.width, this.height, point, [0, 0, 0]);
-    const rows = describeParticle(this, j);
-    tooltip.replaceChildren(...rows.flatMap(([name, text]) => [element("span", "quiet", name), element("span", "", text)]));
-    tooltip.hidden = false;
-    const [w, h] = [tooltip.offsetWidth, tooltip.offsetHeight];
-    const left = place[0] + 16 + w > this.width ? place[0] - 16 - w : place[0] + 16;
-    tooltip.style.left = `${clamp(left, 6, Math.max(6, this.width - w - 6))}px`;
-    tooltip.style.top = `${clamp(place[1] - h / 2, 6, Math.max(6, this.height - h - 6))}px`;
-    return undefined;
-  }
-
   // ---- drawing ----------------------------------------------------------------------------------------------------
   view() {
-    const { camera, width, height, moment } = this;
-    if (camera.kind === "strip") camera.unit = this.unit;
+    const { camera, width, height } = this;
+    const { moment, unit } = this.player;
+    if (camera.kind === "strip") camera.unit = unit;
     const k = Math.min(moment.k, Math.max(0, this.run.frames - 2));
     const at = this.run.frames > 1 && moment.k > k ? { k, next: k + 1, fraction: 1 } : moment;
     const many = this.run.count > 3000;
@@ -350,21 +203,12 @@ class App {
     };
   }
 
-  advance(now) {
-    const seconds = this.lastTick === null || this.lastTick === undefined ? 0 : Math.min(0.1, (now - this.lastTick) / 1000);
-    this.lastTick = now;
+  tick(now) {
+    const seconds = this.player.advance(now);
     if (this.rotating) {
       this.camera.yaw += seconds * (this.calm.matches ? 0.08 : 0.3);
       this.invalidate("under");
     }
-    if (!this.playing) return;
-    const unit = this.unit + (seconds * this.speed) / BASE_SECONDS;
-    this.seekUnit(unit);
-    if (unit >= 1) this.pause();
-  }
-
-  tick(now) {
-    this.advance(now);
     if (this.dirty.points) this.draw();
     requestAnimationFrame(this.tick);
   }
@@ -378,26 +222,17 @@ class App {
     this.scene.drawOver();
     if (dirty.panels) this.panels.draw();
     else this.panels.moveCursor();
-    this.showClock();
-    if (this.hovered >= 0 || this.selected >= 0) this.showTooltip();
-    else this.hideTooltip();
+    this.player.showClock();
+    this.showLegend();
+    this.focus.showTooltip();
   }
 
-  showClock() {
-    const { k } = this.moment;
-    const scrubber = byId("scrubber");
-    scrubber.value = this.unit;
-    scrubber.style.setProperty("--done", `${100 * this.unit}%`);
-    scrubber.setAttribute("aria-valuetext", describeMoment(this));
-    byId("readout").textContent = `t = ${formatNumber(this.time)}`;
-    const frame = this.arrays.frames[k] + 1;
-    byId("clock").textContent = `frame ${frame} / ${this.facts.totalFrames}`;
-    const key = `${this.mode} ${this.mode === "cluster" ? (this.held >= 0 ? this.held : k) : ""}`;
-    if (key !== this.legendKey) {
-      fillLegend(byId("legend"), this);
-      this.legendKey = key;
-      byId("over").setAttribute("aria-label", `${this.facts.count} particles, ${describeMoment(this)}`);
-    }
+  showLegend() {
+    const key = `${this.mode} ${this.mode === "cluster" ? (this.held >= 0 ? this.held : this.player.moment.k) : ""}`;
+    if (key === this.legendKey) return;
+    this.legendKey = key;
+    fillLegend(byId("legend"), this);
+    byId("over").setAttribute("aria-label", `${this.facts.count} particles, ${describeMoment(this)}`);
   }
 
   savePicture() {
@@ -422,7 +257,7 @@ class App {
     const spent = [];
     for (let i = 0; i < pictures; i++) {
       await new Promise(requestAnimationFrame);
-      this.time = this.timeline.frameTimes[(i * 2) % this.run.frames];
+      this.player.time = this.timeline.frameTimes[(i * 2) % this.run.frames];
       const began = performance.now();
       this.draw();
       spent.push(performance.now() - began);

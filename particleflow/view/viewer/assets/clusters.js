@@ -7,14 +7,15 @@ function groups(app) {
     const found = new Map(Array.from(run.arrays.label_codes, (code, j) => [code, `label ${run.arrays.labels[j]}`]));
     return [...found].sort((a, b) => a[0] - b[0]).map(([code, name]) => ({ code, name }));
   }
-  const sizes = app.sizesAt(app.held >= 0 ? app.held : app.moment.k);
+  const sizes = app.sizesAt(app.held >= 0 ? app.held : app.player.moment.k);
   return [...sizes].filter(([code]) => code !== MISSING_LABEL).sort((a, b) => b[1] - a[1])
     .map(([code, size]) => ({ code, name: formatCount(size) }));
 }
 
 // Clusters that hold at least a fiftieth of the particles, with their centres now.
 function heavyClusters(app) {
-  const { run, moment } = app;
+  const { run } = app;
+  const { moment } = app.player;
   const least = Math.max(3, run.count / 50);
   const heavy = new Map();
   for (const [code, size] of app.sizesAt(moment.k)) {

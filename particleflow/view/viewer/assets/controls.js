@@ -42,15 +42,15 @@ class Controls {
     byId("color").value = app.mode;
     byId("color").addEventListener("change", (event) => app.setMode(event.target.value));
     for (const speed of SPEEDS) byId("speed").append(new Option(`${speed}×`, speed));
-    byId("speed").value = app.speed;
-    byId("speed").addEventListener("change", (event) => app.setSpeed(Number(event.target.value)));
+    byId("speed").value = app.player.speed;
+    byId("speed").addEventListener("change", (event) => app.player.setSpeed(Number(event.target.value)));
     for (const [value, title] of SCALES) {
       const button = element("button", "", title);
       button.type = "button";
       button.dataset.scale = value;
       button.setAttribute("role", "radio");
       button.disabled = value === "log" && !app.timeline.hasLog;
-      button.addEventListener("click", () => app.setScale(value));
+      button.addEventListener("click", () => app.player.setScale(value));
       byId("scale").append(button);
     }
     byId("hold").hidden = !app.run.hasClusters;
@@ -72,7 +72,7 @@ class Controls {
   bindButtons() {
     const { app } = this;
     const actions = {
-      play: () => app.toggle(),
+      play: () => app.player.toggle(),
       hold: () => app.toggleHold(),
       rotate: () => app.toggleRotation(),
       reset: () => app.resetView(),
@@ -84,8 +84,8 @@ class Controls {
     for (const [id, action] of Object.entries(actions)) byId(id).addEventListener("click", action);
     byId("size").addEventListener("input", (event) => app.setSize(Number(event.target.value)));
     const scrubber = byId("scrubber");
-    scrubber.addEventListener("pointerdown", () => app.pause());
-    scrubber.addEventListener("input", () => app.seekUnit(Number(scrubber.value)));
+    scrubber.addEventListener("pointerdown", () => app.player.pause());
+    scrubber.addEventListener("input", () => app.player.seekUnit(Number(scrubber.value)));
     for (const dialog of document.querySelectorAll("dialog")) {
       dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
     }
@@ -110,26 +110,26 @@ class Controls {
     const { app } = this;
     const hop = shift ? 10 : 1;
     const actions = {
-      " ": () => app.toggle(),
-      ArrowLeft: () => app.stepFrames(-hop),
-      ArrowRight: () => app.stepFrames(hop),
-      Home: () => app.seekUnit(0, true),
-      End: () => app.seekUnit(1, true),
-      "+": () => app.changeSpeed(1),
-      "=": () => app.changeSpeed(1),
-      "-": () => app.changeSpeed(-1),
-      _: () => app.changeSpeed(-1),
-      l: () => app.nextScale(),
+      " ": () => app.player.toggle(),
+      ArrowLeft: () => app.player.stepFrames(-hop),
+      ArrowRight: () => app.player.stepFrames(hop),
+      Home: () => app.player.seekUnit(0, true),
+      End: () => app.player.seekUnit(1, true),
+      "+": () => app.player.changeSpeed(1),
+      "=": () => app.player.changeSpeed(1),
+      "-": () => app.player.changeSpeed(-1),
+      _: () => app.player.changeSpeed(-1),
+      l: () => app.player.nextScale(),
       c: () => app.nextMode(),
       h: () => app.toggleHold(),
       m: () => app.toggleMass(),
       r: () => app.toggleRotation(),
       0: () => app.resetView(),
-      "[": () => app.selectNeighbour(-1),
-      "]": () => app.selectNeighbour(1),
+      "[": () => app.focus.selectNeighbour(-1),
+      "]": () => app.focus.selectNeighbour(1),
       s: () => app.savePicture(),
       t: () => app.toggleTheme(),
-      Escape: () => app.select(-1),
+      Escape: () => app.focus.select(-1),
       "?": () => byId("help").showModal(),
     };
     const action = actions[key.length === 1 ? key.toLowerCase() : key];
@@ -156,7 +156,7 @@ class Controls {
     stage.addEventListener("pointermove", (event) => {
       const here = local(event);
       const before = pointers.get(event.pointerId);
-      if (!before) return app.hover(here);
+      if (!before) return app.focus.hover(here);
       const others = [...pointers].filter(([id]) => id !== event.pointerId);
       if (others.length) {
         const other = others[0][1];
@@ -172,11 +172,11 @@ class Controls {
     });
     const release = (event) => {
       const still = pointers.delete(event.pointerId) && travelled <= 4;
-      if (event.type === "pointerup" && still) app.click(local(event), event.pointerType === "touch" ? 22 : 12);
+      if (event.type === "pointerup" && still) app.focus.click(local(event), event.pointerType === "touch" ? 22 : 12);
     };
     stage.addEventListener("pointerup", release);
     stage.addEventListener("pointercancel", release);
-    stage.addEventListener("pointerleave", () => app.hover(null));
+    stage.addEventListener("pointerleave", () => app.focus.hover(null));
     stage.addEventListener("dblclick", () => app.resetView());
     stage.addEventListener("wheel", (event) => {
       if (app.camera.kind === "strip") return;

@@ -11,10 +11,11 @@
 //   benchmark(n)       promise of the median milliseconds of script per picture, over n pictures with a new frame each
 
 function publish(app) {
+  const { player, focus } = app;
   const interface_ = {
     state: () => ({
-      time: app.time, unit: app.unit, frame: app.moment.k, playing: app.playing, speed: app.speed,
-      scale: app.timeline.mode, mode: app.mode, selected: app.selected, hovered: app.hovered,
+      time: player.time, unit: player.unit, frame: player.moment.k, playing: player.playing, speed: player.speed,
+      scale: app.timeline.mode, mode: app.mode, selected: focus.selected, hovered: focus.hovered,
       renderer: app.renderer.kind, frames: app.run.frames, count: app.run.count,
     }),
     positions: (k) => app.run.positions(k),
@@ -24,9 +25,9 @@ function publish(app) {
       const [plot, cursor] = [panel.plot.getBoundingClientRect(), panel.cursor.getBoundingClientRect()];
       return { x: cursor.left, left: plot.left + GUTTER.left, right: plot.right - GUTTER.right };
     }),
-    seek: (time) => app.seek(time),
-    play: () => app.play(),
-    pause: () => app.pause(),
+    seek: (time) => player.seek(time),
+    play: () => player.play(),
+    pause: () => player.pause(),
     benchmark: (pictures) => app.benchmark(pictures),
   };
   Object.assign(window.particleflow, interface_);

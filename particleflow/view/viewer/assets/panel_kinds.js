@@ -63,7 +63,7 @@ class CurvePanel extends Panel {
   }
 
   current() {
-    const place = locate(this.app.timeline.times, this.app.time);
+    const place = locate(this.app.timeline.times, this.app.player.time);
     return this.steps ? this.values[place.index] : interpolate(this.values, place);
   }
 
@@ -160,7 +160,7 @@ class TreePanel extends Panel {
     let [low, high] = [0, this.times.length];
     while (low < high) {
       const middle = (low + high) >> 1;
-      if (this.times[middle] <= this.app.time) low = middle + 1;
+      if (this.times[middle] <= this.app.player.time) low = middle + 1;
       else high = middle;
     }
     return low;

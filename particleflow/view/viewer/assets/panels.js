@@ -39,12 +39,12 @@ class Panel {
     const scrub = (event) => {
       const box = this.plot.getBoundingClientRect();
       const width = box.width - GUTTER.left - GUTTER.right;
-      this.app.seekUnit((event.clientX - box.left - GUTTER.left) / width);
+      this.app.player.seekUnit((event.clientX - box.left - GUTTER.left) / width);
     };
     this.plot.addEventListener("pointerdown", (event) => {
       if (event.button) return;
       this.plot.setPointerCapture(event.pointerId);
-      this.app.pause();
+      this.app.player.pause();
       scrub(event);
     });
     this.plot.addEventListener("pointermove", (event) => {
@@ -78,7 +78,7 @@ class Panel {
 
   moveCursor() {
     const area = this.area;
-    const x = area.left + this.app.unit * area.width;
+    const x = area.left + this.app.player.unit * area.width;
     this.cursor.style.transform = `translateX(${x}px)`;
     this.cursor.style.height = this.veil.style.height = `${area.height + 4}px`;
     this.cursor.style.top = this.veil.style.top = `${area.top - 2}px`;

@@ -1,28 +1,6 @@
 // What is drawn around the points: the sphere, circle, box or axes beneath them, and what belongs to single particles or
 // clusters above them. The lower canvas changes with the camera only; the upper one with time.
 
-// Give a canvas the pixels of its box; true if that changed anything.
-function fitCanvas(canvas, width, height, ratio) {
-  const [w, h] = [Math.max(1, Math.round(width * ratio)), Math.max(1, Math.round(height * ratio))];
-  if (canvas.width === w && canvas.height === h) return false;
-  canvas.width = w;
-  canvas.height = h;
-  return true;
-}
-
-const FONT = (size, weight = 400) => `${weight} ${size}px system-ui, -apple-system, "Segoe UI", Roboto, "Liberation Sans", sans-serif`;
-
-function drawLines(context, lines, color, alpha, width) {
-  context.strokeStyle = cssColor(color, alpha);
-  context.lineWidth = width;
-  context.beginPath();
-  for (const [x0, y0, x1, y1] of lines) {
-    context.moveTo(x0, y0);
-    context.lineTo(x1, y1);
-  }
-  context.stroke();
-}
-
 // Parallels and meridians every 30°, as closed curves of unit vectors.
 function graticule() {
   const curves = [];
@@ -201,14 +179,14 @@ class Scene {
       drawLines(over, [[x, area.top - 4, x, area.top + area.height + 4]], app.colors.ink, 0.55, 1);
     }
     if (app.showMass) this.drawMasses(matrix);
-    if (app.selected >= 0) this.drawTrail(matrix);
-    for (const [j, strong] of [[app.hovered, false], [app.selected, true]]) if (j >= 0) this.drawRing(matrix, j, strong);
+    if (app.focus.selected >= 0) this.drawTrail(matrix);
+    for (const [j, strong] of [[app.focus.hovered, false], [app.focus.selected, true]]) if (j >= 0) this.drawRing(matrix, j, strong);
   }
 
   drawRing(matrix, j, strong) {
     const { app, over, width, height } = this;
     const point = [0, 0, 0];
-    if (!app.run.point(j, app.moment, point)) return;
+    if (!app.run.point(j, app.player.moment, point)) return;
     const [x, y] = project(matrix, width, height, point, [0, 0, 0]);
     over.lineWidth = strong ? 2.5 : 2;
     over.strokeStyle = cssColor(app.colors.ink, 0.95);
@@ -226,10 +204,10 @@ class Scene {
     const point = [0, 0, 0];
     let last = null;
     for (let k = 0; k < app.run.frames; k++) {
-      if (!app.run.point(app.selected, { k, next: k, fraction: 0 }, point)) continue;
+      if (!app.run.point(app.focus.selected, { k, next: k, fraction: 0 }, point)) continue;
       const here = project(matrix, width, height, point, [0, 0, 0]);
       if (strip) here[0] = area.left + app.timeline.toUnit(app.timeline.frameTimes[k]) * area.width;
-      if (last) parts[k <= app.moment.k ? 0 : 1].push([last[0], last[1], here[0], here[1]]);
+      if (last) parts[k <= app.player.moment.k ? 0 : 1].push([last[0], last[1], here[0], here[1]]);
       last = here;
     }
     drawLines(over, parts[1], app.colors.ink, 0.22, 1);
@@ -254,56 +232,4 @@ class Scene {
       over.stroke();
     }
   }
-}
-
-function drawTimeTicks(context, timeline, area, colors) {
-  const bottom = area.top + area.height;
-  context.fillStyle = cssColor(colors.muted);
-  context.font = FONT(11.5);
-  context.textBaseline = "top";
-  const marks = [];
-  let free = -Infinity;
-  for (const { unit, label } of timeline.ticks(Math.max(2, Math.floor(area.width / 75)))) {
-    const x = area.left + unit * area.width;
-    const half = context.measureText(label).width / 2;
-    const at = clamp(x, area.left - 10 + half, area.left + area.width + 10 - half);
-    marks.push([x, bottom, x, bottom + 4]);
-    if (at - half < free + 8) continue;
-    context.textAlign = "center";
-    context.fillText(label, at, bottom + 7);
-    free = at + half;
-  }
-  drawLines(context, marks, colors.muted, 0.7, 1);
-  drawLines(context, [[area.left, bottom, area.left + area.width, bottom]], colors.muted, 0.5, 1);
-}
-
-// Paths of up to 600 particles over time, coloured like the points; `breakAt` cuts a path that jumps (angles).
-function drawPaths(context, app, area, value, toY, breakAt = Infinity) {
-  const { run, timeline } = app;
-  const stride = Math.max(1, Math.ceil(run.count / 600));
-  const hop = Math.max(1, Math.floor(run.frames / Math.max(60, area.width / 1.5)));
-  const paths = new Map();
-  for (let j = 0; j < run.count; j += stride) {
-    let [lastX, lastValue] = [NaN, NaN];
-    for (let k = 0; k < run.frames; k = k === run.frames - 1 ? run.frames : Math.min(k + hop, run.frames - 1)) {
-      const here = run.codes[(k * run.count + j) * 4] === run.missing ? NaN : value(j, k);
-      const x = area.left + timeline.toUnit(timeline.frameTimes[k]) * area.width;
-      if (Math.abs(here - lastValue) < breakAt) {
-        const color = paint(app, j, Math.max(0, k - hop));
-        if (!paths.has(color)) paths.set(color, new Path2D());
-        const path = paths.get(color);
-        path.moveTo(lastX, toY(lastValue));
-        path.lineTo(x, toY(here));
-      }
-      [lastX, lastValue] = [x, here];
-    }
-  }
-  const shown = Math.ceil(run.count / stride);
-  context.lineWidth = 1;
-  context.globalAlpha = clamp(12 / Math.sqrt(shown), 0.35, 0.9);
-  for (const [color, path] of paths) {
-    context.strokeStyle = color;
-    context.stroke(path);
-  }
-  context.globalAlpha = 1;
 }

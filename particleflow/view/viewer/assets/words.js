@@ -1,9 +1,9 @@
 // Words: what the page says about the run, about a moment and about a particle. Text only, never markup.
 
 function describeMoment(app) {
-  const { index } = locate(app.timeline.times, app.time);
+  const { index } = locate(app.timeline.times, app.player.time);
   const count = app.arrays.counts ? `, ${app.arrays.counts[index]} clusters` : "";
-  return `time ${formatNumber(app.time)}${count}`;
+  return `time ${formatNumber(app.player.time)}${count}`;
 }
 
 // What the page shows and what it leaves out, as [name, text].
@@ -33,7 +33,8 @@ function story(app) {
 }
 
 function describeParticle(app, j) {
-  const { run, moment, arrays } = app;
+  const { run, arrays } = app;
+  const { moment } = app.player;
   const point = [0, 0, 0];
   if (!run.point(j, moment, point)) return [["particle", String(run.number(j))], ["state", "not finite"]];
   const rows = [["particle", String(run.number(j))]];
