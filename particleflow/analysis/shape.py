@@ -44,9 +44,9 @@ def principal_components(points: FloatArray, count: int) -> PrincipalComponents:
     directions = transposed[:count].T
     largest = np.abs(directions).argmax(axis=0)
     directions = directions * np.sign(directions[largest, np.arange(count)])
-    energy = np.zeros(points.shape[-1])
-    energy[: len(singular)] = (singular / (singular[0] or 1.0)) ** 2  # of very large or small clouds, too
-    return PrincipalComponents(center, directions, energy[:count] / (energy.sum() or 1.0))
+    variances = np.zeros(points.shape[-1])
+    variances[: len(singular)] = (singular / (singular[0] or 1.0)) ** 2  # relative, so that no square overflows
+    return PrincipalComponents(center, directions, variances[:count] / (variances.sum() or 1.0))
 
 
 def sphere_radius(trajectory: "Trajectory", points: FloatArray) -> float | None:

@@ -1,4 +1,4 @@
-// Reading the arrays of the page: base64 → bytes → inflate → numbers. The writer is page_codec.py.
+// Reading the arrays of the page: base64 → bytes → inflate → numbers. The writer is codec.py.
 
 const TYPES = { f8: Float64Array, f4: Float32Array, i4: Int32Array, u4: Uint32Array };
 const MISSING_LABEL = 65535;
