@@ -1,4 +1,7 @@
-"""When to stop: each event is a number that crosses zero, located by root finding."""
+"""When to stop: each event is a number, a function of the present, that crosses zero; it is located by root finding.
+
+Particles of weight zero do not count.
+"""
 
 import abc
 from typing import Any
@@ -9,25 +12,25 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from particleflow._arrays import as_positive, as_scalar
+from particleflow.discretization import Present
 from particleflow.errors import ArgumentError
-from particleflow.flow import Flow
 from particleflow.kernels.base import squared_distances
 from particleflow.measure import Measure
-from particleflow.observables import Observable, diameter, energy, name_of
+from particleflow.observables import Observable, diameter, energy, measured, name_of
 
 
 class AbstractEvent(eqx.Module):
     """The run stops when `level` changes its sign."""
 
     @abc.abstractmethod
-    def level(self, flow: Flow, time: Any, measure: Measure) -> Float[Array, ""]:
+    def level(self, present: Present) -> Float[Array, ""]:
         """A continuous function of the state, zero at the event."""
 
     @abc.abstractmethod
     def describe(self) -> str:
         """What has happened, in a few words."""
 
-    def has_happened(self, flow: Flow, time: Any, measure: Measure) -> Bool[Array, ""]:
+    def has_happened(self, present: Present) -> Bool[Array, ""]:
         """Whether a run that begins here is over before it begins; a level that is merely crossed never is."""
         return jnp.asarray(False)
 
@@ -40,17 +43,17 @@ class Clustered(AbstractEvent):
     def __init__(self, distance: Any):
         self.distance = as_positive(distance, "distance")
 
-    def level(self, flow: Flow, time: Any, measure: Measure) -> Float[Array, ""]:
+    def level(self, present: Present) -> Float[Array, ""]:
         """diameter − distance."""
-        return diameter(flow, time, measure) - self.distance
+        return diameter(present) - self.distance
 
     def describe(self) -> str:
         """What has happened, in a few words."""
         return f"all particles are within {float(self.distance):g} of each other"
 
-    def has_happened(self, flow: Flow, time: Any, measure: Measure) -> Bool[Array, ""]:
+    def has_happened(self, present: Present) -> Bool[Array, ""]:
         """All pairs are close already."""
-        return self.level(flow, time, measure) <= 0
+        return self.level(present) <= 0
 
 
 class Merged(AbstractEvent):
@@ -59,7 +62,7 @@ class Merged(AbstractEvent):
     The k-th merge happens when the k-th shortest edge of the minimal spanning tree comes down to the threshold.
     """
 
-    merges: int
+    merges: int = eqx.field(static=True)
     distance: Float[Array, ""]
 
     def __init__(self, merges: int, distance: Any):
@@ -70,18 +73,20 @@ class Merged(AbstractEvent):
         if not isinstance(self.merges, int) or self.merges < 1:
             raise ArgumentError(f"Argument `merges` must be a positive integer, but is {self.merges!r}.")
 
-    def level(self, flow: Flow, time: Any, measure: Measure) -> Float[Array, ""]:
+    def level(self, present: Present) -> Float[Array, ""]:
         """(k-th shortest edge of the spanning tree) − distance."""
-        edges = jnp.sort(spanning_edges(measure.points))
-        return edges[min(self.merges, measure.count - 1) - 1] - self.distance
+        measure = present.measure
+        alive = jnp.sum(measure.log_weights > -jnp.inf)
+        last = jnp.clip(jnp.minimum(self.merges, alive - 1) - 1, 0, None)
+        return jnp.sort(spanning_edges(measure))[last] - self.distance
 
     def describe(self) -> str:
         """What has happened, in a few words."""
         return f"merge number {self.merges} at distance {float(self.distance):g}"
 
-    def has_happened(self, flow: Flow, time: Any, measure: Measure) -> Bool[Array, ""]:
+    def has_happened(self, present: Present) -> Bool[Array, ""]:
         """So few clusters are left already."""
-        return self.level(flow, time, measure) <= 0
+        return self.level(present) <= 0
 
 
 class EnergyReached(AbstractEvent):
@@ -92,9 +97,9 @@ class EnergyReached(AbstractEvent):
     def __init__(self, value: Any):
         self.value = as_scalar(value, "value")
 
-    def level(self, flow: Flow, time: Any, measure: Measure) -> Float[Array, ""]:
+    def level(self, present: Present) -> Float[Array, ""]:
         """energy − value."""
-        return energy(flow, time, measure) - self.value
+        return energy(present) - self.value
 
     def describe(self) -> str:
         """What has happened, in a few words."""
@@ -111,9 +116,9 @@ class Reached(AbstractEvent):
         self.observable = observable
         self.value = as_scalar(value, "value")
 
-    def level(self, flow: Flow, time: Any, measure: Measure) -> Float[Array, ""]:
+    def level(self, present: Present) -> Float[Array, ""]:
         """observable − value."""
-        return self.observable(flow, time, measure) - self.value
+        return measured(self.observable, present) - self.value
 
     def describe(self) -> str:
         """What has happened, in a few words."""
@@ -128,32 +133,40 @@ class BlewUp(AbstractEvent):
     def __init__(self, radius: Any):
         self.radius = as_positive(radius, "radius")
 
-    def level(self, flow: Flow, time: Any, measure: Measure) -> Float[Array, ""]:
+    def level(self, present: Present) -> Float[Array, ""]:
         """radius − max |x|."""
-        return self.radius - jnp.sqrt(jnp.max(jnp.sum(jnp.square(measure.points), axis=1)))
+        measure = present.measure
+        squares = jnp.sum(jnp.square(measure.points), axis=1)
+        return self.radius - jnp.sqrt(jnp.max(jnp.where(measure.log_weights > -jnp.inf, squares, 0.0)))
 
     def describe(self) -> str:
         """What has happened, in a few words."""
         return f"a particle left the ball of radius {float(self.radius):g}"
 
-    def has_happened(self, flow: Flow, time: Any, measure: Measure) -> Bool[Array, ""]:
+    def has_happened(self, present: Present) -> Bool[Array, ""]:
         """A particle is outside already."""
-        return self.level(flow, time, measure) <= 0
+        return self.level(present) <= 0
 
 
-def spanning_edges(points: Float[Array, "n d"]) -> Float[Array, " n-1"]:
-    """The lengths of the n − 1 edges of the minimal spanning tree, by Prim's algorithm in O(n) memory."""
-    count = points.shape[0]
+def spanning_edges(measure: Measure) -> Float[Array, " n-1"]:
+    """The lengths of the edges of the minimal spanning tree of all points with weight, by Prim's algorithm.
+
+    Memory is O(n). There are n − 1 edges; where k points have no weight, k of them are infinitely long.
+    """
+    points = measure.points
     far = jnp.asarray(jnp.inf, points.dtype)
+    absent = jnp.isneginf(measure.log_weights)
+    root = jnp.argmin(absent)
+
+    def reached_from(index: Array) -> Array:
+        return jnp.where(absent, far, squared_distances(points[index][None, :], points)[0])
 
     def grow(state: tuple[Array, Array], _: None) -> tuple[tuple[Array, Array], Array]:
         reach, inside = state
         nearest = jnp.argmin(jnp.where(inside, far, reach))
-        length = reach[nearest]
-        to_new = squared_distances(points[nearest][None, :], points)[0]
-        return (jnp.minimum(reach, to_new), inside.at[nearest].set(True)), length
+        length = jnp.where(inside[nearest], far, reach[nearest])
+        return (jnp.minimum(reach, reached_from(nearest)), inside.at[nearest].set(True)), length
 
-    first = squared_distances(points[:1], points)[0]
-    inside = jnp.zeros(count, bool).at[0].set(True)
-    _, squares = jax.lax.scan(grow, (first, inside), None, length=count - 1)
+    inside = absent.at[root].set(True)
+    _, squares = jax.lax.scan(grow, (reached_from(root), inside), None, length=measure.count - 1)
     return jnp.sqrt(squares)

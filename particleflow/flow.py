@@ -4,6 +4,8 @@
 
 μ_t is the law of the particles themselves; W is independent for every particle, B is shared by all of them. The
 noise is in the Stratonovich sense, which on the sphere is Brownian motion and in R^d makes no difference.
+
+A flow is the equation for μ_t alone. How μ_t is carried by numbers is the business of a discretization.
 """
 
 from typing import Any
@@ -13,14 +15,14 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from particleflow._arrays import as_nonnegative, is_concrete
-from particleflow.drifts.base import AbstractDrift, Sum
+from particleflow.drifts.base import AbstractDrift, Interaction, Sum
 from particleflow.errors import ArgumentError
 from particleflow.geometry import AbstractGeometry, Euclidean
 from particleflow.measure import Measure
 
 
 class Flow(eqx.Module):
-    """Particles under `drift` on `geometry`; a list of drifts is their sum."""
+    """A measure under `drift` on `geometry`; a list of drifts is their sum."""
 
     drift: AbstractDrift
     geometry: AbstractGeometry
@@ -57,16 +59,35 @@ class Flow(eqx.Module):
     def _temperatures(self) -> tuple[Array, Array]:
         return self.temperature, self.common_temperature
 
-    def observed(self, time: Any, state: Float[Array, "n d"], start: Measure) -> Measure:
-        """The measure that the drift sees: the weights and positions of `start` on the observed points."""
-        return start.with_points(self.geometry.observe(state, time))
+    def interactions(self, time: Any) -> tuple[Interaction, ...]:
+        """What attracts or repels at this time, in the order of the drifts."""
+        return self.drift.interactions(time)
+
+    def observed(
+        self, time: Any, state: Float[Array, "n d"], start: Measure, geometry: AbstractGeometry | None = None
+    ) -> Measure:
+        """The measure that a drift sees: the weights and positions of `start` on the observed points."""
+        return start.with_points((geometry or self.geometry).observe(state, time))
 
     def velocity(self, time: Any, state: Float[Array, "n d"], start: Measure) -> Float[Array, "n d"]:
-        """How the state moves: the drift of the observed measure, made tangent."""
-        measure = self.observed(time, state, start)
-        return self.geometry.tangent(state, self.drift(time, measure.sites, measure), time)
+        """How the states of particles move: the drift of the observed measure, made tangent, summed over its stages."""
+        first, *others = (
+            geometry.tangent(state, self._said(drift, time, state, start, geometry), time)
+            for drift, geometry in self._stages(time)
+        )
+        return sum(others, start=first)
 
     def step(self, time: Any, state: Float[Array, "n d"], start: Measure, size: Any) -> Float[Array, "n d"]:
-        """One explicit step: the residual layer x ← N(x + size · v(x))."""
-        measure = self.observed(time, state, start)
-        return self.geometry.advance(state, self.drift(time, measure.sites, measure), size, time)
+        """One explicit layer, x ← N(x + size · v(x)); the stages of a block one after the other."""
+        for drift, geometry in self._stages(time):
+            state = geometry.advance(state, self._said(drift, time, state, start, geometry), size, time)
+        return state
+
+    def _stages(self, time: Any) -> list[tuple[AbstractDrift, AbstractGeometry]]:
+        return [(drift, own or self.geometry) for drift, own in self.drift.stages(time)]
+
+    def _said(
+        self, drift: AbstractDrift, time: Any, state: Array, start: Measure, geometry: AbstractGeometry
+    ) -> Float[Array, "n d"]:
+        measure = self.observed(time, state, start, geometry)
+        return drift(time, measure.sites, measure)

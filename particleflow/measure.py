@@ -3,9 +3,13 @@
     μ = Σ_j w_j δ_{y_j},    each point y_j carrying a value z_j (itself, unless given) and, optionally,
                             a position s_j (token index, time) that never moves.
 
+A point may have further numbers by name, its `fields`, which nothing sums over: they belong to how the point moves, as
+the norm of the residual stream does whose direction the point is.
+
 Weights live as logarithms. A point of weight zero (log-weight −∞) is allowed; a measure without mass is not.
 """
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -33,19 +37,28 @@ class Measure(eqx.Module):
     """The measure Σ_j exp(log_weights_j) δ_{points_j}.
 
     Parameters: `points` (n, d); `log_weights` (n,); `values` (n,) or (n, k), left out when every point
-    carries itself; `positions` (n,), left out when the kernel does not ask for them.
+    carries itself; `positions` (n,), left out when the kernel does not ask for them; `fields`, name -> (n, ...).
     """
 
     points: Float[Array, "n d"]
     log_weights: Float[Array, " n"]
     values: Float[Array, "n *k"] | None
     positions: Float[Array, " n"] | None
+    fields: dict[str, Array]
 
-    def __init__(self, points: Any, log_weights: Any, values: Any = None, positions: Any = None):
+    def __init__(
+        self,
+        points: Any,
+        log_weights: Any,
+        values: Any = None,
+        positions: Any = None,
+        fields: Mapping[str, Any] | None = None,
+    ):
         self.points = as_float_array(points, "points")
         self.log_weights = as_float_array(log_weights, "log_weights", finite=False)
         self.values = None if values is None else as_float_array(values, "values")
         self.positions = None if positions is None else as_float_array(positions, "positions")
+        self.fields = {name: as_float_array(array, f"fields.{name}") for name, array in (fields or {}).items()}
 
     def __check_init__(self):
         if self.points.ndim != 2 or 0 in self.points.shape:
@@ -60,7 +73,15 @@ class Measure(eqx.Module):
             raise ShapeError(
                 f"Argument `values` must have shape ({self.count},) or ({self.count}, k), but has {self.values.shape}."
             )
-        check_same_dtype(points=self.points, log_weights=self.log_weights, values=self.values, positions=self.positions)
+        for name, array in self.fields.items():
+            if array.shape[:1] != (self.count,):
+                raise ShapeError(
+                    f"Argument `fields.{name}` must hold one entry for each of the {self.count} points, "
+                    f"but has shape {array.shape}."
+                )
+        check_same_dtype(
+            points=self.points, log_weights=self.log_weights, values=self.values, positions=self.positions, **self.fields
+        )
         if is_concrete(self.log_weights) and np.all(np.isneginf(np.asarray(self.log_weights))):
             raise ArgumentError("Argument `log_weights` gives the measure no mass: every weight is zero.")
 
@@ -139,15 +160,23 @@ class Measure(eqx.Module):
 
     def with_log_weights(self, log_weights: Array) -> "Measure":
         """The same points with other weights."""
-        return Measure(self.points, log_weights, self.values, self.positions)
+        return Measure(self.points, log_weights, self.values, self.positions, self.fields)
 
     def with_points(self, points: Array) -> "Measure":
-        """The same weights, values and positions on moved points."""
-        return Measure(points, self.log_weights, self.values, self.positions)
+        """The same weights, values, positions and fields on moved points."""
+        return Measure(points, self.log_weights, self.values, self.positions, self.fields)
 
     def with_values(self, values: Array | None) -> "Measure":
         """The same points carrying other values."""
-        return Measure(self.points, self.log_weights, values, self.positions)
+        return Measure(self.points, self.log_weights, values, self.positions, self.fields)
+
+    def with_positions(self, positions: Array) -> "Measure":
+        """The same points at other positions of the sequence."""
+        return Measure(self.points, self.log_weights, self.values, positions, self.fields)
+
+    def with_fields(self, fields: Mapping[str, Any]) -> "Measure":
+        """The same points with other numbers by name, in place of those they had."""
+        return Measure(self.points, self.log_weights, self.values, self.positions, fields)
 
     def concatenated(self, other: "Measure") -> "Measure":
         """The sum μ + ν, as one cloud."""
@@ -155,6 +184,10 @@ class Measure(eqx.Module):
             raise ShapeError(f"Measures of dimension {self.dimension} and {other.dimension} cannot be added.")
         if (self.positions is None) != (other.positions is None):
             raise ArgumentError("Both measures must have `positions`, or neither, but only one has.")
+        if self.fields.keys() != other.fields.keys():
+            raise ArgumentError(
+                f"Both measures must have the same fields, but they have {sorted(self.fields)} and {sorted(other.fields)}."
+            )
         check_same_dtype(points=self.points, other_points=other.points)
         positions = None if self.positions is None or other.positions is None else [self.positions, other.positions]
         keeps_values = self.values is not None or other.values is not None
@@ -163,6 +196,7 @@ class Measure(eqx.Module):
             jnp.concatenate([self.log_weights, other.log_weights]),
             _joined(self.carried, other.carried) if keeps_values else None,
             None if positions is None else jnp.concatenate(positions),
+            {name: _joined(array, other.fields[name]) for name, array in self.fields.items()},
         )
 
 

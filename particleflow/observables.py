@@ -1,11 +1,18 @@
-"""What is measured while particles move.
+"""What is measured while a measure moves.
 
-An observable is any function `(flow, time, measure) -> array`; its name in the trajectory is its `__name__` (or
-`name`). It is evaluated at the saved state itself, inside the compiled run. Sums over all pairs go through the
-same summation as the drift; only quantities that need the whole Gram matrix hold it, and say so.
+An observable is any function of the `Present` of a run (time, state, measure, velocity, …) that returns an array; its
+name in the trajectory is its `__name__` (or `name`). It is evaluated at the saved state itself, inside the compiled run.
+A function of three arguments is asked with (flow, time, measure) instead, and those below can be asked so outside of a
+run: `energy(flow, 0.0, measure)`. Sums over all pairs go through the same summation as the drift; only quantities that
+need the whole Gram matrix hold it, and say so.
+
+Everything is weighted: w_i are the weights of the measure, normalised to Σ w_i = 1, pairs i ≠ j have the weight w_i w_j,
+and points of weight zero do not count.
 """
 
+import inspect
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import equinox as eqx
@@ -14,17 +21,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from particleflow._arrays import as_float_array
-from particleflow.drifts.attend import Attend
-from particleflow.drifts.base import terms_of
-from particleflow.drifts.shift import LogNormalizerAscent, MeanShift
+from particleflow.discretization import Present
 from particleflow.errors import ArgumentError
-from particleflow.flow import Flow
 from particleflow.geometry import directions
-from particleflow.kernels.base import AbstractKernel, inner_products, squared_distances
+from particleflow.kernels.base import inner_products, squared_distances
 from particleflow.measure import Measure
-from particleflow.moments import Moments
 
-Observable = Callable[[Flow, Any, Measure], Array]
+Observable = Callable[..., Any]
 
 
 def name_of(observable: Any) -> str:
@@ -35,94 +38,153 @@ def name_of(observable: Any) -> str:
     return name
 
 
-def energy(flow: Flow, time: Any, measure: Measure) -> Float[Array, ""]:
-    """E = (1/2β) ∬ K dμ dμ, the interaction energy of the first kernel of the flow (β = 1/width² for a Gaussian)."""
-    kernel, moments, seen = _interaction(flow, time, measure)
-    return jnp.sum(jnp.exp(seen.log_weights + moments.log_mass)) / (2 * _inverse_temperature(kernel))
+def measured(observable: Observable, present: Present) -> Array:
+    """The value of an observable at present."""
+    try:
+        required = [
+            each
+            for each in inspect.signature(observable).parameters.values()
+            if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD) and each.default is each.empty
+        ]
+    except (TypeError, ValueError):  # a built-in tells nothing of its arguments
+        required = [None]
+    if len(required) == 1:
+        return jnp.asarray(observable(present))
+    if len(required) == 3:
+        return jnp.asarray(observable(present.flow, present.time, present.measure))
+    raise ArgumentError(
+        f"The observable {name_of(observable)} must be a function of the present, or of flow, time and measure, "
+        f"but takes {len(required)} arguments."
+    )
 
 
-def log_energy(flow: Flow, time: Any, measure: Measure) -> Float[Array, ""]:
+def observable(function: Callable[[Present], Array]) -> Callable[..., Array]:
+    """A function of the present that can also be asked of particles by themselves: f(flow, time, measure)."""
+
+    @wraps(function)
+    def asked(*given: Any) -> Array:
+        if len(given) == 1:
+            return function(given[0])
+        flow, time, measure = given
+        return function(Present.of(flow, measure, time))
+
+    return asked
+
+
+@observable
+def energy(present: Present) -> Float[Array, ""]:
+    """E = (1/2β) ∬ K dμ dμ of the first kernel that acts (β = 1/width² for a Gaussian).
+
+    A kernel that looks at fixed data ν counts each pair once: E = (1/β) ∬ K dμ dν. Then dE/dt = `dissipation` in both.
+    """
+    return jnp.exp(_log_pairs(present)) / _pair_factor(present)
+
+
+@observable
+def log_energy(present: Present) -> Float[Array, ""]:
     """log E, which does not overflow at large β."""
-    kernel, moments, seen = _interaction(flow, time, measure)
-    return jax.nn.logsumexp(seen.log_weights + moments.log_mass) - jnp.log(2 * _inverse_temperature(kernel))
+    return _log_pairs(present) - jnp.log(_pair_factor(present))
 
 
-def dissipation(flow: Flow, time: Any, measure: Measure) -> Float[Array, ""]:
-    """∫ Z |ẋ|² dμ, Z = e^{G} for row-normalised attention and 1 otherwise: dE/dt for Q = K = V = 1 on the sphere."""
-    velocity = flow.velocity(time, measure.points, measure)
-    log_factor = measure.log_weights
-    first = terms_of(flow.drift)[0]
-    if isinstance(first, Attend) and first.normalization == "row":
-        log_factor = log_factor + _interaction(flow, time, measure)[1].log_mass
-    return jnp.sum(jnp.exp(log_factor) * jnp.sum(jnp.square(velocity), axis=1))
+@observable
+def dissipation(present: Present) -> Float[Array, ""]:
+    """∫ Z |ẋ|² dμ, Z = ∫ K dν for row-normalised attention and 1 otherwise.
+
+    This is dE/dt where the drift is the gradient flow of E: Q = K = V = 1 on the unit sphere, MeanShift in R^d.
+    """
+    interaction, weights = present.interaction, present.measure.log_weights
+    log_factor = interaction.log_mass(present.seen) if interaction.normalization == "row" else jnp.zeros_like(weights)
+    return jnp.sum(jnp.exp(weights + log_factor) * jnp.sum(jnp.square(present.velocity), axis=1))
 
 
-def order_parameter(flow: Flow, time: Any, measure: Measure) -> Float[Array, ""]:
+@observable
+def order_parameter(present: Present) -> Float[Array, ""]:
     """|∫ x/|x| dμ|: 0 for a balanced cloud, 1 at consensus."""
-    weights = jnp.exp(measure.log_weights - measure.log_mass)
-    return jnp.linalg.norm(weights @ directions(measure.points))
+    measure = present.measure
+    return jnp.linalg.norm(_shares(measure) @ directions(measure.points))
 
 
-def centre(flow: Flow, time: Any, measure: Measure) -> Float[Array, " d"]:
+@observable
+def centre(present: Present) -> Float[Array, " d"]:
     """The mean ∫ x dμ; its path is the drift of the centre."""
-    return jnp.exp(measure.log_weights - measure.log_mass) @ measure.points
+    return _shares(present.measure) @ present.measure.points
 
 
-def covariance(flow: Flow, time: Any, measure: Measure) -> Float[Array, "d d"]:
+@observable
+def covariance(present: Present) -> Float[Array, "d d"]:
     """∫ (x − c)(x − c)ᵀ dμ about the centre c."""
-    weights = jnp.exp(measure.log_weights - measure.log_mass)
+    measure = present.measure
+    weights = _shares(measure)
     centred = measure.points - (weights @ measure.points)[None, :]
     return centred.T @ (weights[:, None] * centred)
 
 
-def mean_similarity(flow: Flow, time: Any, measure: Measure) -> Float[Array, ""]:
-    """The mean of ⟨x, y⟩/(|x||y|) over pairs of different particles, without forming the pairs."""
-    units = directions(measure.points)
-    count = measure.count
-    total = jnp.sum(jnp.square(jnp.sum(units, axis=0))) - count
-    return total / max(count * (count - 1), 1)
+@observable
+def mean_similarity(present: Present) -> Float[Array, ""]:
+    """The mean of ⟨x, y⟩/(|x||y|) over pairs of different particles, without forming the pairs.
+
+    Σ_{i≠j} w_i w_j ⟨u_i, u_j⟩ / Σ_{i≠j} w_i w_j = (|Σ w_i u_i|² − Σ w_i² |u_i|²) / (1 − Σ w_i²), u = x/|x|; 0 for one.
+    """
+    measure = present.measure
+    weights, units = _shares(measure), directions(measure.points)
+    alone = jnp.sum(jnp.square(weights[:, None] * units))
+    return _over_pairs(jnp.sum(jnp.square(weights @ units)) - alone, weights)
 
 
-def diameter(flow: Flow, time: Any, measure: Measure) -> Float[Array, ""]:
-    """The largest distance between two particles; 0 at consensus."""
+@observable
+def diameter(present: Present) -> Float[Array, ""]:
+    """The largest distance between two particles that have weight; 0 at consensus."""
+    measure = present.measure
+    counts = measure.log_weights > -jnp.inf
 
-    def farthest(point: Array) -> Array:
-        return jnp.max(squared_distances(point[None, :], measure.points))
+    def farthest(row: tuple[Array, Array]) -> Array:
+        squares = squared_distances(row[0][None, :], measure.points)[0]
+        return jnp.max(jnp.where(counts & row[1], squares, 0.0))
 
-    return jnp.sqrt(jnp.max(jax.lax.map(farthest, measure.points, batch_size=64)))
-
-
-def speed(flow: Flow, time: Any, measure: Measure) -> Float[Array, ""]:
-    """The root mean square of |ẋ|."""
-    velocity = flow.velocity(time, measure.points, measure)
-    weights = jnp.exp(measure.log_weights - measure.log_mass)
-    return jnp.sqrt(jnp.sum(weights * jnp.sum(jnp.square(velocity), axis=1)))
+    squares = jnp.max(jax.lax.map(farthest, (measure.points, counts), batch_size=64))
+    return jnp.where(squares > 0, jnp.sqrt(jnp.where(squares > 0, squares, 1.0)), 0.0)
 
 
-def effective_rank(flow: Flow, time: Any, measure: Measure) -> Float[Array, ""]:
+@observable
+def speed(present: Present) -> Float[Array, ""]:
+    """The root mean square √(∫ |ẋ|² dμ) of the velocity of the stored points."""
+    squares = _shares(present.measure) @ jnp.sum(jnp.square(present.velocity), axis=1)
+    return jnp.where(squares > 0, jnp.sqrt(jnp.where(squares > 0, squares, 1.0)), 0.0)
+
+
+@observable
+def effective_rank(present: Present) -> Float[Array, ""]:
     """exp of the entropy of the normalised spectrum of ∫ x xᵀ dμ: the number of directions in use."""
-    weights = jnp.exp(measure.log_weights - measure.log_mass)
-    spectrum = jnp.linalg.eigvalsh(measure.points.T @ (weights[:, None] * measure.points))
-    shares = jnp.maximum(spectrum, 0.0) / jnp.sum(jnp.maximum(spectrum, 0.0))
-    return jnp.exp(-jnp.sum(jnp.where(shares > 0, shares * jnp.log(jnp.where(shares > 0, shares, 1.0)), 0.0)))
+    measure = present.measure
+    spectrum = jnp.linalg.eigvalsh(measure.points.T @ (_shares(measure)[:, None] * measure.points))
+    return jnp.exp(_entropy(jnp.maximum(spectrum, 0.0) / jnp.sum(jnp.maximum(spectrum, 0.0))))
 
 
-def attention_entropy(flow: Flow, time: Any, measure: Measure) -> Float[Array, ""]:
-    """The mean entropy −Σ_j p_ij log p_ij of the attention rows (forms the n×n matrix)."""
-    rows = _attention_matrix(flow, time, measure)
-    logs = jnp.log(jnp.where(rows > 0, rows, 1.0))
-    weights = jnp.exp(measure.log_weights - measure.log_mass)
-    return -jnp.sum(weights[:, None] * rows * logs)
+@observable
+def attention_entropy(present: Present) -> Float[Array, ""]:
+    """The mean entropy −Σ_j A_ij log A_ij of the attention rows, in nats (forms the n×n matrix)."""
+    rows = jax.vmap(_entropy)(present.interaction.attention(present.seen))
+    return _shares(present.measure) @ rows
 
 
-def attention_rank(flow: Flow, time: Any, measure: Measure) -> Float[Array, ""]:
-    """The numerical rank of the attention matrix: singular values above 1e-6 of the largest (forms the n×n matrix)."""
-    singular = jnp.linalg.svd(_attention_matrix(flow, time, measure), compute_uv=False)
-    return jnp.sum(singular > 1e-6 * singular[0]).astype(measure.points.dtype)
+@observable
+def attention_rank(present: Present) -> Float[Array, ""]:
+    """The numerical rank of the attention matrix: singular values above 1e-6 of the largest (forms the n×n matrix).
+
+    Rows and columns of particles without weight do not count.
+    """
+    rows = present.interaction.attention(present.seen)
+    counts = present.measure.log_weights > -jnp.inf
+    singular = jnp.linalg.svd(jnp.where(counts[:, None], rows, 0.0), compute_uv=False)
+    return jnp.sum(singular > 1e-6 * singular[0]).astype(rows.dtype)
 
 
 class SimilarityQuantiles(eqx.Module):
-    """Quantiles of ⟨x, y⟩/(|x||y|) over pairs of different particles (forms the n×n matrix)."""
+    """Quantiles of ⟨x, y⟩/(|x||y|) over pairs of different particles (forms the n×n matrix).
+
+    With equal weights these are the linearly interpolated sample quantiles; in general the quantile at level p
+    interpolates the pairs, in order, at the places (Σ_{k<l} m_k)/(1 − m_l), m the share of each pair's weight.
+    """
 
     levels: Float[Array, " q"]
     name: str = eqx.field(static=True, default="similarity_quantiles")
@@ -131,15 +193,17 @@ class SimilarityQuantiles(eqx.Module):
         self.levels = as_float_array(levels, "levels")
         self.name = "similarity_quantiles"
 
-    def __call__(self, flow: Flow, time: Any, measure: Measure) -> Float[Array, " q"]:
+    def __call__(self, present: Present) -> Float[Array, " q"]:
         """The quantiles at the given levels."""
-        units = directions(measure.points)
-        pairs = inner_products(units, units)[jnp.triu_indices(measure.count, 1)]
-        return jnp.quantile(pairs, self.levels.astype(pairs.dtype))
+        measure = present.measure
+        units, weights = directions(measure.points), _shares(measure)
+        first, second = jnp.triu_indices(measure.count, 1)
+        pairs = inner_products(units, units)[first, second]
+        return _weighted_quantiles(pairs, weights[first] * weights[second], self.levels.astype(pairs.dtype))
 
 
 class PairFraction(eqx.Module):
-    """The fraction of pairs of different particles with ⟨x, y⟩/(|x||y|) above `threshold`."""
+    """The share of pairs of different particles with ⟨x, y⟩/(|x||y|) above `threshold`."""
 
     threshold: Float[Array, ""]
     name: str = eqx.field(static=True, default="pair_fraction")
@@ -148,40 +212,55 @@ class PairFraction(eqx.Module):
         self.threshold = jnp.asarray(float(threshold))
         self.name = "pair_fraction"
 
-    def __call__(self, flow: Flow, time: Any, measure: Measure) -> Float[Array, ""]:
+    def __call__(self, present: Present) -> Float[Array, ""]:
         """The share of close pairs."""
-        units = directions(measure.points)
+        measure = present.measure
+        units, weights = directions(measure.points), _shares(measure)
 
-        def close(unit: Array) -> Array:
-            return jnp.sum(inner_products(unit[None, :], units) > self.threshold).astype(units.dtype)
+        def close(row: tuple[Array, Array]) -> Array:
+            near = inner_products(row[0][None, :], units)[0] > self.threshold
+            return row[1] * (jnp.sum(jnp.where(near, weights, 0.0)) - row[1])
 
-        count = measure.count
-        return (jnp.sum(jax.lax.map(close, units, batch_size=256)) - count) / max(count * (count - 1), 1)
-
-
-def _interaction(flow: Flow, time: Any, measure: Measure) -> tuple[AbstractKernel, Moments, Measure]:
-    """The kernel of the first attention-like drift, its moments at the particles, and the measure it sees."""
-    for drift in terms_of(flow.drift):
-        if isinstance(drift, Attend | MeanShift | LogNormalizerAscent):
-            seen = flow.observed(time, measure.points, measure)
-            kernel = drift.whole_kernel if isinstance(drift, Attend) else drift.kernel
-            return drift.kernel, drift.summation.moments(kernel, seen, seen.sites), seen
-    raise ArgumentError("This observable needs a drift with a kernel (attend, mean_shift, …), but the flow has none.")
+        alone = jnp.sum(jnp.square(units), axis=1) <= self.threshold  # a zero vector is not close to itself
+        total = jnp.sum(jax.lax.map(close, (units, weights), batch_size=256))
+        return _over_pairs(total + jnp.sum(jnp.where(alone, jnp.square(weights), 0.0)), weights)
 
 
-def _inverse_temperature(kernel: AbstractKernel) -> Array:
-    if hasattr(kernel, "beta"):
-        beta = kernel.beta  # pyright: ignore[reportAttributeAccessIssue]
-        return jnp.asarray(jnp.where(beta == 0, 1.0, beta))
-    if hasattr(kernel, "width"):
-        return 1 / jnp.square(kernel.width)  # pyright: ignore[reportAttributeAccessIssue]
-    return jnp.asarray(1.0)
+def _log_pairs(present: Present) -> Float[Array, ""]:
+    """log ∬ K dμ dν for the measure ν that the first kernel looks at."""
+    seen = present.seen
+    return jax.nn.logsumexp(seen.log_weights + present.interaction.log_mass(seen))
 
 
-def _attention_matrix(flow: Flow, time: Any, measure: Measure) -> Float[Array, "n n"]:
-    for drift in terms_of(flow.drift):
-        if isinstance(drift, Attend):
-            seen = flow.observed(time, measure.points, measure)
-            logits = drift.whole_kernel.log_matrix(seen.sites, seen.sites) + seen.log_weights[None, :]
-            return jax.nn.softmax(logits, axis=1)
-    raise ArgumentError("This observable needs an attend drift, but the flow has none.")
+def _pair_factor(present: Present) -> Array:
+    """2β where particles look at each other, β where they look at fixed data; kernels without a β have 1."""
+    interaction = present.interaction
+    inverse = interaction.kernel.inverse_temperature()
+    beta = jnp.asarray(1.0) if inverse is None else jnp.where(inverse == 0, 1.0, inverse)
+    return beta if interaction.data is not None else 2 * beta
+
+
+def _shares(measure: Measure) -> Float[Array, " n"]:
+    """The weights, normalised to sum to one."""
+    return jnp.exp(measure.log_weights - measure.log_mass)
+
+
+def _over_pairs(total: Array, weights: Array) -> Array:
+    """A weighted sum over pairs i ≠ j as their mean; 0 where there is no pair."""
+    pairs = 1 - jnp.sum(jnp.square(weights))
+    some = pairs > 4 * jnp.finfo(pairs.dtype).eps
+    return jnp.where(some, total / jnp.where(some, pairs, 1.0), 0.0)
+
+
+def _entropy(shares: Float[Array, " n"]) -> Float[Array, ""]:
+    return -jnp.sum(jnp.where(shares > 0, shares * jnp.log(jnp.where(shares > 0, shares, 1.0)), 0.0))
+
+
+def _weighted_quantiles(values: Array, weights: Array, levels: Array) -> Array:
+    """Quantiles of weighted numbers, those of weight zero left out; interpolated as `numpy.quantile` does."""
+    order = jnp.argsort(jnp.where(weights > 0, values, jnp.inf))
+    values, shares = values[order], weights[order] / jnp.sum(weights)
+    before = jnp.cumsum(shares) - shares
+    places = jnp.where(shares > 0, before / jnp.where(shares < 1, 1 - shares, 1.0), 2.0)
+    last = values[jnp.sum(shares > 0) - 1]
+    return jnp.interp(levels, places, jnp.where(shares > 0, values, last))

@@ -1,21 +1,28 @@
 """What a run leaves behind: frames in memory, or in a file with checkpoints beside it."""
 
 import contextlib
-import hashlib
 import signal
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from particleflow._names import snake_case
+from particleflow.discretization.base import POINTS
+from particleflow.drifts.base import Interaction
 from particleflow.errors import ArgumentError, ResumedElsewhere, StoreError
+from particleflow.fingerprint import fingerprint
+from particleflow.integrate import frame
+from particleflow.loop import Frames, Progress, at_start
 from particleflow.plan import EVENT_TIME, Plan
+from particleflow.status import Status
 from particleflow.store import TrajectoryWriter, load_checkpoint, save_checkpoint
 from particleflow.trajectory import Trajectory
 
@@ -23,35 +30,11 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 
-class Progress(NamedTuple):
-    """Where a run is after a window: what a checkpoint holds and what a progress bar shows."""
-
-    state: np.ndarray
-    proposed: np.ndarray
-    frames: int
-    accepted: np.ndarray
-    rejected: np.ndarray
-    evaluations: np.ndarray
-    ended: np.ndarray
-    time: float
-    status: str
-    message: str | None
-
-
-_CHECKPOINTED = ("state", "proposed", "accepted", "rejected", "evaluations", "ended")
-
-
+_CHECKPOINTED = ("proposed", "accepted", "rejected", "evaluations", "ended", "failed")
+_STATE = "state."
 _SURROUNDINGS = ("versions", "device", "platform")
-
-
-class Frames(NamedTuple):
-    """The frames of one window, as NumPy arrays (time first), and how the run stands after it."""
-
-    first: int
-    times: np.ndarray
-    points: np.ndarray
-    observables: dict[str, np.ndarray]
-    progress: Progress
+# What a checkpoint is a checkpoint of: changes whenever a resumed run would no longer be the same run.
+_RUN_FORMAT = 2
 
 
 class Recorder:
@@ -91,22 +74,24 @@ class Recorder:
             self._windows.append(frames)
             return
         steps = frames.first + np.arange(len(frames.times))
-        points = frames.points if self.particles is None else frames.points[..., self.particles, :]
+        axis = 1 if self.plan.runs is None else 2
+        fields = {name: self._chosen(values, axis) for name, values in frames.fields.items()}
         if len(frames.times):
-            self._writer.append(frames.times, steps, points, frames.observables)
-        if frames.progress.status == "running":
+            points = fields.pop(POINTS, None)
+            self._writer.append(frames.times, steps, points, frames.observables, fields)
+        if frames.progress.status == Status.RUNNING:
             self._save_checkpoint(frames.progress)
 
     def interrupt(self) -> None:
         """Mark the run as interrupted: it can be resumed."""
         assert self._progress is not None
-        self._progress = self._progress._replace(status="interrupted", message="stopped by a signal")
+        self._progress = self._progress._replace(status=Status.INTERRUPTED, message="stopped by a signal")
 
     def finish(self, seconds: float) -> Trajectory:
         """Close the run and return its trajectory."""
         progress = self._progress or self.resumed
         assert progress is not None
-        status = "interrupted" if progress.status == "running" else progress.status
+        status = Status.INTERRUPTED if progress.status == Status.RUNNING else progress.status
         statistics = self._statistics(progress, seconds)
         if self._writer is None:
             metadata = {**self.provenance, "status": status, "message": progress.message, "statistics": statistics}
@@ -128,7 +113,7 @@ class Recorder:
             stopped = isinstance(error, KeyboardInterrupt | GeneratorExit)
             progress = self._progress or self.resumed
             statistics = self._statistics(progress, 0.0) if progress is not None else {}
-            self._writer.set_status("interrupted" if stopped else "failed", str(error)[:500], statistics)
+            self._writer.set_status(Status.INTERRUPTED if stopped else Status.FAILED, str(error)[:500], statistics)
             self._writer.close()
 
     def _statistics(self, progress: Progress, seconds: float) -> dict[str, Any]:
@@ -145,27 +130,32 @@ class Recorder:
             **{f"chosen {name}": choice for name, choice in self.plan.choices.items()},
         }
 
+    def _chosen(self, values: np.ndarray, axis: int) -> np.ndarray:
+        """The values of the particles that are stored."""
+        return values if self.particles is None else np.take(values, self.particles, axis=axis)
+
     def _create(self, path: Path, storage: str | None, fsync: bool) -> TrajectoryWriter:
         plan = self.plan
-        single = plan.start if plan.runs is None else jax.tree_util.tree_map(lambda leaf: leaf[0], plan.start)
-        count, dimension = single.points.shape
+        fields, observables = frame_shapes(plan)
+        count, dimension = plan.start.points.shape[-2:]
         for old in _checkpoint_folder(path).glob("checkpoint-*.npz"):
             old.unlink()
-        chosen = slice(None) if self.particles is None else self.particles
+        constants = {name: self._chosen(values, -1) for name, values in particle_constants(plan).items()}
         return TrajectoryWriter.create(
             path,
             count=count if self.particles is None else len(self.particles),
             dimension=dimension,
             runs=plan.runs,
-            dtype=storage or str(np.dtype(single.points.dtype)),
-            observables=_observable_shapes(plan),
+            dtype=storage or str(np.dtype(plan.dtype)),
+            observables=observables,
+            fields={name: shape[1:] for name, shape in fields.items() if name != POINTS},
+            points=None if POINTS in fields else self._chosen(_fixed_points(plan), -2),
             provenance=self.provenance,
-            log_weights=np.asarray(single.log_weights, float)[chosen],
-            positions=None if single.positions is None else np.asarray(single.positions, float)[chosen],
-            labels=None if self.labels is None else np.asarray(self.labels)[chosen],
+            labels=None if self.labels is None else self._chosen(np.asarray(self.labels), 0),
             particles=self.particles,
             expected_frames=len(plan.times),
             fsync=fsync,
+            **constants,
         )
 
     def _reopen(self, path: Path, fsync: bool) -> TrajectoryWriter:
@@ -181,13 +171,22 @@ class Recorder:
         self._check_same(checkpoint.info)
         self._compare_surroundings(checkpoint.info)
         arrays, info = checkpoint.arrays, checkpoint.info
+        structure = jax.tree_util.tree_structure(self.plan.begin())
+        state = [arrays[f"{_STATE}{index}"] for index in range(structure.num_leaves)]
         self.resumed = Progress(
+            state=jax.tree_util.tree_unflatten(structure, state),
             **{name: arrays[name] for name in _CHECKPOINTED}, frames=info["frames"], time=info["time"],
-            status="running", message=None,
+            status=Status.RUNNING, message=info.get("message"),
         )  # fmt: skip
         return TrajectoryWriter.reopen(path, frames=info["frames"], fsync=fsync)
 
     def _check_same(self, info: dict[str, Any]) -> None:
+        if info.get("run format", 1) != _RUN_FORMAT:
+            raise ArgumentError(
+                f"The run in {self.path} was begun by another version of particleflow, which kept the state of a run "
+                "in another form, so it cannot be resumed. Its frames can be read; to go on, begin a new run from its "
+                "last frame, or run it again."
+            )
         if info.get("fingerprint") != self.provenance["fingerprint"]:
             raise ArgumentError(
                 f"The run in {self.path} was made with other settings, so it cannot be resumed with these; "
@@ -214,9 +213,12 @@ class Recorder:
         folder = _checkpoint_folder(self.path)
         folder.mkdir(exist_ok=True)
         arrays = {name: getattr(progress, name) for name in _CHECKPOINTED}
+        arrays |= {f"{_STATE}{index}": leaf for index, leaf in enumerate(jax.tree_util.tree_leaves(progress.state))}
         info = {
             "frames": progress.frames,
             "time": progress.time,
+            "message": progress.message,
+            "run format": _RUN_FORMAT,
             "fingerprint": self.provenance["fingerprint"],
             **{name: self.provenance[name] for name in _SURROUNDINGS},
         }
@@ -224,55 +226,42 @@ class Recorder:
 
 
 def describe(plan: Plan) -> dict[str, Any]:
-    """Where a run comes from: settings and their fingerprint, versions, device, precision, geometry."""
+    """Where a run comes from: settings and their fingerprint, space and interactions, versions, device, precision."""
     import platform
-    from importlib.metadata import version
 
     device = jax.devices()[0]
+    facts = plan.flow.geometry.facts(plan.start.points.shape[-1])
     return {
-        "geometry": _snake(type(plan.flow.geometry).__name__),
+        "geometry": plan.flow.geometry.name,
+        "space": facts._replace(radius=None if facts.radius is None else np.asarray(facts.radius).tolist())._asdict(),
+        "interactions": [each.description() for each in _interactions(plan)],
+        "discretization": snake_case(type(plan.discretization).__name__),
         "precision": str(np.dtype(plan.dtype)),
         "solver": plan.method.solver,
         "rtol": float(plan.numbers.rtol),
         "atol": float(plan.numbers.atol),
         "step": float(plan.numbers.step),
+        "run format": _RUN_FORMAT,
         "fingerprint": fingerprint(plan),
-        "versions": {
-            name: version(name) for name in ("particleflow", "jax", "jaxlib", "diffrax", "equinox", "numpy", "h5py")
-        },
+        "versions": _versions(),
         "device": f"{device.platform} ({device.device_kind})",
         "platform": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
     }
 
 
-def fingerprint(plan: Plan) -> str:
-    """A hash of everything that decides the numbers of a run: start, flow, times, method, window."""
-    digest = hashlib.sha256()
-    plain = (plan.method, plan.window, plan.runs, [str(o) for o in map(_name, plan.observe)], plan.times.tolist())
-    digest.update(repr(plain).encode())
-    for tree in (plan.start, plan.flow, plan.event, plan.numbers):
-        leaves, structure = jax.tree_util.tree_flatten(tree)
-        digest.update(str([type(leaf).__name__ for leaf in leaves]).encode())
-        digest.update(type(tree).__name__.encode() + str(structure.num_leaves).encode())
-        for leaf in leaves:
-            digest.update(_leaf_bytes(leaf))
-    return digest.hexdigest()
+def _interactions(plan: Plan) -> tuple[Interaction, ...]:
+    """What interacts when the run begins; the numbers of an ensemble's flows are lists over its runs."""
+    time = jnp.asarray(plan.times[0], plan.dtype)
+    if not plan.flow_per_run:
+        return plan.flow.interactions(time)
+    return eqx.filter_vmap(lambda flow: flow.interactions(time), in_axes=eqx.if_array(0))(plan.flow)
 
 
-def _leaf_bytes(leaf: Any) -> bytes:
-    if eqx.is_array(leaf):
-        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-            leaf = jax.random.key_data(leaf)
-        return str((leaf.shape, leaf.dtype)).encode() + np.asarray(leaf).tobytes()
-    return repr(
-        leaf if isinstance(leaf, str | int | float | bool) else getattr(leaf, "__qualname__", type(leaf))
-    ).encode()
+@cache
+def _versions() -> dict[str, str]:
+    from importlib.metadata import version
 
-
-def _name(observable: Any) -> str:
-    from particleflow.observables import name_of
-
-    return name_of(observable)
+    return {name: version(name) for name in ("particleflow", "jax", "jaxlib", "diffrax", "equinox", "numpy", "h5py")}
 
 
 @contextlib.contextmanager
@@ -301,38 +290,50 @@ def interrupts(*, active: bool) -> Iterator[Callable[[], bool]]:
 
 
 def _in_memory(plan: Plan, windows: list[Frames], metadata: dict[str, Any], labels: Any) -> Trajectory:
-    single = plan.start if plan.runs is None else jax.tree_util.tree_map(lambda leaf: leaf[0], plan.start)
-    names = windows[0].observables
-    return Trajectory.from_arrays(
-        np.concatenate([w.times for w in windows]),
-        np.concatenate([w.points for w in windows]),
-        observables={name: np.concatenate([w.observables[name] for w in windows]) for name in names},
-        log_weights=np.asarray(single.log_weights, float),
-        positions=None if single.positions is None else np.asarray(single.positions, float),
-        labels=labels,
-        metadata=metadata,
+    times = np.concatenate([w.times for w in windows])
+    fields, observables = (
+        {name: np.concatenate([getattr(w, kind)[name] for w in windows]) for name in getattr(windows[0], kind)}
+        for kind in ("fields", "observables")
     )
+    points = fields.pop(POINTS, None)
+    if points is None:
+        fixed = _fixed_points(plan)
+        points = np.broadcast_to(fixed, (len(times), *fixed.shape))
+    return Trajectory.from_arrays(
+        times, points, observables=observables, fields=fields, labels=labels, metadata=metadata,
+        **particle_constants(plan),
+    )  # fmt: skip
 
 
-def _observable_shapes(plan: Plan) -> dict[str, tuple[int, ...]]:
-    from particleflow.observables import name_of
+def particle_constants(plan: Plan) -> dict[str, np.ndarray]:
+    """The weights and positions that particles keep, one row a run only where runs differ."""
+    given = {"log_weights": plan.start.log_weights, "positions": plan.start.positions}
+    arrays = {name: np.asarray(values, float) for name, values in given.items() if values is not None}
+    if plan.runs is None:
+        return arrays
+    return {name: rows[0] if (rows == rows[0]).all() else rows for name, rows in arrays.items()}
 
+
+def _fixed_points(plan: Plan) -> np.ndarray:
+    """The points of a measure that never move, of all runs."""
+    state = at_start(plan).state
+    one = [
+        np.asarray(plan.present(run, jax.tree_util.tree_map(lambda leaf, r=run: leaf[r], state), plan.times[0]).measure.points)
+        for run in range(plan.runs or 1)
+    ]
+    return one[0] if plan.runs is None else np.stack(one)
+
+
+def frame_shapes(plan: Plan) -> tuple[dict[str, tuple[int, ...]], dict[str, tuple[int, ...]]]:
+    """The shapes of a frame's fields (of one run) and of its observables (of all runs)."""
     runs = () if plan.runs is None else (plan.runs,)
-    flow, start = plan.flow, plan.start
-    if plan.runs is not None:
-        start = jax.tree_util.tree_map(lambda leaf: leaf[0], start)
-    if plan.flow_per_run:
-        flow = jax.tree_util.tree_map(lambda leaf: leaf[0] if eqx.is_array(leaf) else leaf, flow)
-    time = jnp.zeros((), plan.dtype)
-    shapes = {name_of(f): jax.eval_shape(lambda f=f: jnp.asarray(f(flow, time, start))).shape for f in plan.observe}
+    begin = plan.discretization.begin(plan.flow_of(0), plan.start_of(0))
+    fields, observables = jax.eval_shape(lambda: frame(plan.observe, plan.present(0, begin, plan.times[0])))
+    shapes = {name: runs + leaf.shape for name, leaf in observables.items()}
     if plan.event is not None and plan.runs is not None:
-        shapes[EVENT_TIME] = ()
-    return {name: runs + shape for name, shape in shapes.items()}
+        shapes[EVENT_TIME] = runs
+    return {name: leaf.shape for name, leaf in fields.items()}, shapes
 
 
 def _checkpoint_folder(path: Path) -> Path:
     return path.with_name(path.stem + ".checkpoints")
-
-
-def _snake(name: str) -> str:
-    return "".join("_" + c.lower() if c.isupper() else c for c in name).lstrip("_")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, overload
 import numpy as np
 
 from particleflow.errors import ArgumentError, ShapeError
+from particleflow.status import Status
 
 if TYPE_CHECKING:
     import xarray
@@ -25,17 +26,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Frame:
-    """One moment of a trajectory: `time`, `step`, `points` (N,d) or (R,N,d), and the `observables` by name."""
+    """One moment of a trajectory: `time`, `step`, `points` (N,d) or (R,N,d), `observables` and `fields` by name."""
 
     time: float
     step: int
     points: np.ndarray
     observables: Mapping[str, np.ndarray]
+    fields: Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True)
 class _Particles:
-    """What a particle keeps over the whole run; each is None or holds one number per particle."""
+    """What a particle keeps over the whole run; each is None or holds one number per particle.
+
+    Weights and positions of an ensemble whose runs differ have a row for every run.
+    """
 
     log_weights: np.ndarray | None = None
     positions: np.ndarray | None = None
@@ -47,7 +52,8 @@ class Trajectory:
     """Particles over time: `len`, index, slice and iterate over frames; made by `from_arrays` or `open`.
 
     Attributes: `times` (T,), `steps` (T,), `points` (T,N,d) or, for an ensemble, (T,R,N,d), `observables` name ->
-    (T,...) or (T,R,...), `metadata` (title, geometry, scenario, seed, statistics, ... as far as known).
+    (T,...) or (T,R,...), `fields` name -> (T,N,...) or (T,R,N,...): what else every particle has in every frame (masses,
+    residual norms); `metadata` (title, geometry, scenario, seed, statistics, ... as far as known).
     """
 
     def __init__(
@@ -59,9 +65,11 @@ class Trajectory:
         particles: _Particles,
         metadata: dict[str, Any],
         stored: "StoredRun | None" = None,
+        fields: Mapping[str, "type_of_array"] | None = None,
     ) -> None:
         self.times, self.steps, self.points = times, steps, points
         self.observables: Mapping[str, "type_of_array"] = MappingProxyType(dict(observables))
+        self.fields: Mapping[str, "type_of_array"] = MappingProxyType(dict(fields or {}))
         self.metadata = metadata
         self._particles, self._stored = particles, stored
 
@@ -73,6 +81,7 @@ class Trajectory:
         *,
         steps: Any = None,
         observables: Mapping[str, Any] | None = None,
+        fields: Mapping[str, Any] | None = None,
         log_weights: Any = None,
         positions: Any = None,
         labels: Any = None,
@@ -81,7 +90,8 @@ class Trajectory:
         """Make a trajectory in memory.
 
         Parameters: `times` (T,); `points` (T,N,d) or (T,R,N,d); `steps` (T,), 0, 1, 2, ... if left out; `observables`
-        name -> (T,...); per-particle `log_weights`, `positions` (token index or time) and integer `labels`; `metadata`.
+        name -> (T,...); `fields` name -> (T,N,...) or (T,R,N,...); per-particle `log_weights` and `positions` (token
+        index or time), (N,) or (R,N), and integer `labels` (N,); `metadata`.
         """
         times, points = np.asarray(times, dtype=np.float64), np.asarray(points)
         if times.ndim != 1 or points.ndim not in (3, 4) or len(points) != len(times):
@@ -94,12 +104,19 @@ class Trajectory:
         for name, values in (("steps", steps), *series.items()):
             if values.shape[:1] != times.shape:
                 raise ShapeError(f"`{name}` needs one entry per frame ({len(times)}), but has shape {values.shape}.")
+        by_particle = {name: np.asarray(values) for name, values in (fields or {}).items()}
+        for name, values in by_particle.items():
+            if values.shape[: points.ndim - 1] != points.shape[:-1]:
+                raise ShapeError(
+                    f"The field `{name}` needs one entry per frame and particle {points.shape[:-1]}, but has shape "
+                    f"{values.shape}."
+                )
         particles = _Particles(
-            log_weights=_per_particle("log_weights", log_weights, np.float64, points.shape[-2]),
-            positions=_per_particle("positions", positions, np.float64, points.shape[-2]),
-            labels=_per_particle("labels", labels, np.int64, points.shape[-2]),
+            log_weights=_per_particle("log_weights", log_weights, np.float64, points.shape),
+            positions=_per_particle("positions", positions, np.float64, points.shape),
+            labels=_per_particle("labels", labels, np.int64, points.shape[-2:]),
         )
-        return cls(times, steps, points, series, particles, dict(metadata or {}))
+        return cls(times, steps, points, series, particles, dict(metadata or {}), None, by_particle)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Self:
@@ -128,20 +145,32 @@ class Trajectory:
 
     @property
     def log_weights(self) -> np.ndarray | None:
-        """The logarithms of the particles' weights (N,), None if all are equal."""
+        """The logarithms of the particles' weights, (N,) or (R,N) where runs differ, None if all are equal."""
         return self._particles.log_weights
 
     @property
     def weights(self) -> np.ndarray:
-        """The particles' weights (N,), which sum to one: w_i = exp(l_i) / sum_j exp(l_j), or 1/N."""
+        """The particles' weights, (N,) or (R,N), which sum to one: w_i = exp(l_i) / sum_j exp(l_j), or 1/N."""
         if self.log_weights is None:
             return np.full(self.count, 1.0 / self.count)
-        weights = np.exp(self.log_weights - np.max(self.log_weights))
-        return weights / weights.sum()
+        weights = np.exp(self.log_weights - np.max(self.log_weights, axis=-1, keepdims=True))
+        return weights / weights.sum(axis=-1, keepdims=True)
+
+    @property
+    def masses(self) -> "type_of_array":
+        """The mass of every particle in every frame, (T,N) or (T,R,N): the field of that name, or the weights."""
+        if "masses" in self.fields:
+            return self.fields["masses"]
+        return np.broadcast_to(self.weights, self.points.shape[:-1])
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether the points never move, as those of a density: every frame then shares them."""
+        return isinstance(self.points, np.ndarray) and self.points.strides[0] == 0 and len(self) > 1
 
     @property
     def positions(self) -> np.ndarray | None:
-        """The particles' own positions (token index or time) (N,), None if they have none."""
+        """The particles' own positions (token index or time), (N,) or (R,N), None if they have none."""
         return self._particles.positions
 
     @property
@@ -159,7 +188,7 @@ class Trajectory:
         """How the run stands: running, finished, stopped by event, failed, interrupted, killed, or in memory."""
         if self._stored is not None:
             return self._stored.status
-        return str(self.metadata.get("status", "in memory"))
+        return str(self.metadata.get("status", Status.IN_MEMORY))
 
     @property
     def path(self) -> str | None:
@@ -178,12 +207,18 @@ class Trajectory:
     def __getitem__(self, index: slice) -> Self: ...
     def __getitem__(self, index: int | slice) -> "Frame | Self":
         if isinstance(index, slice):
-            series = {name: _frames(values, index) for name, values in self.observables.items()}
-            return self._like(self.times[index], self.steps[index], _frames(self.points, index), series)
+            series, fields = (
+                {name: _frames(values, index) for name, values in each.items()}
+                for each in (self.observables, self.fields)
+            )
+            return self._like(self.times[index], self.steps[index], _frames(self.points, index), series, fields)
         if not -len(self) <= index < len(self):
             raise IndexError(f"frame {index} is out of range: the trajectory has {len(self)} frames")
-        series = {name: np.asarray(values[index]) for name, values in self.observables.items()}
-        return Frame(float(self.times[index]), int(self.steps[index]), np.asarray(self.points[index]), series)
+        series, fields = (
+            {name: np.asarray(values[index]) for name, values in each.items()}
+            for each in (self.observables, self.fields)
+        )
+        return Frame(float(self.times[index]), int(self.steps[index]), np.asarray(self.points[index]), series, fields)
 
     def run(self, run: int) -> Self:
         """One run of an ensemble as a trajectory of its own, still in the file if it was.
@@ -197,10 +232,20 @@ class Trajectory:
             name: _run(values, run) if values.shape[1:2] == (self.runs,) else values
             for name, values in self.observables.items()
         }
-        return self._like(self.times, self.steps, _run(self.points, run), series)
+        fields = {name: _run(values, run) for name, values in self.fields.items()}
+        own = {
+            name: array[run]
+            for name in ("log_weights", "positions")
+            if (array := getattr(self._particles, name)) is not None and array.shape == (self.runs, self.count)
+        }
+        mine = replace(self._particles, **own)
+        return self._like(self.times, self.steps, _run(self.points, run), series, fields, mine)
 
-    def _like(self, times: Any, steps: Any, points: Any, observables: Mapping[str, Any]) -> Self:
-        return type(self)(times, steps, points, observables, self._particles, self.metadata, self._stored)
+    def _like(
+        self, times: Any, steps: Any, points: Any, observables: Any, fields: Any, particles: _Particles | None = None
+    ) -> Self:
+        kept = particles or self._particles
+        return type(self)(times, steps, points, observables, kept, self.metadata, self._stored, fields)
 
     def refresh(self) -> int:
         """Take in the frames that a running simulation has added since, and return the number of frames.
@@ -259,6 +304,8 @@ class Trajectory:
         if self.runs is not None:
             rows["runs"] = self.runs
         rows["observables"] = ", ".join(self.observables) or "none"
+        if self.fields:
+            rows["fields"] = ", ".join(self.fields)
         rows["points"] = f"{self.points.dtype}, {_size(self.points.nbytes)}"
         rows["file"] = self.path or "none (in memory)"
         rows["status"] = self.status + (f": {self.metadata['message']}" if self.metadata.get("message") else "")
@@ -281,15 +328,18 @@ class Trajectory:
 
 def _contents(stored: "StoredRun") -> tuple[Any, ...]:
     """What a trajectory needs of an open file, in the order of its constructor."""
+    from particleflow.store.layout import FIELD
     from particleflow.store.lazy import LazyArray
 
     frames = range(stored.frames)
     series = {name: LazyArray(stored, name, frames) for name in stored.layout.observables}
+    fields = {name: LazyArray(stored, FIELD + name, frames) for name in stored.layout.fields}
     record = {name: value for name, value in stored.record.items() if value is not None}
     metadata = {**stored.provenance, **record, "status": stored.status}
-    particles = replace(_Particles(), **stored.constants)
-    points = LazyArray(stored, "position", frames)
-    return stored.times, stored.steps, points, series, particles, metadata, stored
+    constants = dict(stored.constants)
+    fixed = constants.pop("position", None)
+    points = LazyArray(stored, "position", frames) if fixed is None else np.broadcast_to(fixed, (len(frames), *fixed.shape))
+    return stored.times, stored.steps, points, series, replace(_Particles(), **constants), metadata, stored, fields
 
 
 def _frames(values: Any, index: slice) -> Any:
@@ -300,11 +350,13 @@ def _run(values: Any, run: int) -> Any:
     return values[:, run] if isinstance(values, np.ndarray) else values.of_run(run)
 
 
-def _per_particle(name: str, values: Any, dtype: type, count: int) -> np.ndarray | None:
+def _per_particle(name: str, values: Any, dtype: type, shape: tuple[int, ...]) -> np.ndarray | None:
+    """One entry a particle, or for an ensemble (T,R,N,d) also one a run and particle."""
     if values is None:
         return None
     array = np.asarray(values, dtype=dtype)
-    if array.shape[:1] != (count,):
+    count = shape[-2]
+    if array.shape[:1] != (count,) and not (len(shape) == 4 and array.shape == shape[1:3]):
         raise ShapeError(f"`{name}` needs one entry for each of the {count} particles, but has shape {array.shape}.")
     return array
 

@@ -172,7 +172,15 @@ CASES = {
         TIMES,
         TOLERANCES,
         ArgumentError,
-        "positive entry in every row, but particle 0 sees nothing",
+        "positive entry in every row and column, but particle 0 sees nothing",
+    ),
+    "causal sinkhorn": (
+        attend(normalization="sinkhorn", positional=kernels.Causal()),
+        START,
+        TIMES,
+        TOLERANCES,
+        ArgumentError,
+        "cannot make these weights doubly stochastic.* causal mask leaves only the identity",
     ),
     "start is no matrix": (SPHERE, START[0], TIMES, TOLERANCES, ShapeError, r"shape \(n, d\) or \(runs, n, d\)"),
     "start holds NaN": (
@@ -224,7 +232,7 @@ CASES = {
         TIMES,
         {**TOLERANCES, "observe": [of_time_alone]},
         ArgumentError,
-        "of_time_alone must be a function of flow, time and measure",
+        "of_time_alone must be a function of the present, or of flow, time and measure",
     ),
     "observable with a name that is taken": (
         PLAIN,
@@ -250,12 +258,12 @@ CASES = {
 
 @pytest.mark.parametrize("case", list(CASES))
 def test_bad_input_is_refused_before_compilation(case, monkeypatch):
-    from particleflow import ensemble, simulation
+    from particleflow import ensemble
 
     def compiled(*_):
         raise AssertionError("a run was compiled although its input is wrong")
 
-    monkeypatch.setattr(simulation, "_solve_one", compiled)
+    monkeypatch.setattr(ensemble, "_solve_one", compiled)
     monkeypatch.setattr(ensemble, "_solve_group", compiled)
     flow, start, times, options, kind, text = CASES[case]
     with pytest.raises(kind, match=text):

@@ -48,7 +48,7 @@ def spanning_tree_edges(points):
 
 def test_spanning_edges_against_scipy():
     points = np.random.default_rng(3).normal(size=(23, 3))
-    found = np.sort(np.asarray(events.spanning_edges(jnp.asarray(points))))
+    found = np.sort(np.asarray(events.spanning_edges(pf.Measure.uniform(points))))
     assert np.max(np.abs(found - spanning_tree_edges(points))) < 1e-13
 
 

@@ -1,12 +1,17 @@
 """Random Q, K and V, both normalisations, both geometries, causal or not: SciPy's DOP853 gives the same state."""
 
+import itertools
+
 import flows_oracles as oracle
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import particleflow as pf
 from particleflow import drifts, kernels
+from particleflow.drifts.support import check_total_support
+from particleflow.errors import ArgumentError
 
 COUNT, DIMENSION, BETA, TIMES = 6, 3, 1.3, np.array([0.0, 0.5, 1.0])
 _RNG = np.random.default_rng(11)
@@ -42,14 +47,43 @@ def test_sinkhorn_attention_agrees_with_scipy():
     assert np.max(np.abs(run.points - oracle.on_sphere(oracle.solve(field, start, TIMES)))) < 1e-8
 
 
-def test_causal_sinkhorn_at_large_beta_stays_finite():
-    """A triangular matrix can only be doubly stochastic in the limit of the identity: every token sees itself."""
+def support_of(pattern):
+    """Whether every positive entry lies on a permutation of positive entries, by trying all permutations."""
+    size = len(pattern)
+    on_some = np.zeros_like(pattern)
+    for order in itertools.permutations(range(size)):
+        if all(pattern[row, column] for row, column in enumerate(order)):
+            on_some[range(size), order] = True
+    return bool((on_some == pattern).all())
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_sinkhorn_is_refused_exactly_without_total_support(seed):
+    rng = np.random.default_rng(seed)
+    pattern = rng.random((5, 5)) < rng.uniform(0.3, 0.9)
+    table = kernels.Discrete(np.where(pattern, 0.0, -np.inf))
+    letters = pf.Measure.of_symbols(np.arange(5))
+    if support_of(pattern):
+        check_total_support(table, letters)
+        drift = pf.Attend(table, normalization="sinkhorn")
+        weights = drift.interactions(0.0)[0].attention(letters)
+        assert np.max(np.abs(np.sum(weights, axis=0) - 1)) < 1e-6
+    else:
+        with pytest.raises(ArgumentError, match="Sinkhorn normalisation"):
+            check_total_support(table, letters)
+
+
+def test_causal_sinkhorn_is_refused_and_not_finite_where_it_cannot_be():
+    """A triangular matrix is doubly stochastic only if it is the identity."""
     start = oracle.random_sphere(13, COUNT, DIMENSION)
-    drift = pf.Attend(kernels.Attention(beta=50.0), normalization="sinkhorn", positional=kernels.Causal())
+    drift = pf.Attend(kernels.Attention(beta=2.0), normalization="sinkhorn", positional=kernels.Causal())
     measure = pf.Measure.uniform(start, positions=np.arange(COUNT, dtype=float))
-    velocity = np.asarray(drift(0.0, measure.sites, measure))
-    assert np.isfinite(velocity).all()
-    assert np.max(np.abs(velocity - start)) < 2e-3
+    with pytest.raises(ArgumentError, match="causal mask leaves only the identity"):
+        drift(0.0, measure.sites, measure)
+    with pytest.raises(ArgumentError, match="causal mask leaves only the identity"):
+        pf.evolve(pf.Flow(drift, geometry=pf.Sphere()), measure, 1.0, rtol=1e-6, atol=1e-8)
+    velocity = jax.jit(lambda points: drift(0.0, measure.with_points(points).sites, measure.with_points(points)))
+    assert np.isnan(np.asarray(velocity(measure.points))).all()
 
 
 def test_weights_change_the_field_as_repeated_particles_do():

@@ -38,6 +38,14 @@ ALL = [
 ]
 
 
+def weighted_quantiles(values, weights, levels):
+    """Linear interpolation between the values in order, the l-th at the place (Σ_{k<l} w_k)/(1 − w_l)."""
+    order = np.argsort(values)
+    values, weights = values[order], weights[order]
+    places = np.concatenate([[0.0], np.cumsum(weights)[:-1]]) / (1 - weights)
+    return np.interp(levels, places, values)
+
+
 def formulas(points, time):
     """All of them, from the definitions."""
     pairs = np.exp(BETA * points @ points.T)
@@ -48,6 +56,8 @@ def formulas(points, time):
     centre = WEIGHTS @ points
     spectrum = np.linalg.eigvalsh(points.T @ (WEIGHTS[:, None] * points))
     cosines = (points @ points.T)[np.triu_indices(7, 1)]
+    pair_weights = np.outer(WEIGHTS, WEIGHTS)[np.triu_indices(7, 1)]
+    pair_weights /= pair_weights.sum()
     singular = np.linalg.svd(shares, compute_uv=False)
     return {
         "energy": WEIGHTS @ masses / (2 * BETA),
@@ -56,14 +66,14 @@ def formulas(points, time):
         "order_parameter": np.linalg.norm(centre),
         "centre": centre,
         "covariance": np.cov(points.T, aweights=WEIGHTS, ddof=0),
-        "mean_similarity": cosines.mean(),
+        "mean_similarity": pair_weights @ cosines,
         "diameter": pdist(points).max(),
         "speed": np.sqrt(WEIGHTS @ speeds),
         "effective_rank": np.exp(-np.sum(spectrum / spectrum.sum() * np.log(spectrum / spectrum.sum()))),
         "attention_entropy": -WEIGHTS @ np.sum(shares * np.log(shares), axis=1),
         "attention_rank": np.sum(singular > 1e-6 * singular[0]),
-        "similarity_quantiles": np.quantile(cosines, [0.1, 0.5, 0.9]),
-        "pair_fraction": np.mean(cosines > 0.8),
+        "similarity_quantiles": weighted_quantiles(cosines, pair_weights, [0.1, 0.5, 0.9]),
+        "pair_fraction": pair_weights @ (cosines > 0.8),
         "third_coordinate": points[:, 2] + time,
     }
 
@@ -83,15 +93,15 @@ def test_energies_of_unnormalised_and_mean_shift_flows():
     pairs = np.exp(BETA * START @ START.T)
     flow = pf.Flow(pf.Attend(kernels.Attention(beta=BETA), normalization="none"), geometry=pf.Sphere())
     velocity = oracle.tangent(START, pairs @ START / 7)
-    assert abs(observables.dissipation(flow, 0.0, measure) - np.mean(np.sum(velocity**2, axis=1))) < 1e-13
+    assert abs(observables.dissipation(pf.Present.of(flow, measure)) - np.mean(np.sum(velocity**2, axis=1))) < 1e-13
     shift = pf.Flow(pf.MeanShift(kernels.Gaussian(0.5)))
     squares = np.sum((START[:, None] - START[None]) ** 2, axis=2)
-    assert abs(observables.energy(shift, 0.0, measure) - np.mean(np.exp(-2 * squares)) / 8) < 1e-13
+    assert abs(observables.energy(pf.Present.of(shift, measure)) - np.mean(np.exp(-2 * squares)) / 8) < 1e-13
 
 
 def test_log_energy_does_not_overflow():
     flow = pf.Flow(pf.Attend(kernels.Attention(beta=2000.0)), geometry=pf.Sphere())
-    found = observables.log_energy(flow, 0.0, pf.Measure.uniform(START))
+    found = observables.log_energy(pf.Present.of(flow, START))
     expected = 2000.0 + np.log(np.mean(np.exp(2000.0 * (START @ START.T - 1)))) - np.log(4000.0)
     assert abs(found - expected) < 1e-9
 
@@ -108,4 +118,4 @@ def test_consensus():
         "attention_entropy": np.log(5),
     }
     for name, value in expected.items():
-        assert abs(getattr(observables, name)(flow, 0.0, measure) - value) < 1e-12, name
+        assert abs(getattr(observables, name)(pf.Present.of(flow, measure)) - value) < 1e-12, name

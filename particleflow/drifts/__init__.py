@@ -1,19 +1,22 @@
 """Vector fields: attention and its relatives, MeanShift, gradient ascent, feed-forward; schedules and layers."""
 
 from particleflow.drifts.attend import Attend, Hardmax, LinearAttention
-from particleflow.drifts.base import AbstractDrift, Multiple, Sum, terms_of
+from particleflow.drifts.base import AbstractDrift, Interaction, Multiple, Sum
+from particleflow.drifts.layers import Block, Layers
 from particleflow.drifts.plain import Confinement, FeedForward, Linear, RandomFeedForward
-from particleflow.drifts.schedules import AbstractSchedule, Decay, Layers, Ramp, Steps, Varying
+from particleflow.drifts.schedules import AbstractSchedule, Decay, Ramp, Steps, Varying
 from particleflow.drifts.shift import LogNormalizerAscent, MeanShift
 
 __all__ = [
     "AbstractDrift",
     "AbstractSchedule",
     "Attend",
+    "Block",
     "Confinement",
     "Decay",
     "FeedForward",
     "Hardmax",
+    "Interaction",
     "Layers",
     "Linear",
     "LinearAttention",
@@ -25,5 +28,4 @@ __all__ = [
     "Steps",
     "Sum",
     "Varying",
-    "terms_of",
 ]

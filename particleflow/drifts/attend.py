@@ -1,16 +1,15 @@
 """Self-attention as a velocity field."""
 
-from typing import Any, Literal
+from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from particleflow._arrays import apply_linear_map, as_linear_map, as_nonnegative
-from particleflow.drifts.base import AbstractDrift
-from particleflow.drifts.sinkhorn import sinkhorn_tilt
+from particleflow.drifts.base import AbstractDrift, Interaction, Normalization
 from particleflow.errors import ArgumentError
-from particleflow.kernels.algebra import Product
 from particleflow.kernels.base import AbstractKernel
 from particleflow.kernels.inner import Attention
 from particleflow.measure import Measure, Sites
@@ -32,7 +31,7 @@ class Attend(AbstractDrift):
 
     kernel: AbstractKernel
     value: Float[Array, "..."]
-    normalization: Literal["row", "none", "sinkhorn"]
+    normalization: Normalization = eqx.field(static=True)
     positional: AbstractKernel | None
     output: Float[Array, "..."]
     summation: AbstractSummation
@@ -41,7 +40,7 @@ class Attend(AbstractDrift):
         self,
         kernel: AbstractKernel,
         value: Any = 1.0,
-        normalization: Literal["row", "none", "sinkhorn"] = "row",
+        normalization: Normalization = "row",
         positional: AbstractKernel | None = None,
         output: Any = 1.0,
         summation: AbstractSummation | None = None,
@@ -58,16 +57,13 @@ class Attend(AbstractDrift):
             choices = ", ".join(repr(name) for name in _NORMALIZATIONS)
             raise ArgumentError(f"Argument `normalization` must be one of {choices}, but is {self.normalization!r}.")
 
-    @property
-    def whole_kernel(self) -> AbstractKernel:
-        """K₁(x, y) K₂(t, s)."""
-        return self.kernel if self.positional is None else Product((self.kernel, self.positional))
+    def interactions(self, time: Any) -> tuple[Interaction, ...]:
+        """The one kernel of this head."""
+        return (Interaction(self.kernel, self.normalization, self.positional, self.summation, None),)
 
     def __call__(self, time: Any, queries: Sites, measure: Measure) -> Float[Array, "m d"]:
         """O V m(x), times e^{G(x)} without normalisation."""
-        if self.normalization == "sinkhorn":
-            measure = sinkhorn_tilt(self.whole_kernel, measure, self.summation)
-        moments = self.summation.moments(self.whole_kernel, measure, queries)
+        moments = self.interactions(time)[0].moments(queries, measure)
         velocity = moments.mean
         if self.normalization == "none":
             velocity = jnp.exp(moments.log_mass)[:, None] * velocity

@@ -5,25 +5,114 @@
 A drift is called with the time, the queries (points with their positions) and the measure of all particles, and
 returns one velocity a query. Drifts add up (`d1 + d2`: heads, feed-forward, confinement) and can be multiplied
 with a number (`0.5 * d`).
+
+Beside its velocity a drift says
+- `interactions(time)`: which kernels act, how they are normalised and summed, and which measure they look at. Energies,
+  entropies and figures ask this, so a drift inside a sum, a schedule or a stack of layers is seen as well as a bare one;
+- `stages(time)`: what an explicit layer applies one after the other (attention, then feed-forward);
+- `changes()`: when it jumps, so that an adaptive solver can step exactly there.
 """
 
 import abc
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import equinox as eqx
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from particleflow._arrays import as_scalar
+from particleflow.drifts.sinkhorn import sinkhorn_tilt
+from particleflow.drifts.support import check_total_support
 from particleflow.errors import ArgumentError
+from particleflow.kernels.base import AbstractKernel
 from particleflow.measure import Measure, Sites
+from particleflow.moments import Moments
+from particleflow.summation.base import AbstractSummation, logits_of
+
+if TYPE_CHECKING:
+    from particleflow.geometry import AbstractGeometry
+
+Normalization = Literal["row", "none", "sinkhorn"]
+
+
+class Interaction(NamedTuple):
+    """What interacts: the kernel K = K₁(x, y) K₂(t, s), its normalisation, and the measure ν that is looked at.
+
+    Parameters: `kernel` K₁; `normalization`; `positional` K₂ or None; `summation`; `data` ν, None where the particles
+    look at themselves.
+    """
+
+    kernel: AbstractKernel
+    normalization: Normalization
+    positional: AbstractKernel | None
+    summation: AbstractSummation
+    data: Measure | None
+
+    @property
+    def whole_kernel(self) -> AbstractKernel:
+        """K₁(x, y) K₂(t, s)."""
+        return self.kernel if self.positional is None else self.kernel * self.positional
+
+    def looked_at(self, seen: Measure) -> Measure:
+        """The measure whose local mean is read; for Sinkhorn attention tilted until weights are doubly stochastic.
+
+        Where that cannot be, it is refused; inside `jit`, where nobody can know, the tilt is NaN.
+        """
+        measure = self.data or seen
+        if self.normalization == "sinkhorn":
+            check_total_support(self.whole_kernel, measure)
+            return sinkhorn_tilt(self.whole_kernel, measure, self.summation)
+        return measure
+
+    def moments(self, queries: Sites, seen: Measure) -> Moments:
+        """G and m of the queries, under the tilt of Sinkhorn attention."""
+        return self.summation.moments(self.whole_kernel, self.looked_at(seen), queries)
+
+    def log_mass(self, seen: Measure) -> Float[Array, " n"]:
+        """G(x) = log ∫ K(x, y) dν(y) at the particles, without any tilt: what energies are made of."""
+        return self.summation.moments(self.whole_kernel, self.data or seen, seen.sites).log_mass
+
+    def attention(self, seen: Measure) -> Float[Array, "n m"]:
+        """The attention weights A_ij = w_j K_ij / Σ_k w_k K_ik of the particles (forms the whole matrix).
+
+        Rows sum to one, also for unnormalised attention; a row that sees nothing is 0. Under Sinkhorn the w_j are
+        tilted, and Σ_i w_i A_ij = w_j as well.
+        """
+        sources = self.looked_at(seen)
+        logits = logits_of(self.whole_kernel, seen.sites, sources.sites, sources.log_weights)
+        highest = jnp.max(logits, axis=1, keepdims=True)
+        weights = jnp.exp(logits - jnp.where(jnp.isneginf(highest), 0.0, highest))
+        mass = jnp.sum(weights, axis=1, keepdims=True)
+        return weights / jnp.where(mass > 0, mass, 1.0)
+
+    def description(self) -> dict[str, Any]:
+        """What a file keeps of it, as plain values."""
+        return {
+            "kernel": self.kernel.description(),
+            "normalization": self.normalization,
+            "positional": None if self.positional is None else self.positional.description(),
+            "data": self.data is not None,
+        }
 
 
 class AbstractDrift(eqx.Module):
-    """A velocity field that may depend on the whole measure."""
+    """A velocity field that may depend on the whole measure; see the module's first lines."""
 
     @abc.abstractmethod
     def __call__(self, time: Any, queries: Sites, measure: Measure) -> Float[Array, "m d"]:
         """The velocity at every query."""
+
+    def interactions(self, time: Any) -> tuple[Interaction, ...]:
+        """The kernels that act at this time; none unless a drift says so."""
+        return ()
+
+    def stages(self, time: Any) -> tuple[tuple["AbstractDrift", "AbstractGeometry | None"], ...]:
+        """What an explicit layer applies in turn: a drift, and the geometry it moves on (None: that of the flow)."""
+        return ((self, None),)
+
+    def changes(self) -> tuple[Float[Array, " k"], ...]:
+        """The times at which the field jumps; none unless a drift says so."""
+        return ()
 
     def __add__(self, other: "AbstractDrift") -> "Sum":
         return Sum((*terms_of(self), *terms_of(other)))
@@ -44,16 +133,26 @@ class Sum(AbstractDrift):
         self.drifts = tuple(drifts)
 
     def __check_init__(self):
-        if not self.drifts:
-            raise ArgumentError("Argument `drifts` must name at least one drift, but is empty.")
-        for index, drift in enumerate(self.drifts):
-            if not isinstance(drift, AbstractDrift):
-                raise ArgumentError(f"Argument `drifts[{index}]` must be a drift, but is {drift!r}.")
+        check_drifts(self.drifts)
+        stages = [stage for drift in self.drifts for stage in drift.stages(0.0)]
+        if len(stages) > len(self.drifts) or any(geometry is not None for _, geometry in stages):
+            raise ArgumentError(
+                "A block cannot be added to other drifts, because its sub-layers act one after the other; "
+                "make the other drifts sub-layers of the block."
+            )
 
     def __call__(self, time: Any, queries: Sites, measure: Measure) -> Float[Array, "m d"]:
         """The sum of the velocities."""
         first, *others = (drift(time, queries, measure) for drift in self.drifts)
         return sum(others, start=first)
+
+    def interactions(self, time: Any) -> tuple[Interaction, ...]:
+        """Those of all summands."""
+        return tuple(each for drift in self.drifts for each in drift.interactions(time))
+
+    def changes(self) -> tuple[Float[Array, " k"], ...]:
+        """Those of all summands."""
+        return tuple(each for drift in self.drifts for each in drift.changes())
 
 
 class Multiple(AbstractDrift):
@@ -70,7 +169,28 @@ class Multiple(AbstractDrift):
         """The multiple of the velocity."""
         return self.factor * self.drift(time, queries, measure)
 
+    def interactions(self, time: Any) -> tuple[Interaction, ...]:
+        """Those of the drift."""
+        return self.drift.interactions(time)
+
+    def stages(self, time: Any) -> tuple[tuple[AbstractDrift, "AbstractGeometry | None"], ...]:
+        """The multiples of the drift's stages."""
+        return tuple((Multiple(drift, self.factor), geometry) for drift, geometry in self.drift.stages(time))
+
+    def changes(self) -> tuple[Float[Array, " k"], ...]:
+        """Those of the drift."""
+        return self.drift.changes()
+
 
 def terms_of(drift: AbstractDrift) -> tuple[AbstractDrift, ...]:
     """The summands of a drift."""
     return drift.drifts if isinstance(drift, Sum) else (drift,)
+
+
+def check_drifts(drifts: tuple[Any, ...]) -> None:
+    """Raise unless there is at least one, and all are drifts."""
+    if not drifts:
+        raise ArgumentError("Argument `drifts` must name at least one drift, but is empty.")
+    for index, drift in enumerate(drifts):
+        if not isinstance(drift, AbstractDrift):
+            raise ArgumentError(f"Argument `drifts[{index}]` must be a drift, but is {drift!r}.")

@@ -1,7 +1,9 @@
 """Drifts that act on every particle alone: feed-forward layers, linear fields, confinement."""
 
+from functools import partial
 from typing import Any, Literal
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -11,10 +13,12 @@ from particleflow.drifts.base import AbstractDrift
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.measure import Measure, Sites
 
+Activation = Literal["tanh", "relu", "gelu", "gelu_exact", "sigmoid", "identity"]
 _ACTIVATIONS = {
     "tanh": jnp.tanh,
     "relu": jax.nn.relu,
-    "gelu": jax.nn.gelu,
+    "gelu": jax.nn.gelu,  # ½x(1 + tanh(√(2/π)(x + 0.044715x³))), as in GPT-2
+    "gelu_exact": partial(jax.nn.gelu, approximate=False),  # x Φ(x), as in BERT
     "sigmoid": jax.nn.sigmoid,
     "identity": lambda x: x,
 }
@@ -31,7 +35,7 @@ class FeedForward(AbstractDrift):
     bias: Float[Array, "..."]
     output: Float[Array, "..."]
     output_bias: Float[Array, "..."]
-    activation: Literal["tanh", "relu", "gelu", "sigmoid", "identity"]
+    activation: Activation = eqx.field(static=True)
 
     def __init__(
         self,
@@ -39,7 +43,7 @@ class FeedForward(AbstractDrift):
         bias: Any = 0.0,
         output: Any = 1.0,
         output_bias: Any = 0.0,
-        activation: Literal["tanh", "relu", "gelu", "sigmoid", "identity"] = "tanh",
+        activation: Activation = "tanh",
     ):
         self.weight = as_linear_map(weight, "weight")
         self.bias = as_float_array(bias, "bias")
@@ -54,7 +58,7 @@ class FeedForward(AbstractDrift):
 
     @staticmethod
     def random(
-        key: Array, dimension: int, width: int, activation: Literal["tanh", "relu", "gelu", "sigmoid"] = "tanh"
+        key: Array, dimension: int, width: int, activation: Activation = "tanh"
     ) -> "FeedForward":
         """Independent Gaussian weights of variance 1/d and 1/h, and biases of variance 1."""
         keys = jax.random.split(key, 3)
@@ -79,7 +83,7 @@ class RandomFeedForward(AbstractDrift):
         dimension: int,
         width: int = 64,
         seed: int = 0,
-        activation: Literal["tanh", "relu", "gelu", "sigmoid"] = "tanh",
+        activation: Activation = "tanh",
     ):
         self.layer = FeedForward.random(jax.random.key(seed), dimension, width, activation)
 

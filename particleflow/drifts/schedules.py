@@ -1,15 +1,18 @@
-"""Parameters that change with time: schedules, and layers that take turns."""
+"""Parameters that change with time: a schedule λ(t), and a drift with one of its numbers on it.
+
+    ẋ = drift_{λ(t)}(t, x, μ),    for example annealing, β(t) from 1 to 9.
+"""
 
 import abc
 from typing import Any, Literal
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from particleflow._arrays import as_float_array, as_positive, as_scalar
-from particleflow.drifts.base import AbstractDrift
+from particleflow.drifts.base import AbstractDrift, Interaction
+from particleflow.drifts.layers import Stages, boundaries, layer_index
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.measure import Measure, Sites
 
@@ -21,6 +24,10 @@ class AbstractSchedule(eqx.Module):
     def __call__(self, time: Any) -> Float[Array, ""]:
         """The number at this time."""
 
+    def changes(self) -> tuple[Float[Array, " k"], ...]:
+        """The times at which it jumps or bends; none unless a schedule says so."""
+        return ()
+
 
 class Ramp(AbstractSchedule):
     """From `first` at time `begin` to `last` at time `end`, in a straight line, or in a straight line of logarithms."""
@@ -29,7 +36,7 @@ class Ramp(AbstractSchedule):
     last: Float[Array, ""]
     begin: Float[Array, ""]
     end: Float[Array, ""]
-    scale: Literal["linear", "log"]
+    scale: Literal["linear", "log"] = eqx.field(static=True)
 
     def __init__(self, first: Any, last: Any, end: Any, begin: Any = 0.0, scale: Literal["linear", "log"] = "linear"):
         self.first, self.last = as_scalar(first, "first"), as_scalar(last, "last")
@@ -46,6 +53,10 @@ class Ramp(AbstractSchedule):
         if self.scale == "log":
             return self.first * (self.last / self.first) ** part
         return self.first + part * (self.last - self.first)
+
+    def changes(self) -> tuple[Float[Array, " k"], ...]:
+        """The kinks at both ends."""
+        return (jnp.stack([self.begin, self.end]),)
 
 
 class Steps(AbstractSchedule):
@@ -65,6 +76,10 @@ class Steps(AbstractSchedule):
     def __call__(self, time: Any) -> Float[Array, ""]:
         """The value of the current piece."""
         return self.values[layer_index(time, self.duration, self.values.size)]
+
+    def changes(self) -> tuple[Float[Array, " k"], ...]:
+        """duration · k."""
+        return (boundaries(self.duration, self.values.size),)
 
 
 class Decay(AbstractSchedule):
@@ -89,7 +104,7 @@ class Varying(AbstractDrift):
 
     drift: AbstractDrift
     schedule: AbstractSchedule
-    parameter: str
+    parameter: str = eqx.field(static=True)
 
     def __check_init__(self):
         current = self._read(self.drift)
@@ -107,36 +122,24 @@ class Varying(AbstractDrift):
             node = getattr(node, part)
         return node
 
+    def at(self, time: Any) -> AbstractDrift:
+        """The drift with the parameter of this time, in the precision of the parameter it replaces."""
+        before = self._read(self.drift)
+        now = jnp.asarray(self.schedule(time))
+        return eqx.tree_at(self._read, self.drift, now if before.weak_type else now.astype(before.dtype))
+
     def __call__(self, time: Any, queries: Sites, measure: Measure) -> Float[Array, "m d"]:
         """The velocity with the parameter of this time."""
-        now = jnp.asarray(self.schedule(time)).astype(queries.points.dtype)
-        return eqx.tree_at(self._read, self.drift, now)(time, queries, measure)
+        return self.at(time)(time, queries, measure)
 
+    def interactions(self, time: Any) -> tuple[Interaction, ...]:
+        """Those of the drift, with the parameter of this time."""
+        return self.at(time).interactions(time)
 
-class Layers(AbstractDrift):
-    """Drifts that take turns, each for `duration`: piecewise constant parameters θ_t; the last one stays.
+    def stages(self, time: Any) -> Stages:
+        """Those of the drift, with the parameter of this time."""
+        return self.at(time).stages(time)
 
-    With explicit steps of size `duration` this is a stack of different layers.
-    """
-
-    drifts: tuple[AbstractDrift, ...]
-    duration: Float[Array, ""]
-
-    def __init__(self, drifts: Any, duration: Any = 1.0):
-        self.drifts = tuple(drifts)
-        self.duration = as_positive(duration, "duration")
-
-    def __check_init__(self):
-        if not self.drifts:
-            raise ArgumentError("Argument `drifts` must name at least one drift, but is empty.")
-
-    def __call__(self, time: Any, queries: Sites, measure: Measure) -> Float[Array, "m d"]:
-        """The velocity of the current layer."""
-        index = layer_index(time, self.duration, len(self.drifts))
-        return jax.lax.switch(index, [lambda *a, d=drift: d(*a) for drift in self.drifts], time, queries, measure)
-
-
-def layer_index(time: Any, duration: Array, count: int) -> Array:
-    """⌊t/duration⌋, at most count − 1; times a rounding error below a boundary belong to the next layer."""
-    index = jnp.floor(time / duration * (1 + 1e-12) + 1e-12)
-    return jnp.clip(index, 0, count - 1).astype(jnp.int32)
+    def changes(self) -> tuple[Float[Array, " k"], ...]:
+        """Those of the drift and of the schedule."""
+        return (*self.drift.changes(), *self.schedule.changes())

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from particleflow._arrays import as_positive
-from particleflow.drifts.base import AbstractDrift
+from particleflow.drifts.base import AbstractDrift, Interaction
 from particleflow.errors import ArgumentError
 from particleflow.kernels.base import AbstractKernel
 from particleflow.measure import Measure, Sites
@@ -30,6 +30,10 @@ class MeanShift(AbstractDrift):
         self.kernel = kernel
         self.data = data
         self.summation = summation or Auto()
+
+    def interactions(self, time: Any) -> tuple[Interaction, ...]:
+        """The one kernel, on the data or on the particles."""
+        return (Interaction(self.kernel, "row", None, self.summation, self.data),)
 
     def __call__(self, time: Any, queries: Sites, measure: Measure) -> Float[Array, "m d"]:
         """m(x) − x."""
@@ -61,17 +65,22 @@ class LogNormalizerAscent(AbstractDrift):
         self.summation = summation or Auto()
 
     def __check_init__(self):
-        if self.rate is None and not (hasattr(self.kernel, "beta") or hasattr(self.kernel, "width")):
+        if self.rate is None and self.kernel.inverse_temperature() is None:
             raise ArgumentError(
-                f"Argument `rate` must be given, because the kernel {type(self.kernel).__name__} has no `beta`."
+                f"Argument `rate` must be given, because the kernel {type(self.kernel).__name__} has no "
+                "inverse temperature (`beta` or `width`) to take it from."
             )
+
+    def interactions(self, time: Any) -> tuple[Interaction, ...]:
+        """The one kernel, on the data or on the particles."""
+        return (Interaction(self.kernel, "row", None, self.summation, self.data),)
 
     def _step(self) -> Array:
         if self.rate is not None:
             return self.rate
-        if hasattr(self.kernel, "beta"):
-            return 1 / self.kernel.beta  # pyright: ignore[reportAttributeAccessIssue]
-        return jnp.square(self.kernel.width)  # pyright: ignore[reportAttributeAccessIssue]
+        inverse = self.kernel.inverse_temperature()
+        assert inverse is not None
+        return 1 / inverse
 
     def __call__(self, time: Any, queries: Sites, measure: Measure) -> Float[Array, "m d"]:
         """rate · ∇G(x)."""

@@ -13,6 +13,7 @@ from particleflow.summation.base import AbstractSummation
 
 _MAXIMUM_ITERATIONS = 2000
 _TOLERANCE_UNITS = 8.0  # in units of rounding
+_FAILURE = 0.5  # potentials that still move by more than eps^_FAILURE after all sweeps are no potentials
 
 Potentials = tuple[Float[Array, " n"], Float[Array, " n"]]
 
@@ -25,6 +26,10 @@ def sinkhorn_tilt(kernel: AbstractKernel, measure: Measure, summation: AbstractS
     every sweep, at any β, where plain alternation slows down like 1 − O(1/β). Sweeps end when the potentials stand
     still to rounding. Derivatives come from the equations, not from the sweeps: a start at which the potentials
     are right at once would otherwise leave their derivatives unfinished.
+
+    Potentials exist if and only if every positive entry of K lies on a permutation of positive entries (total
+    support; Sinkhorn and Knopp 1967): a causal mask never does. Where sweeps do not come to rest the result is NaN,
+    so that a run fails instead of going on with weights that are not doubly stochastic.
     """
     transposed = Transposed(kernel)
 
@@ -63,4 +68,7 @@ def _relax(function: Callable, start: Potentials, target: Potentials) -> Potenti
         return moved, jnp.max(jnp.abs(jnp.stack(moves))) / scale, count + 1
 
     unknown = jnp.asarray(jnp.inf, start[0].dtype)
-    return jax.lax.while_loop(go_on, sweep, (start, unknown, jnp.zeros((), jnp.int32)))[0]
+    potentials, moved, _ = jax.lax.while_loop(go_on, sweep, (start, unknown, jnp.zeros((), jnp.int32)))
+    came_to_rest = moved < float(jnp.finfo(moved.dtype).eps) ** _FAILURE
+    return jax.tree_util.tree_map(lambda leaf: jnp.where(came_to_rest, leaf, jnp.nan), potentials)
+

@@ -1,7 +1,7 @@
 """Clouds that are read from files; nothing in a file is ever executed."""
 
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Array
@@ -11,15 +11,17 @@ from particleflow.errors import ArgumentError
 from particleflow.initial.base import AbstractInitial, Start, check_own_count
 from particleflow.measure import Measure
 
-_FIELDS = ("points", "log_weights", "values", "positions", "labels")
+_KNOWN = ("points", "log_weights", "values", "positions", "labels")
+_FIELD = "field."  # of every other number that a particle carries, by name
 _DAMAGE = (OSError, ValueError, KeyError, EOFError, UnicodeDecodeError, MemoryError)
 
 
 class FromFile(AbstractInitial):
     """The cloud in a file.
 
-    `path`: .npy points (n, d); .npz with `points` and any of `log_weights`, `values`, `positions`, `labels`; .csv with
-    one row a particle (a header line is skipped); a run folder or its trajectory .h5, of which `frame` is taken.
+    `path`: .npy points (n, d); .npz with `points` and any of `log_weights`, `values`, `positions`, `labels`, and
+    `field.<name>` for what else the geometry carries along (residual_norm); .csv with one row a particle (a header line
+    is skipped); a run folder or its trajectory .h5, of which `frame` is taken, so that a run goes on where another ended.
     """
 
     counted: ClassVar[bool] = False
@@ -44,7 +46,8 @@ class FromFile(AbstractInitial):
         labels = fields.get("labels")
         if labels is not None and labels.shape != (len(points),):
             raise ArgumentError(f"{self.path} has {len(points)} particles, but labels of shape {labels.shape}.")
-        measure = Measure(points, log_weights, fields.get("values"), fields.get("positions"))
+        carried = {name.removeprefix(_FIELD): array for name, array in fields.items() if name.startswith(_FIELD)}
+        measure = Measure(points, log_weights, fields.get("values"), fields.get("positions"), carried)
         return Start(measure, None if labels is None else labels.astype(np.int64))
 
 
@@ -79,7 +82,7 @@ def _read_npy(path: Path) -> dict[str, np.ndarray]:
 
 def _read_npz(path: Path) -> dict[str, np.ndarray]:
     with np.load(path, allow_pickle=False) as archive:
-        return {name: archive[name] for name in _FIELDS if name in archive}
+        return {name: archive[name] for name in archive if name in _KNOWN or name.startswith(_FIELD)}
 
 
 def _read_csv(path: Path) -> dict[str, np.ndarray]:
@@ -96,9 +99,14 @@ def _read_trajectory(path: Path, frame: int) -> dict[str, np.ndarray]:
             raise ArgumentError(f"{path} is an ensemble of {trajectory.runs} runs; export one of them as .npz first.")
         if not -len(trajectory) <= frame < len(trajectory):
             raise ArgumentError(f"Argument `frame` is {frame}, but {path} has {len(trajectory)} frames.")
-        constants: dict[str, Any] = {name: getattr(trajectory, name) for name in _FIELDS[1:] if name != "values"}
-        fields = {name: np.asarray(value) for name, value in constants.items() if value is not None}
-        return {"points": np.asarray(trajectory.points[frame]), **fields}
+        moment = trajectory[frame]
+        given = {name: getattr(trajectory, name) for name in ("log_weights", "positions", "labels")}
+        cloud = {name: np.asarray(value) for name, value in given.items() if value is not None}
+        carried = dict(moment.fields)
+        if "masses" in carried:
+            with np.errstate(divide="ignore"):
+                cloud["log_weights"] = np.log(carried.pop("masses"))
+        return {"points": moment.points, **cloud, **{_FIELD + name: array for name, array in carried.items()}}
 
 
 def _as_float(array: np.ndarray, name: str, path: Path) -> np.ndarray:

@@ -9,6 +9,7 @@ from particleflow.integrate.window import (
     Window,
     compiled_frame,
     final_state,
+    frame,
     solve_window,
 )
 
@@ -21,5 +22,6 @@ __all__ = [
     "Window",
     "compiled_frame",
     "final_state",
+    "frame",
     "solve_window",
 ]

@@ -1,8 +1,11 @@
 """Implicit steps that say what they cost.
 
 An explicit method evaluates the field a fixed number of times a step; an implicit one as often as Newton's method
-needs. diffrax keeps that number to itself, so the diagonally implicit step is written out here, on diffrax's tableaux,
-and its cost travels with the error estimate to the step-size controller, which sees rejected steps, too.
+needs. diffrax's own implicit solvers drop that number: a root finder that counts has no way out of a step but through
+the state, whose stages are mixed with weights that may be zero or negative, and the state of a rejected step is thrown
+away. So the diagonally implicit step is written out here, on diffrax's tableaux, and its cost travels with the error
+estimate to the step-size controller, which sees rejected steps, too. A state is any pytree; inside a step it is one
+vector.
 """
 
 from typing import Any, ClassVar, NamedTuple
@@ -13,7 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optimistix as optx
-from jaxtyping import Array, Float, Int
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Int
 
 _NEWTON_STEPS = 10
 
@@ -57,7 +61,7 @@ TABLEAUX = {
 class CountedError(NamedTuple):
     """The error estimate of a step, and the number of field evaluations that the step took."""
 
-    error: Array
+    error: Any
     evaluations: Array
 
 
@@ -101,29 +105,32 @@ class Implicit(diffrax.AbstractImplicitSolver, diffrax.AbstractAdaptiveSolver):
         """The order of the embedded error estimate, as diffrax counts it."""
         return max(self.tableau.order, 2)
 
-    def func(self, terms: Any, t0: Any, y0: Array, args: Any) -> Array:
+    def func(self, terms: Any, t0: Any, y0: Any, args: Any) -> Any:
         """The field."""
         return terms.vf(t0, y0, args)
 
-    def init(self, terms: Any, t0: Any, t1: Any, y0: Array, args: Any) -> Array:
+    def init(self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any) -> Array:
         """The field at the beginning; later steps find it in the last stage of the step before."""
-        return terms.vf(t0, y0, args)
+        return ravel_pytree(terms.vf(t0, y0, args))[0]
 
     def step(
-        self, terms: Any, t0: Any, t1: Any, y0: Float[Array, "n d"], args: Any, solver_state: Array, made_jump: Any
-    ) -> tuple[Array, Any, dict[str, Array], Array, Any]:
+        self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any, solver_state: Array, made_jump: Any
+    ) -> tuple[Any, Any, dict[str, Any], Array, Any]:
         """One step: new state, error, what the interpolation needs, last stage, and whether Newton converged."""
         size, table = t1 - t0, self.tableau
-        stages = len(table.diagonal)
+        begin, unravel = ravel_pytree(y0)
+        first = solver_state
+        if made_jump is not False:  # known while tracing, unless the field jumps
+            first = jax.lax.cond(made_jump, lambda: self.init(terms, t0, t1, y0, args), lambda: solver_state)
 
         def solve_stage(so_far: tuple, stage: tuple) -> tuple[tuple, Array]:
             fields, evaluations, result = so_far
             index, lower, diagonal, guess, node = stage
             time = jnp.where(node == 1, t1, t0 + node * size)
-            known = y0 + size * jnp.tensordot(lower, fields, 1)
+            known = begin + size * jnp.tensordot(lower, fields, 1)
 
             def residual(field: Array, _: Any) -> Array:
-                return field - terms.vf(time, known + size * diagonal * field, args)
+                return field - ravel_pytree(terms.vf(time, unravel(known + size * diagonal * field), args))[0]
 
             solution = optx.root_find(
                 residual,
@@ -139,12 +146,14 @@ class Implicit(diffrax.AbstractImplicitSolver, diffrax.AbstractAdaptiveSolver):
             state = known + size * diagonal * solution.value
             return (fields, evaluations + solution.stats["num_steps"], result), state
 
-        rows = (np.arange(stages), table.lower, table.diagonal, table.guess, table.nodes)
-        later = jax.tree.map(lambda row: jnp.asarray(row[1:], None if row.dtype == int else y0.dtype), rows)
-        fields = jnp.zeros((stages, *y0.shape), y0.dtype).at[0].set(solver_state)
-        begin = fields, jnp.zeros((), int), diffrax.RESULTS.successful
-        (fields, evaluations, result), states = jax.lax.scan(solve_stage, begin, later)
-        error: Any = size * jnp.tensordot(jnp.asarray(table.error, y0.dtype), fields, 1)
-        error = jnp.where(result == diffrax.RESULTS.successful, error, jnp.inf)  # rejects the step
-        counted = CountedError(error, evaluations.astype(y0.dtype)) if self.counted else error
-        return states[-1], counted, {"y0": y0, "y1": states[-1], "k": size * fields}, fields[-1], result
+        rows = (np.arange(len(table.diagonal)), table.lower, table.diagonal, table.guess, table.nodes)
+        later = jax.tree.map(lambda row: jnp.asarray(row[1:], None if row.dtype == int else begin.dtype), rows)
+        fields = jnp.zeros((len(table.diagonal), *begin.shape), begin.dtype).at[0].set(first)
+        start = fields, jnp.zeros((), int), diffrax.RESULTS.successful
+        (fields, evaluations, result), states = jax.lax.scan(solve_stage, start, later)
+        error: Any = size * jnp.tensordot(jnp.asarray(table.error, begin.dtype), fields, 1)
+        error = unravel(jnp.where(result == diffrax.RESULTS.successful, error, jnp.inf))  # rejects the step
+        counted = CountedError(error, evaluations.astype(begin.dtype)) if self.counted else error
+        y1 = unravel(states[-1])
+        dense = {"y0": y0, "y1": y1, "k": jax.vmap(unravel)(size * fields)}
+        return y1, counted, dense, fields[-1], result

@@ -10,11 +10,16 @@ import jax.numpy as jnp
 import optimistix as optx
 from jaxtyping import Array, Float
 
+from particleflow.discretization import AbstractDiscretization
+from particleflow.discretization.present import split
 from particleflow.flow import Flow
 from particleflow.integrate.implicit import uncounted
-from particleflow.measure import Measure
 
 _FIELD_ROUNDING = 4.0  # the rounding error of a field, in units of eps · max |y|
+# A step that ends where the field jumps still belongs to what was before, and the next one begins after it. Fields are
+# asked `_EARLIER` rounding units before their time, and such a step begins `_LATER` units after it; both are more, and
+# less, than the slack with which layers take turns (8 units).
+_EARLIER, _LATER = 12.0, 24.0
 
 
 class Numbers(NamedTuple):
@@ -47,11 +52,46 @@ class GridNoise(diffrax.AbstractPath):
         return normal * jnp.sqrt(self.numbers.step).astype(self.dtype)
 
 
-class ExplicitMap(diffrax.AbstractSolver):
-    """A map as a solver: y₁ is one explicit step of the flow."""
+class System(eqx.Module):
+    """A flow as an ODE for the moving leaves of a state; `fixed` holds the others.
+
+    A module and no closure, so that every adjoint sees what it depends on. With `jumps` it is asked a little earlier
+    than at the time it is given; see `after_jumps`.
+    """
 
     flow: Flow
-    start: Measure
+    discretization: AbstractDiscretization
+    fixed: Any
+    jumps: bool = eqx.field(static=True)
+
+    def whole(self, moving: Any) -> Any:
+        """The state with these moving leaves."""
+        return eqx.combine(moving, self.fixed)
+
+    def __call__(self, t: Any, y: Any, args: Any) -> Any:
+        """d y/dt."""
+        asked = t - _EARLIER * jnp.finfo(t.dtype).eps * jnp.abs(t) if self.jumps else t
+        return self.discretization.velocity(self.flow, asked, self.whole(y))
+
+    def step(self, t: Any, y: Any, size: Any) -> Any:
+        """One explicit layer."""
+        moved = self.discretization.step(self.flow, t, self.whole(y), size)
+        return split(moved, y)[0]
+
+
+def after_jumps(time: Array, jumps: Float[Array, " k"] | None) -> tuple[Array, Any]:
+    """The time at which a step that would begin here begins, a little later on a jump, and whether it is on one."""
+    if jumps is None:
+        return time, False
+    unit = jnp.finfo(time.dtype).eps * jnp.abs(time)
+    on_jump = jnp.any(jnp.abs(jumps - time) <= 4 * unit)
+    return jnp.where(on_jump, time + _LATER * unit, time), on_jump
+
+
+class ExplicitMap(diffrax.AbstractSolver):
+    """A map as a solver: y₁ is one explicit layer."""
+
+    system: System
     term_structure: ClassVar = diffrax.AbstractTerm
     interpolation_cls: ClassVar = diffrax.LocalLinearInterpolation
 
@@ -65,7 +105,7 @@ class ExplicitMap(diffrax.AbstractSolver):
 
     def step(self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any, solver_state: Any, made_jump: Any) -> tuple:
         """Apply the map once."""
-        y1 = self.flow.step(t0, y0, self.start, t1 - t0)
+        y1 = self.system.step(t0, y0, t1 - t0)
         return y1, None, {"y0": y0, "y1": y1}, None, diffrax.RESULTS.successful
 
     def func(self, terms: Any, t0: Any, y0: Any, args: Any) -> Any:
@@ -86,6 +126,7 @@ class OnGrid(diffrax.AbstractStepSizeController):
 
     origin: Array
     step: Array
+    jumps: Float[Array, " k"] | None = None
 
     def wrap(self, direction: Any) -> "OnGrid":
         """Time runs forwards."""
@@ -101,14 +142,15 @@ class OnGrid(diffrax.AbstractStepSizeController):
     def adapt_step_size(self, t0, t1, y0, y1_candidate, args, y_error, error_order, controller_state):
         """Always on to the next grid point."""
         carried = _Carried(None, self.step, controller_state.evaluations + uncounted(y_error)[1])
-        return True, t1, self._next(t1), False, carried, diffrax.RESULTS.successful
+        begin, jumped = after_jumps(t1, self.jumps)
+        return True, begin, self._next(t1), jumped, carried, diffrax.RESULTS.successful
 
 
 class Carrying(diffrax.AbstractAdaptiveStepSizeController):
     """An error controller that remembers the step it wants next, so that the next window can begin with it.
 
-    A step cut short by the end of a window, or by one of the increasing times `stops`, says little about the step that
-    the error allows; the wish from before the cut is kept.
+    A step cut short by the end of a window, by one of the times `stops`, or by one of the `jumps` of the field, says
+    little about the step that the error allows; the wish from before the cut is kept.
     """
 
     pid: diffrax.PIDController
@@ -116,6 +158,7 @@ class Carrying(diffrax.AbstractAdaptiveStepSizeController):
     atol: Any
     norm: Callable
     stops: Float[Array, " k"] | None = None
+    jumps: Float[Array, " k"] | None = None
 
     def wrap(self, direction: Any) -> "Carrying":
         """Time runs forwards."""
@@ -130,8 +173,7 @@ class Carrying(diffrax.AbstractAdaptiveStepSizeController):
     def adapt_step_size(self, t0, t1, y0, y1_candidate, args, y_error, error_order, controller_state):
         """As the error controller says, but blind to the rounding of the field: it would bound the step by tol/eps."""
         y_error, evaluations = uncounted(y_error)
-        rounding = _FIELD_ROUNDING * jnp.finfo(y0.dtype).eps * (t1 - t0) * jnp.max(jnp.abs(y0))
-        y_error = jnp.sign(y_error) * jnp.maximum(jnp.abs(y_error) - rounding, 0.0)
+        y_error = jax.tree_util.tree_map(lambda error, y: _above_rounding(error, y, t1 - t0), y_error, y0)
         keep, next_t0, next_t1, jump, inner, result = self.pid.adapt_step_size(
             t0, t1, y0, y1_candidate, args, y_error, error_order, controller_state.inner
         )
@@ -139,27 +181,38 @@ class Carrying(diffrax.AbstractAdaptiveStepSizeController):
         wish = next_t1 - next_t0
         wish = jnp.where(was_cut, jnp.maximum(wish, controller_state.proposed), wish)
         carried = _Carried(inner, wish, controller_state.evaluations + evaluations)
+        if self.jumps is not None:
+            begin, on_jump = after_jumps(next_t0, self.jumps)
+            next_t0, next_t1 = jnp.where(keep, begin, next_t0), jnp.where(keep, next_t1 + (begin - next_t0), next_t1)
+            jump = jump | (keep & on_jump)
         return keep, next_t0, self._cut(next_t0, next_t1), jump, carried, result
 
     def _cut(self, begin: Any, end: Any) -> Any:
-        """The end of a step, at the next stop at the latest."""
-        if self.stops is None:
-            return end
-        coming = jnp.where(self.stops > begin, self.stops, jnp.inf)
-        return jnp.minimum(end, jnp.min(coming))
+        """The end of a step, at the next stop or jump at the latest."""
+        for stops in (self.stops, self.jumps):
+            if stops is not None:
+                end = jnp.minimum(end, jnp.min(jnp.where(stops > begin, stops, jnp.inf)))
+        return end
+
+
+def _above_rounding(error: Array, y: Array, size: Array) -> Array:
+    """An error estimate less what the rounding of the field alone may cause."""
+    rounding = _FIELD_ROUNDING * jnp.finfo(y.dtype).eps * size * jnp.max(jnp.abs(y))
+    return jnp.sign(error) * jnp.maximum(jnp.abs(error) - rounding, 0.0)
 
 
 def error_controller(begin: Array, end: Array, numbers: Numbers) -> diffrax.PIDController:
     smallest = 8 * jnp.finfo(begin.dtype).eps * jnp.maximum(jnp.abs(begin), 1e-6 * (end - begin))
     return diffrax.PIDController(
-        rtol=numbers.rtol, atol=numbers.atol, norm=_worst_particle, dtmin=smallest, force_dtmin=False
+        rtol=numbers.rtol, atol=numbers.atol, norm=_worst_row, dtmin=smallest, force_dtmin=False
     )
 
 
-def _worst_particle(scaled_error: Any) -> Float[Array, ""]:
+def _worst_row(scaled_error: Any) -> Float[Array, ""]:
     """The root mean square over coordinates of the worst particle: no particle hides behind the others.
 
-    The continuous adjoint carries the derivatives of every parameter along; each is one more particle.
+    Of any other leaf, the same over its last axis. The continuous adjoint carries the derivatives of every parameter
+    along; each is one more particle.
     """
     squares = [
         jnp.max(jnp.mean(jnp.square(leaf), axis=-1)) for leaf in map(jnp.atleast_1d, jax.tree.leaves(scaled_error))

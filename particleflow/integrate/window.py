@@ -15,6 +15,8 @@ import jax.numpy as jnp
 import lineax as lx
 from jaxtyping import Array, Bool, Float
 
+from particleflow.discretization import AbstractDiscretization, Noise, Present
+from particleflow.discretization.present import split
 from particleflow.errors import ArgumentError
 from particleflow.events import AbstractEvent
 from particleflow.flow import Flow
@@ -26,10 +28,11 @@ from particleflow.integrate.stepping import (
     GridNoise,
     Numbers,
     OnGrid,
+    System,
+    after_jumps,
     error_controller,
 )
-from particleflow.measure import Measure
-from particleflow.observables import Observable, name_of
+from particleflow.observables import Observable, measured, name_of
 
 _EXPLICIT: dict[str, Callable[[], diffrax.AbstractSolver]] = {
     "bosh3": diffrax.Bosh3,
@@ -55,6 +58,9 @@ _STAGES = {
     "tsit5": 6,
     MAP: 1,
 }
+
+# Methods that ask the field at the beginning of a step only: a jump at its end does not concern them.
+_ASKED_AT_THE_BEGINNING = ("euler", MAP)
 
 ADJOINTS: dict[str, Callable[[], diffrax.AbstractAdjoint]] = {
     "recursive_checkpoint": diffrax.RecursiveCheckpointAdjoint,
@@ -86,10 +92,10 @@ class Window(eqx.Module):
     """What one window gives: frames, the state and step size at its end, and how it went."""
 
     times: Float[Array, " k"]
-    points: Float[Array, "k n d"]
+    fields: dict[str, Array]
     observables: dict[str, Array]
     end_time: Float[Array, ""]
-    state: Float[Array, "n d"]
+    state: Any
     proposed: Float[Array, ""]
     accepted: Array
     rejected: Array
@@ -99,12 +105,9 @@ class Window(eqx.Module):
     ran_out_of_steps: Bool[Array, ""]
 
 
-def frame(
-    observe: tuple[Observable, ...], flow: Flow, start: Measure, state: Float[Array, "n d"], time: Array
-) -> dict[str, Array]:
-    """What is saved of a state: the points, put back on the geometry, and every observable of just these points."""
-    measure = start.with_points(flow.geometry.retract(state))
-    return {"points": measure.points, **{name_of(f): jnp.asarray(f(flow, time, measure)) for f in observe}}
+def frame(observe: tuple[Observable, ...], present: Present) -> tuple[dict[str, Array], dict[str, Array]]:
+    """What is saved of a state: its fields, and every observable at present."""
+    return present.frame(), {name_of(each): measured(each, present) for each in observe}
 
 
 compiled_frame = eqx.filter_jit(frame)
@@ -115,8 +118,8 @@ def solve_window(
     observe: tuple[Observable, ...],
     event: AbstractEvent | None,
     flow: Flow,
-    start: Measure,
-    state: Float[Array, "n d"],
+    discretization: AbstractDiscretization,
+    state: Any,
     begin: Float[Array, ""],
     times: Float[Array, " k"],
     proposed: Float[Array, ""],
@@ -124,40 +127,38 @@ def solve_window(
 ) -> Window:
     """Solve from `begin` to the last of `times` and save at each of them.
 
-    `proposed` is the step size to begin with, 0 for none; `start` gives weights, positions and values, `state` the
-    points to move.
+    `proposed` is the step size to begin with, 0 for none; `state` is what the discretization began or left.
     """
+    problem = _Problem.of(method, flow, discretization, state, begin, numbers)
 
-    def saved(time: Array, y: Array, args: Any) -> dict[str, Array]:
-        return frame(observe, flow, start, y, time)
+    def saved(time: Array, y: Any, args: Any) -> Any:
+        return frame(observe, problem.present(time, y))
 
-    solution = diffrax.diffeqsolve(
-        _terms(method, flow, start, numbers),
-        _solver(method, flow, start, counted=True),
-        t0=begin,
-        t1=times[-1],
+    solution = problem.solve(
+        times[-1],
         dt0=proposed if method.adaptive else numbers.step,
-        y0=state,
         saveat=diffrax.SaveAt(
-            subs=(diffrax.SubSaveAt(ts=times, fn=saved), diffrax.SubSaveAt(t1=True)), controller_state=True
+            subs=(
+                diffrax.SubSaveAt(ts=jnp.maximum(times, problem.begin), fn=saved),
+                diffrax.SubSaveAt(t1=True),
+            ),
+            controller_state=True,
         ),
-        stepsize_controller=_controller(method, begin, times, numbers),
-        max_steps=method.max_steps,
+        stepsize_controller=problem.controller(times),
         throw=False,
-        adjoint=ADJOINTS[method.adjoint](),
-        event=None if event is None else _as_diffrax_event(event, flow, start),
+        event=None if event is None else problem.as_diffrax_event(event),
     )
     assert solution.ys is not None
     assert solution.ts is not None
-    frames, last = solution.ys
+    (fields, observables), last = solution.ys
     carried: Any = solution.controller_state
     tried = solution.stats["num_steps"]
     return Window(
-        times=solution.ts[0],
-        points=frames.pop("points"),
-        observables=frames,
+        times=jnp.where(jnp.isfinite(solution.ts[0]), times, solution.ts[0]),
+        fields=fields,
+        observables=observables,
         end_time=solution.ts[1][0],
-        state=last[0],
+        state=problem.system.whole(jax.tree_util.tree_map(lambda leaf: leaf[0], last)),
         proposed=carried.proposed,
         accepted=solution.stats["num_accepted_steps"],
         rejected=solution.stats["num_rejected_steps"],
@@ -169,86 +170,131 @@ def solve_window(
 
 
 def final_state(
-    method: Method, flow: Flow, start: Measure, begin: Array, end: Array, numbers: Numbers
-) -> Float[Array, "n d"]:
-    """The points at time `end`, as a differentiable function of flow and start."""
-    solution = diffrax.diffeqsolve(
-        _terms(method, flow, start, numbers),
-        _solver(method, flow, start, counted=False),
-        t0=begin,
-        t1=end,
+    method: Method,
+    flow: Flow,
+    discretization: AbstractDiscretization,
+    state: Any,
+    begin: Array,
+    end: Array,
+    numbers: Numbers,
+) -> Any:
+    """The state at time `end`, as a differentiable function of flow and state."""
+    problem = _Problem.of(method, flow, discretization, state, begin, numbers, counted=False)
+    solution = problem.solve(
+        end,
         dt0=None if method.adaptive else numbers.step,
-        y0=start.points,
-        stepsize_controller=(
-            error_controller(begin, end, numbers) if method.adaptive else OnGrid(numbers.origin, numbers.step)
-        ),
-        max_steps=method.max_steps,
-        adjoint=ADJOINTS[method.adjoint](),
+        saveat=diffrax.SaveAt(t1=True),
+        stepsize_controller=problem.plain_controller(end),
+        throw=True,
+        event=None,
     )
-    assert solution.ys is not None
-    return flow.geometry.retract(solution.ys[0])
+    return problem.system.whole(jax.tree_util.tree_map(lambda leaf: leaf[0], solution.ys))
 
 
-def _solver(method: Method, flow: Flow, start: Measure, *, counted: bool) -> diffrax.AbstractSolver:
-    if method.solver == MAP:
-        return ExplicitMap(flow, start)
-    if method.solver not in TABLEAUX:
-        return _EXPLICIT[method.solver]()
-    if method.adaptive:
-        return Implicit(method.solver, counted)
-    return Implicit(method.solver, counted, newton_to_rounding(start.points.dtype))
+class _Problem(eqx.Module):
+    """An initial value problem: the moving leaves of a state, their field and noise, and how they are stepped."""
+
+    method: Method = eqx.field(static=True)
+    system: System
+    moving: Any
+    begin: Array
+    jumps: Float[Array, " k"] | None
+    numbers: Numbers
+    counted: bool = eqx.field(static=True)
+
+    @staticmethod
+    def of(
+        method: Method, flow: Flow, discretization: AbstractDiscretization, state: Any, begin: Array, numbers: Numbers,
+        *, counted: bool = True,
+    ) -> "_Problem":  # fmt: skip
+        rate = _left_by_a_layer if method.solver == MAP else _rate
+        moving, fixed = split(state, rate(flow, discretization, begin, state))
+        changes = flow.drift.changes() if method.solver not in _ASKED_AT_THE_BEGINNING else ()
+        jumps = jnp.concatenate(changes).astype(begin.dtype) if changes else None
+        system = System(flow, discretization, fixed, jumps is not None)
+        return _Problem(method, system, moving, after_jumps(begin, jumps)[0], jumps, numbers, counted)
+
+    def present(self, time: Array, y: Any) -> Present:
+        return Present(self.system.flow, self.system.discretization, time, self.system.whole(y))
+
+    def solve(self, end: Array, **settings: Any) -> diffrax.Solution:
+        return diffrax.diffeqsolve(
+            self._terms(),
+            self._solver(),
+            t0=self.begin,
+            t1=end,
+            y0=self.moving,
+            max_steps=self.method.max_steps,
+            adjoint=ADJOINTS[self.method.adjoint](),
+            **settings,
+        )
+
+    def controller(self, times: Array) -> diffrax.AbstractStepSizeController:
+        """The controller of a window: it carries its step over to the next one."""
+        if not self.method.adaptive:
+            return OnGrid(self.numbers.origin, self.numbers.step, self.jumps)
+        pid = error_controller(self.begin, times[-1], self.numbers)
+        # The interpolation of implicit methods has order three: they step on every saved time instead.
+        stops = times if self.method.solver in TABLEAUX else None
+        return Carrying(pid, self.numbers.rtol, self.numbers.atol, pid.norm, stops, self.jumps)
+
+    def plain_controller(self, end: Array) -> diffrax.AbstractStepSizeController:
+        """The controller of a single solve; without jumps it is diffrax's own, which every adjoint knows."""
+        if not self.method.adaptive:
+            return OnGrid(self.numbers.origin, self.numbers.step, self.jumps)
+        pid = error_controller(self.begin, end, self.numbers)
+        if self.jumps is None:
+            return pid
+        return Carrying(pid, self.numbers.rtol, self.numbers.atol, pid.norm, None, self.jumps)
+
+    def as_diffrax_event(self, event: AbstractEvent) -> diffrax.Event:
+        def level(t: Any, y: Any, args: Any, **_: Any) -> Array:
+            return event.level(self.present(t, y))
+
+        return diffrax.Event(level, Bisection(rtol=1e-12, atol=1e-12))
+
+    def _solver(self) -> diffrax.AbstractSolver:
+        name = self.method.solver
+        if name == MAP:
+            return ExplicitMap(self.system)
+        if name not in TABLEAUX:
+            return _EXPLICIT[name]()
+        if self.method.adaptive:
+            return Implicit(name, self.counted)
+        return Implicit(name, self.counted, newton_to_rounding(self.begin.dtype))
+
+    def _terms(self) -> Any:
+        field = diffrax.ODETerm(self.system)  # pyright: ignore[reportArgumentType]
+        if not self.method.noisy:
+            return field
+        assert self.numbers.key is not None
+        noises = self.system.discretization.noises(self.system.flow, self.system.whole(self.moving))
+        keys = jax.random.split(self.numbers.key, len(noises))
+        return diffrax.MultiTerm(field, *(self._driven(noise, key) for noise, key in zip(noises, keys, strict=True)))
+
+    def _driven(self, noise: Noise, key: Array) -> diffrax.ControlTerm:
+        def field(t: Any, y: Any, args: Any) -> lx.AbstractLinearOperator:
+            def act(increment: Array) -> Any:
+                return noise.act(t, self.system.whole(y), increment)
+
+            return lx.FunctionLinearOperator(act, jax.ShapeDtypeStruct(noise.shape, self.begin.dtype))
+
+        return diffrax.ControlTerm(field, GridNoise(key, self.numbers, noise.shape, self.begin.dtype))
 
 
-class _Velocity(eqx.Module):
-    """The field of a flow; a module and no closure, so that every adjoint sees what it depends on."""
-
-    flow: Flow
-    start: Measure
-
-    def __call__(self, t: Any, y: Array, args: Any) -> Array:
-        return self.flow.velocity(t, y, self.start)
+def _rate(flow: Flow, discretization: AbstractDiscretization, time: Array, state: Any) -> Any:
+    """The shape of the velocity: None for leaves that never move."""
+    return jax.eval_shape(lambda: discretization.velocity(flow, time, state))
 
 
-def _terms(method: Method, flow: Flow, start: Measure, numbers: Numbers) -> Any:
-    field = diffrax.ODETerm(_Velocity(flow, start))
-    if not method.noisy:
-        return field
-    assert numbers.key is not None
-    own, common = jax.random.split(numbers.key)
-    shape = start.points.shape
-    paths = (
-        (own, shape, flow.temperature),
-        (common, (1, shape[1]), flow.common_temperature),
-    )
-    noises = [
-        diffrax.ControlTerm(_diffusion(flow, temperature, size), GridNoise(key, numbers, size, start.points.dtype))
-        for key, size, temperature in paths
-    ]
-    return diffrax.MultiTerm(field, *noises)
+def _left_by_a_layer(flow: Flow, discretization: AbstractDiscretization, time: Array, state: Any) -> Any:
+    """What an explicit layer changes of a state, None for leaves that it hands on: a map need not have a velocity."""
+    leaves, structure = jax.tree_util.tree_flatten(state)
 
+    def layer(*leaves: Array) -> list[Array]:
+        moved = discretization.step(flow, time, jax.tree_util.tree_unflatten(structure, leaves), time)
+        return jax.tree_util.tree_leaves(moved)
 
-def _diffusion(flow: Flow, temperature: Array, size: tuple[int, ...]) -> Callable:
-    def field(t: Any, y: Array, args: Any) -> lx.AbstractLinearOperator:
-        def act(increment: Array) -> Array:
-            noise = jnp.sqrt(2 * temperature) * jnp.broadcast_to(increment, y.shape)
-            return flow.geometry.tangent(y, noise, t)
-
-        return lx.FunctionLinearOperator(act, jax.ShapeDtypeStruct(size, y.dtype))
-
-    return field
-
-
-def _controller(method: Method, begin: Array, times: Array, numbers: Numbers) -> diffrax.AbstractStepSizeController:
-    if not method.adaptive:
-        return OnGrid(numbers.origin, numbers.step)
-    pid = error_controller(begin, times[-1], numbers)
-    # The interpolation of implicit methods has order three: they step on every saved time instead.
-    stops = times if method.solver in TABLEAUX else None
-    return Carrying(pid=pid, rtol=numbers.rtol, atol=numbers.atol, norm=pid.norm, stops=stops)
-
-
-def _as_diffrax_event(event: AbstractEvent, flow: Flow, start: Measure) -> diffrax.Event:
-    def level(t: Any, y: Array, args: Any, **_: Any) -> Array:
-        return event.level(flow, t, start.with_points(flow.geometry.retract(y)))
-
-    return diffrax.Event(level, Bisection(rtol=1e-12, atol=1e-12))
+    program = jax.make_jaxpr(layer)(*leaves).jaxpr
+    pairs = zip(leaves, program.invars, program.outvars, strict=True)
+    return jax.tree_util.tree_unflatten(structure, [None if into is out else leaf for leaf, into, out in pairs])

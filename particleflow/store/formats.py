@@ -14,8 +14,9 @@ import numpy as np
 
 from particleflow._files import HDF5_FAILURES, written
 from particleflow.errors import ArgumentError, StoreError
+from particleflow.status import Status
 from particleflow.store.files import trajectory_path
-from particleflow.store.layout import POSITION, check_name, checked, to_json
+from particleflow.store.layout import CONSTANTS, POSITION, check_name, checked, to_json
 from particleflow.store.writer import TrajectoryWriter
 
 if TYPE_CHECKING:
@@ -148,8 +149,10 @@ def _write_h5md(trajectory: "Trajectory", path: Path, project: Projection) -> No
         value.attrs["unit"] = "Angstrom"
         for window in windows(trajectory):
             value[window] = project(np.asarray(trajectory.points[window]))
-        for name, series in trajectory.observables.items():
-            group = file.create_group(f"observables/{name}")
+        others = {f"particles/trajectory/{name}": series for name, series in trajectory.fields.items()}
+        others |= {f"observables/{name}": series for name, series in trajectory.observables.items()}
+        for place, series in others.items():
+            group = file.create_group(place)
             group["step"], group["time"], group["value"] = position["step"], position["time"], np.asarray(series)
         checked(file.create_group("parameters"), "particleflow", _json_bytes(trajectory))
 
@@ -174,17 +177,18 @@ def _write_xyz(trajectory: "Trajectory", path: Path, project: Projection) -> Non
 
 
 def _write_npz(trajectory: "Trajectory", path: Path) -> None:
-    """NumPy's archive: times, steps, points, constants, `observable.<name>`, and the metadata as JSON bytes."""
+    """NumPy's archive: times, steps, points, constants, `field.<name>`, `observable.<name>`, the metadata as JSON."""
     arrays: dict[str, Any] = {"times": trajectory.times, "steps": trajectory.steps, "points": trajectory.points}
-    for name in ("log_weights", "positions", "labels", "particles"):
+    for name in CONSTANTS:
         constant = getattr(trajectory, name)
         if constant is not None:
             arrays[name] = constant
+    arrays |= {f"field.{name}": series for name, series in trajectory.fields.items()}
     arrays |= {f"observable.{name}": series for name, series in trajectory.observables.items()}
     arrays["metadata"] = _json_bytes(trajectory)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
         for name, array in arrays.items():
-            _write_npy(archive, name, array, windows(trajectory) if name == "points" else [slice(None)])
+            _write_npy(archive, name, array, windows(trajectory) if name == "points" or name.startswith("field.") else [slice(None)])
 
 
 def _write_npy(archive: zipfile.ZipFile, name: str, array: Any, pieces: list[slice]) -> None:
@@ -206,7 +210,7 @@ def save(
     if trajectory.path is not None and trajectory_path(path).resolve() == Path(trajectory.path).resolve():
         raise ArgumentError(f"{path} is the trajectory itself. Save to another file.")
     kept = ("status", "message", "statistics", "updated")
-    constants = {name: getattr(trajectory, name) for name in ("log_weights", "positions", "labels", "particles")}
+    constants = {name: getattr(trajectory, name) for name in CONSTANTS}
     with TrajectoryWriter.create(
         path,
         count=trajectory.count,
@@ -214,16 +218,22 @@ def save(
         runs=trajectory.runs,
         dtype=dtype or trajectory.points.dtype.name,
         observables={name: tuple(series.shape[1:]) for name, series in trajectory.observables.items()},
+        fields={name: tuple(series.shape[trajectory.points.ndim - 1 :]) for name, series in trajectory.fields.items()},
+        points=trajectory.points[0] if trajectory.is_fixed else None,
         provenance={name: value for name, value in trajectory.metadata.items() if name not in kept},
         expected_frames=len(trajectory) or None,
         overwrite=overwrite,
         **constants,
     ) as writer:
         for window in windows(trajectory):
-            series = {name: np.asarray(values[window]) for name, values in trajectory.observables.items()}
-            points = np.asarray(trajectory.points[window])
-            writer.append(trajectory.times[window], trajectory.steps[window], points, series)
-        status = trajectory.status if trajectory.status in ("stopped by event", "failed", "interrupted") else "finished"
+            series, fields = (
+                {name: np.asarray(values[window]) for name, values in each.items()}
+                for each in (trajectory.observables, trajectory.fields)
+            )
+            points = None if trajectory.is_fixed else np.asarray(trajectory.points[window])
+            writer.append(trajectory.times[window], trajectory.steps[window], points, series, fields)
+        ended = (Status.STOPPED, Status.FAILED, Status.INTERRUPTED)
+        status = trajectory.status if trajectory.status in ended else Status.FINISHED
         writer.set_status(status, trajectory.metadata.get("message"), trajectory.metadata.get("statistics"))
 
 

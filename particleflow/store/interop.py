@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from particleflow.errors import ArgumentError
-from particleflow.store.layout import Layout, axis_names, to_json
+from particleflow.store.layout import CONSTANTS, FIELD, Layout, axis_names, to_json
 
 if TYPE_CHECKING:
     import xarray
@@ -27,32 +27,40 @@ def _need(module: str) -> Any:
 
 
 def _axes(trajectory: "Trajectory") -> dict[str, list[str]]:
-    """The names of the axes of the points (as `points`) and of every observable, after the time axis.
+    """The names of the axes of the points (as `points`), of every field and every observable, after the time axis.
 
     Axes of observables that are their own get the observable's name in front, so that two of them never clash.
     """
     shapes = {name: tuple(series.shape[1:]) for name, series in trajectory.observables.items()}
-    layout = Layout(trajectory.count, trajectory.dimension, trajectory.runs, "float64", shapes)
+    leading = trajectory.points.ndim - 1
+    fields = {name: tuple(series.shape[leading:]) for name, series in trajectory.fields.items()}
+    layout = Layout(trajectory.count, trajectory.dimension, trajectory.runs, "float64", shapes, fields)
     names = {"points": axis_names(layout, "position")}
-    for name in shapes:
-        names[name] = [axis if axis == "run" else f"{name}_{axis}" for axis in axis_names(layout, name)]
+    for name, column in [*((each, FIELD + each) for each in fields), *((each, each) for each in shapes)]:
+        own = axis_names(layout, column)
+        names[name] = [axis if axis in ("run", "particle") else f"{name}_{axis}" for axis in own]
     return names
+
+
+def _constants(trajectory: "Trajectory") -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
+    """What a particle keeps over the whole run, with the names of its axes."""
+    given = {name: getattr(trajectory, name) for name in CONSTANTS}
+    return {
+        name: (("run", "particle")[-array.ndim :], array) for name, array in given.items() if array is not None
+    }
 
 
 def to_xarray(trajectory: "Trajectory") -> "xarray.Dataset":
     """The trajectory as a dataset whose variables are read from the file when they are asked for."""
     xarray = _need("xarray")
-    series = {"points": trajectory.points, **trajectory.observables}
+    series = {"points": trajectory.points, **trajectory.fields, **trajectory.observables}
     variables = {}
     for name, axes in _axes(trajectory).items():
         values = series[name]
         lazy = values if isinstance(values, np.ndarray) else _lazily(values)
         variables[name] = xarray.Variable(("time", *axes), lazy)
     variables["step"] = xarray.Variable("time", trajectory.steps)
-    for name in ("log_weights", "positions", "labels", "particles"):
-        constant = getattr(trajectory, name)
-        if constant is not None:
-            variables[name] = xarray.Variable("particle", constant)
+    variables |= {name: xarray.Variable(axes, array) for name, (axes, array) in _constants(trajectory).items()}
     attributes = {"metadata": to_json(trajectory.metadata), "title": str(trajectory.metadata.get("title", ""))}
     return xarray.Dataset(variables, coords={"time": trajectory.times}, attrs=attributes)
 
@@ -77,7 +85,7 @@ def write_netcdf(trajectory: "Trajectory", path: Path) -> None:
     from particleflow.store.formats import windows
 
     h5netcdf = _need("h5netcdf")
-    series = {"points": trajectory.points, **trajectory.observables}
+    series = {"points": trajectory.points, **trajectory.fields, **trajectory.observables}
     sizes = {"time": len(trajectory), "particle": trajectory.count}
     axes = _axes(trajectory)
     for name, names in axes.items():
@@ -87,10 +95,8 @@ def write_netcdf(trajectory: "Trajectory", path: Path) -> None:
         file.attrs["metadata"] = to_json(trajectory.metadata)
         file.create_variable("time", ("time",), data=trajectory.times)
         file.create_variable("step", ("time",), data=trajectory.steps)
-        for name in ("log_weights", "positions", "labels", "particles"):
-            constant = getattr(trajectory, name)
-            if constant is not None:
-                file.create_variable(name, ("particle",), data=constant)
+        for name, (names, array) in _constants(trajectory).items():
+            file.create_variable(name, names, data=array)
         for name, names in axes.items():
             variable = file.create_variable(name, ("time", *names), dtype=series[name].dtype)
             for window in windows(trajectory):

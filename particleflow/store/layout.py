@@ -2,7 +2,9 @@
 
     /h5md                                    @version, author, creator
     /particles/trajectory/box                @dimension, @boundary
-    /particles/trajectory/position/          value (T,N,d) or (T,R,N,d), time (T,), step (T,), and the axes
+    /particles/trajectory/position/          value (T,N,d) or (T,R,N,d), time (T,), step (T,), and the axes;
+                                             points that never move are one dataset (N,d) or (R,N,d) of that name
+    /particles/trajectory/<field>/           value (T,[R,]N,...): mass, residual_norm, ...; time and step as hard links
     /observables/<name>/                     value (T,...), time and step as hard links
     /particleflow/                           ours: provenance, scenario, committed, status, checksums, constants
 
@@ -14,6 +16,7 @@ of a damaged block is bad, and which frames of a half-written block are good.
 import json
 import re
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import prod
@@ -23,20 +26,24 @@ import numpy as np
 
 from particleflow._version import __version__
 from particleflow.errors import ArgumentError
+from particleflow.status import Status
 
 Node = Any  # an h5py file, group or dataset: h5py's own annotations cannot tell which one a path leads to
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2  # 2: fields beside the positions, positions that never move, constants of every run
 FILE_NAME = "trajectory.h5"
 LIBRARY_VERSION = ("v110", "v110")  # the oldest format with SWMR; "latest" would shut out older readers
 # Pages keep every index block within one page of the disk: a kill inside a write then cannot tear it.
 CREATION = {"libver": LIBRARY_VERSION, "fs_strategy": "page", "fs_page_size": 4096}
-POSITION = "/particles/trajectory/position"
+PARTICLES = "/particles/trajectory"
+POSITION = f"{PARTICLES}/position"
 OURS = "/particleflow"
 CONSTANTS = ("log_weights", "positions", "labels", "particles")
-STATUSES = ("running", "finished", "stopped by event", "failed", "interrupted")
-FIXED_COLUMNS = ("time", "step", "position")
-_RESERVED = (*FIXED_COLUMNS, "checksums")
+STATUSES = (Status.RUNNING, Status.FINISHED, Status.STOPPED, Status.FAILED, Status.INTERRUPTED)
+FIELD = "particles/"  # the columns of fields begin with this, which no observable can
+_H5MD_NAMES = {"masses": "mass"}
+_RESERVED = ("time", "step", "position", "checksums")
+_TAKEN = ("position", "points", "box", "species", "id", "time", "step", "value")
 
 _CHUNK_BYTES = 1 << 19  # half a megabyte: between 0.25 and 1 MB streaming costs least
 _SMALL_CHUNK_BYTES = 4088  # with its checksum a block of a scalar series then fits into one page of the disk
@@ -50,7 +57,8 @@ class Layout:
     """The shapes and types that stay the same over a whole file.
 
     Parameters: the number of particles `count`, their `dimension`, the number of `runs` (None for a single run), the
-    `dtype` of the stored points, and for every observable its shape within one frame.
+    `dtype` of the stored points and fields, for every observable its shape within one frame, for every field its shape
+    within one particle, and whether the points move at all.
     """
 
     count: int
@@ -58,6 +66,8 @@ class Layout:
     runs: int | None = None
     dtype: str = "float64"
     observables: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    fields: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    moving: bool = True
 
     def __post_init__(self) -> None:
         for name, size in (("count", self.count), ("dimension", self.dimension), ("runs", self.runs or 1)):
@@ -65,30 +75,45 @@ class Layout:
                 raise ArgumentError(f"Argument `{name}` must be at least 1, but is {size}.")
         if self.dtype not in ("float32", "float64"):
             raise ArgumentError(f"Argument `dtype` must be 'float32' or 'float64', but is {self.dtype!r}.")
-        for name in self.observables:
+        for name in (*self.observables, *self.fields):
             check_name(name)
+        if any(_H5MD_NAMES.get(name, name) in _TAKEN for name in self.fields):
+            raise ArgumentError(f"Fields must not be called {', '.join(_TAKEN)}, but are {', '.join(self.fields)}.")
+        if not self.moving and not self.fields:
+            raise ArgumentError("Nothing changes in time: the points do not move, and there is no other field.")
 
     @property
     def frame_shape(self) -> tuple[int, ...]:
         """The shape of the points of one frame: (N, d) or (R, N, d)."""
-        runs = () if self.runs is None else (self.runs,)
-        return (*runs, self.count, self.dimension)
+        return (*self._by_particle, self.dimension)
+
+    @property
+    def _by_particle(self) -> tuple[int, ...]:
+        return (self.count,) if self.runs is None else (self.runs, self.count)
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The datasets that grow, in the order of the checksum columns."""
-        return (*FIXED_COLUMNS, *self.observables)
+        fields = (FIELD + name for name in self.fields)
+        return ("time", "step", *(("position",) if self.moving else ()), *fields, *self.observables)
 
     def shape_of(self, column: str) -> tuple[int, ...]:
         """The shape of one frame of a growing dataset."""
         if column in ("time", "step"):
             return ()
+        if column.startswith(FIELD):
+            return (*self._by_particle, *self.fields[column.removeprefix(FIELD)])
         return self.frame_shape if column == "position" else self.observables[column]
 
     def dtype_of(self, column: str) -> np.dtype:
         """The stored number type of a growing dataset, little-endian on every machine."""
-        names = {"step": "<i8", "position": "<f4" if self.dtype == "float32" else "<f8"}
-        return np.dtype(names.get(column, "<f8"))
+        if column == "position" or column.startswith(FIELD):
+            return np.dtype("<f4" if self.dtype == "float32" else "<f8")
+        return np.dtype("<i8" if column == "step" else "<f8")
+
+    def path_of(self, column: str) -> str:
+        """The place of a growing dataset in the file."""
+        return path_of(column, self.columns)
 
 
 def check_name(name: str) -> str:
@@ -101,12 +126,16 @@ def check_name(name: str) -> str:
     return name
 
 
-def path_of(column: str) -> str:
-    """The place of a growing dataset in the file."""
+def path_of(column: str, columns: Iterable[str] = ("position",)) -> str:
+    """The place of a growing dataset in a file of these columns; time and step lie with the first thing that moves."""
     if column in ("time", "step"):
-        return f"{POSITION}/{column}"
+        moving = next((name for name in columns if name == "position" or name.startswith(FIELD)), "position")
+        return path_of(moving).removesuffix("value") + column
     if column == "checksums":
         return f"{OURS}/checksums"
+    if column.startswith(FIELD):
+        name = column.removeprefix(FIELD)
+        return f"{PARTICLES}/{_H5MD_NAMES.get(name, name)}/value"
     return f"{POSITION}/value" if column == "position" else f"/observables/{column}/value"
 
 
@@ -137,24 +166,26 @@ def build(
     constants: dict[str, np.ndarray],
     expected_frames: int | None = None,
 ) -> None:
-    """Write the whole skeleton: SWMR allows no new group, dataset or attribute once it is switched on."""
+    """Write the whole skeleton: SWMR allows no new group, dataset or attribute once it is switched on.
+
+    Points that never move are among the `constants`, under the name position.
+    """
     _build_header(file, layout, provenance)
-    position = file.create_group(POSITION)
-    box = file.create_group("/particles/trajectory/box")
+    box = file.create_group(f"{PARTICLES}/box")
     box.attrs["dimension"] = layout.dimension
     box.attrs["boundary"] = np.array([b"none"] * layout.dimension)
     for column in layout.columns:
         shape, dtype = layout.shape_of(column), layout.dtype_of(column)
-        _growing(file, path_of(column), shape, dtype, expected_frames)
-        if column not in FIXED_COLUMNS:
-            for shared in ("time", "step"):
-                file[f"/observables/{column}/{shared}"] = position[shared]
+        group = _growing(file, layout.path_of(column), shape, dtype, expected_frames).parent
+        for shared in ("time", "step"):
+            if column not in ("time", "step") and shared not in group:
+                group[shared] = file[layout.path_of(shared)]
     _attach_axes(file, layout)
     ours = file.require_group(OURS)
     checksums = _growing(file, path_of("checksums"), (len(layout.columns),), np.dtype("<u4"), expected_frames)
     checksums.attrs["columns"] = np.array([column.encode() for column in layout.columns])
     for name, data in constants.items():
-        checked(ours, name, data)
+        checked(*((ours, name) if name != "position" else (file, POSITION)), data)
     for name, shape, dtype in (("committed", (2,), "<i8"), ("status", (2, _STATUS_BYTES), "u1")):
         ours.create_dataset(name, data=np.zeros(shape, dtype))
     write_committed(file, 0)
@@ -201,10 +232,10 @@ def checked(group: Node, name: str, data: np.ndarray) -> Node:
 
 def _attach_axes(file: Node, layout: Layout) -> None:
     """Name every axis by a dimension scale in the dataset's own group, where netCDF readers look for it."""
-    time = file[f"{POSITION}/time"]
+    time = file[layout.path_of("time")]
     time.make_scale("time")
     for column in layout.columns[1:]:
-        dataset = file[path_of(column)]
+        dataset = file[layout.path_of(column)]
         dataset.dims[0].attach_scale(time)
         for axis, (name, size) in enumerate(zip(axis_names(layout, column), layout.shape_of(column), strict=True), 1):
             group = dataset.parent
@@ -218,6 +249,9 @@ def axis_names(layout: Layout, column: str) -> list[str]:
     shape = layout.shape_of(column)
     if column == "position":
         return ["run", "particle", "coordinate"][-len(shape) :]
+    if column.startswith(FIELD):
+        leading = ["particle"] if layout.runs is None else ["run", "particle"]
+        return leading + [f"axis_{axis}" for axis in range(1, len(shape) - len(leading) + 1)]
     names = [f"axis_{axis}" for axis in range(1, len(shape) + 1)]
     if layout.runs is not None and shape[:1] == (layout.runs,):
         names[0] = "run"

@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 
 from particleflow.errors import ArgumentError, StoreError
+from particleflow.status import Status
 from particleflow.store import layout as lay
 from particleflow.store.files import UnclosedFile, is_being_written, trajectory_path, was_closed
 
@@ -50,8 +51,10 @@ class StoredRun:
         cut_off = self._content is not None and self._content.cut_off
         _check_ours(file, self.path, "is cut off" if cut_off else "is an HDF5 file of another program")
         columns = [name.decode() for name in file[lay.path_of("checksums")].attrs["columns"]]
-        self._datasets = {column: _dataset(file, lay.path_of(column), self.path) for column in (*columns, "checksums")}
-        self.layout = _layout(columns, self._datasets, self.path)
+        places = {column: lay.path_of(column, columns) for column in (*columns, "checksums")}
+        self._datasets = {column: _dataset(file, place, self.path) for column, place in places.items()}
+        fixed = None if "position" in columns else _dataset(file, lay.POSITION, self.path)
+        self.layout = _layout(columns, self._datasets, fixed, self.path)
         self.provenance = dict(json.loads(_text(file, "provenance", self.path)))
         if "scenario" in file[lay.OURS]:
             self.provenance["scenario"] = _text(file, "scenario", self.path)
@@ -59,6 +62,8 @@ class StoredRun:
         self.constants = {
             name: _dataset(file, f"{lay.OURS}/{name}", self.path)[...] for name in lay.CONSTANTS if name in ours
         }
+        if fixed is not None:
+            self.constants["position"] = fixed[...]
         self._count_frames()
 
     def _count_frames(self) -> None:
@@ -83,10 +88,8 @@ class StoredRun:
     @property
     def status(self) -> str:
         """running, finished, stopped by event, failed, interrupted, or killed: running, but by no living process."""
-        status = str(self.record.get("status", "running"))
-        if status == "running" and not is_being_written(self.path):
-            return "killed"
-        return status
+        status = str(self.record.get("status", Status.RUNNING))
+        return Status.KILLED if status == Status.RUNNING and not is_being_written(self.path) else status
 
     def refresh(self) -> int:
         """Look for frames that a running simulation has added since, and return their number in all."""
@@ -216,7 +219,7 @@ class StoredRun:
         shown = ", ".join(str(frame) for frame in frames[:8]) + (", ..." if len(frames) > 8 else "")
         noun = "frame" if len(frames) == 1 else "frames"
         return StoreError(
-            f"{self.path} is damaged: {noun} {shown} of `{column}` ({lay.path_of(column)}) cannot be read or fail their"
+            f"{self.path} is damaged: {noun} {shown} of `{column}` ({self.layout.path_of(column)}) cannot be read or fail their"
             f" checksum. The other frames can still be read; `particleflow recover {self.path}` keeps those before."
         )
 
@@ -303,15 +306,21 @@ def _dataset(file: lay.Node, name: str, path: Path) -> lay.Node:
     raise StoreError(f"{path}: {name} is not a plain dataset of numbers in this file. Not written by us; not read.")
 
 
-def _layout(columns: list[str], datasets: dict[str, lay.Node], path: Path) -> lay.Layout:
+def _layout(columns: list[str], datasets: dict[str, lay.Node], fixed: lay.Node | None, path: Path) -> lay.Layout:
     shapes = {column: datasets[column].shape[1:] for column in columns}
-    position = shapes.get("position", ())
-    if tuple(columns[:3]) != lay.FIXED_COLUMNS or len(position) not in (2, 3) or shapes["time"] or shapes["step"]:
+    position = shapes.get("position", ()) if fixed is None else fixed.shape
+    if columns[:2] != ["time", "step"] or len(position) not in (2, 3) or shapes["time"] or shapes["step"]:
         raise StoreError(f"{path} has no positions of the shape (T, N, d) or (T, R, N, d): no trajectory of ours.")
-    observables = {column: shapes[column] for column in columns[3:]}
+    own = [column for column in columns[2:] if column != "position"]
+    observables = {column: shapes[column] for column in own if not column.startswith(lay.FIELD)}
+    by_particle = [column for column in own if column.startswith(lay.FIELD)]
+    if any(shapes[column][: len(position) - 1] != position[:-1] for column in by_particle):
+        raise StoreError(f"{path} has fields that do not fit its positions: no trajectory of ours.")
+    fields = {column.removeprefix(lay.FIELD): shapes[column][len(position) - 1 :] for column in by_particle}
     runs = position[0] if len(position) == 3 else None
+    dtype = (datasets["position"] if fixed is None else fixed).dtype.name
     try:
-        return lay.Layout(position[-2], position[-1], runs, datasets["position"].dtype.name, observables)
+        return lay.Layout(position[-2], position[-1], runs, dtype, observables, fields, moving=fixed is None)
     except ArgumentError as error:
         raise StoreError(f"{path} is no trajectory of ours: {error}") from error
 

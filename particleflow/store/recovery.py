@@ -11,6 +11,7 @@ from pathlib import Path
 
 from particleflow._files import replace
 from particleflow.errors import StoreError
+from particleflow.status import Status
 from particleflow.store import layout as lay
 from particleflow.store.files import WriterLock, partial_path, trajectory_path, trim
 from particleflow.store.reader import StoredRun
@@ -57,7 +58,7 @@ def recover(path: str | os.PathLike[str]) -> RecoveryReport:
             _, _, sound = lay.read_status(stored.dataset("time").file)
             counted = lay.read_committed(stored.dataset("time").file) == stored.frames == stored.longest
             intact = stored.closed_cleanly and sound and counted and not lost and not stored.damaged_frames()
-        status = "killed" if status == "running" else status
+        status = Status.KILLED if status == Status.RUNNING else status
         if intact:
             return RecoveryReport(path, frames, 0, status, written=False)
         kept = rebuild(path, frames, keep_original=lost > 0)
@@ -90,7 +91,7 @@ def rebuild(path: Path, frames: int | None, *, keep_original: bool = False) -> P
 def _copy(stored: StoredRun, file: lay.Node, frames: int) -> None:
     """Copy block by block through the reader, which takes whole frames out of a half-written last block."""
     for column in (*stored.layout.columns, "checksums"):
-        target = file[lay.path_of(column)]
+        target = file[stored.layout.path_of(column)]
         target.resize(frames, axis=0)
         rows = target.chunks[0]
         for start in range(0, frames, rows):
@@ -101,11 +102,11 @@ def _copy(stored: StoredRun, file: lay.Node, frames: int) -> None:
 
 
 def _status_after(stored: StoredRun, frames: int) -> dict[str, object]:
-    if stored.record.get("status", "running") != "running":
+    if stored.record.get("status", Status.RUNNING) != Status.RUNNING:
         return stored.record
     message = f"the process was killed; recovered {frames} frames"
     now = datetime.now(UTC).isoformat()
-    return {**stored.record, "status": "interrupted", "message": message, "updated": now}
+    return {**stored.record, "status": Status.INTERRUPTED, "message": message, "updated": now}
 
 
 def _free_name(path: Path) -> Path:

@@ -18,6 +18,7 @@ import numpy as np
 
 from particleflow._files import replace
 from particleflow.errors import ArgumentError, ShapeError, StoreError
+from particleflow.status import Status
 from particleflow.store import layout as lay
 from particleflow.store.files import (
     BrokenWriterError,
@@ -51,8 +52,8 @@ class TrajectoryWriter:
         self._reserving = path is not None
         self._broken = self._closed = False
         record, self._sequence, _ = lay.read_status(file)
-        self._status = str(record.get("status", "running"))
-        self._datasets = {column: file[lay.path_of(column)] for column in (*layout.columns, "checksums")}
+        self._status = str(record.get("status", Status.RUNNING))
+        self._datasets = {column: file[layout.path_of(column)] for column in (*layout.columns, "checksums")}
 
     @classmethod
     def create(
@@ -64,6 +65,8 @@ class TrajectoryWriter:
         runs: int | None = None,
         dtype: str = "float64",
         observables: Mapping[str, tuple[int, ...]] | None = None,
+        fields: Mapping[str, tuple[int, ...]] | None = None,
+        points: Any = None,
         provenance: Mapping[str, Any] | None = None,
         log_weights: Any = None,
         positions: Any = None,
@@ -77,14 +80,18 @@ class TrajectoryWriter:
 
         Parameters: the number of particles `count`, their `dimension`, the number of `runs` of an ensemble; `dtype`,
         the precision of the stored points; `observables`, for each name the shape within one frame (run axis
-        included); `provenance`, plain values that say where the run comes from; per-particle `log_weights`,
-        `positions`, `labels`, and `particles`, the indices of the stored ones if only some are; `expected_frames`
+        included); `fields`, for each name the shape within one particle; `points`, if they never move; `provenance`, plain values that say where the run comes from; per-particle `log_weights`,
+        `positions` (one row a run where runs differ), `labels`, and `particles`, the indices of the stored ones if
+        only some are; `expected_frames`
         keeps the blocks of short runs small; `overwrite` replaces an existing file; `fsync` makes every window survive
         a power cut.
         """
-        layout = lay.Layout(count, dimension, runs, dtype, {k: tuple(v) for k, v in (observables or {}).items()})
+        shapes = ({k: tuple(v) for k, v in (given or {}).items()} for given in (observables, fields))
+        layout = lay.Layout(count, dimension, runs, dtype, *shapes, moving=points is None)
         given = {"log_weights": log_weights, "positions": positions, "labels": labels, "particles": particles}
-        constants = _constants(given, count)
+        constants = _constants(given, layout)
+        if points is not None:
+            constants["position"] = _fixed_points(points, layout)
         path = trajectory_path(path)
         if not path.parent.is_dir():
             raise StoreError(f"The folder {path.parent} does not exist. Create it, or choose another output folder.")
@@ -104,7 +111,7 @@ class TrajectoryWriter:
         file.swmr_mode = True
         writer = cls(file, layout, path=path, lock=lock, fsync=fsync)
         try:
-            writer.set_status("running")
+            writer.set_status(Status.RUNNING)
             replace(partial_path(path), path)
         except OSError as error:
             raise writer._break(error) from error
@@ -133,7 +140,7 @@ class TrajectoryWriter:
             file = _open_file(path)
             file.swmr_mode = True
             writer = cls(file, layout, path=path, lock=lock, frames=frames, fsync=fsync)
-            writer.set_status("running")
+            writer.set_status(Status.RUNNING)
         except BaseException:
             if lock is not None:
                 lock.release()
@@ -145,13 +152,21 @@ class TrajectoryWriter:
         """The number of acknowledged frames."""
         return self._committed
 
-    def append(self, times: Any, steps: Any, points: Any, observables: Mapping[str, Any] | None = None) -> int:
+    def append(
+        self,
+        times: Any,
+        steps: Any,
+        points: Any,
+        observables: Mapping[str, Any] | None = None,
+        fields: Mapping[str, Any] | None = None,
+    ) -> int:
         """Add a window of k frames and return the number of committed frames once it is safe.
 
-        Parameters: `times` (k,), `steps` (k,), `points` (k,[R,]N,d), `observables` name -> (k,...).
+        Parameters: `times` (k,), `steps` (k,), `points` (k,[R,]N,d), None where they never move, `observables`
+        name -> (k,...), `fields` name -> (k,[R,]N,...).
         """
         self._check_usable()
-        window = self._window(times, steps, points, observables or {})
+        window = self._window(times, steps, points, observables or {}, fields or {})
         added = len(window["time"])
         if added == 0:
             return self._committed
@@ -190,8 +205,8 @@ class TrajectoryWriter:
         """Close the file; a run that never said how it ended is marked as interrupted."""
         if self._closed or self._broken:
             return
-        if self._status == "running":
-            self.set_status("interrupted", "the file was closed before the run had ended")
+        if self._status == Status.RUNNING:
+            self.set_status(Status.INTERRUPTED, "the file was closed before the run had ended")
         try:
             self._file.close()
             if self.path is not None:
@@ -209,17 +224,21 @@ class TrajectoryWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is not None and not self._broken and self._status == "running":
-            ended = "failed" if isinstance(error, Exception) else "interrupted"
+        if error is not None and not self._broken and self._status == Status.RUNNING:
+            ended = Status.FAILED if isinstance(error, Exception) else Status.INTERRUPTED
             self.set_status(ended, f"{type(error).__name__}: {error}"[:1000])
         self.close()
 
-    def _window(self, times: Any, steps: Any, points: Any, observables: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    def _window(
+        self, times: Any, steps: Any, points: Any, observables: Mapping[str, Any], fields: Mapping[str, Any]
+    ) -> dict[str, np.ndarray]:
         """Convert and check one window, and add its checksums."""
-        given = {"time": times, "step": steps, "position": points, **observables}
+        moving = {} if points is None else {"position": points}
+        by_particle = {lay.FIELD + name: values for name, values in fields.items()}
+        given = {"time": times, "step": steps, **moving, **by_particle, **observables}
         if set(given) != set(self.layout.columns):
-            expected = ", ".join(self.layout.observables) or "none"
-            raise ArgumentError(f"Argument `observables` must hold exactly: {expected}; found {sorted(observables)}.")
+            expected = ", ".join(self.layout.columns)
+            raise ArgumentError(f"A window must hold exactly: {expected}; found {', '.join(given)}.")
         added = len(np.atleast_1d(times))
         window = {}
         for column in self.layout.columns:
@@ -273,21 +292,29 @@ class TrajectoryWriter:
 _ABANDONED: list[lay.Node] = []  # keeps broken files from being closed by the garbage collector
 
 
-def _constants(given: Mapping[str, Any], count: int) -> dict[str, np.ndarray]:
-    """Check the arrays that hold one number per particle."""
+def _constants(given: Mapping[str, Any], layout: lay.Layout) -> dict[str, np.ndarray]:
+    """Check the arrays that hold one number per particle; weights and positions may have a row for every run."""
     constants = {}
     for name, value in given.items():
         if value is None:
             continue
         whole = name in ("labels", "particles")
         array = np.asarray(value)
-        if array.shape[:1] != (count,) or array.dtype.kind not in ("iu" if whole else "iuf"):
+        by_run = not whole and layout.runs is not None and array.shape == (layout.runs, layout.count)
+        if not (array.shape[:1] == (layout.count,) or by_run) or array.dtype.kind not in ("iu" if whole else "iuf"):
             raise ShapeError(
-                f"Argument `{name}` must hold one {'integer' if whole else 'number'} for each of the {count} particles,"
-                f" but has shape {array.shape} and type {array.dtype}."
+                f"Argument `{name}` must hold one {'integer' if whole else 'number'} for each of the {layout.count}"
+                f" particles, but has shape {array.shape} and type {array.dtype}."
             )
         constants[name] = array.astype("<i8" if whole else "<f8")
     return constants
+
+
+def _fixed_points(points: Any, layout: lay.Layout) -> np.ndarray:
+    array = np.asarray(points, dtype=layout.dtype_of("position"))
+    if array.shape not in (layout.frame_shape, layout.frame_shape[-2:]):
+        raise ShapeError(f"Argument `points` must have shape {layout.frame_shape}, but has {array.shape}.")
+    return np.broadcast_to(array, layout.frame_shape)
 
 
 def new_file(

@@ -1,0 +1,77 @@
+"""Discretizations: how μ_t is carried by a *state*, any pytree of arrays that an integrator can move.
+
+A flow is the equation for μ_t; a discretization turns it into an ODE (or SDE) for a state:
+
+    state(0) = begin(flow, μ_0),    d state/dt = velocity(flow, t, state),    μ_t = measure(flow, t, state).
+
+Integration, events, observables, ensembles, checkpoints and the store know only states and what is below. A leaf of
+the state that never moves (weights, token positions) is left out of the integration: its velocity is None.
+"""
+
+import abc
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+from jaxtyping import Array
+
+from particleflow.flow import Flow
+from particleflow.measure import Measure
+
+# Fields of these names are the points and the masses of the measure that a frame stands for.
+POINTS, MASSES = "points", "masses"
+
+
+class Noise(NamedTuple):
+    """A Brownian motion that drives a state: the shape of its increments, and what an increment does to a state.
+
+    `act(time, state, increment)` returns a change of the state, None for leaves that it leaves alone.
+    """
+
+    shape: tuple[int, ...]
+    act: Callable[[Any, Any, Array], Any]
+
+
+class AbstractDiscretization(eqx.Module):
+    """How a measure is carried; see the module's first lines."""
+
+    @abc.abstractmethod
+    def begin(self, flow: Flow, measure: Measure) -> Any:
+        """The state from which the integrator starts."""
+
+    @abc.abstractmethod
+    def measure(self, flow: Flow, time: Any, state: Any) -> Measure:
+        """The measure that a state stands for, weights included."""
+
+    @abc.abstractmethod
+    def velocity(self, flow: Flow, time: Any, state: Any) -> Any:
+        """d state/dt; None for leaves that never move."""
+
+    @abc.abstractmethod
+    def fields(self, flow: Flow, time: Any, state: Any) -> dict[str, Array]:
+        """What a frame stores, by name: `points`, `masses`, and whatever a run needs to go on.
+
+        Points that are not among the fields never move, and are stored once.
+        """
+
+    def step(self, flow: Flow, time: Any, state: Any, size: Any) -> Any:
+        """One explicit layer: state + size · velocity, unless a discretization knows better."""
+        rate = self.velocity(flow, time, state)
+        return jax.tree_util.tree_map(
+            lambda move, leaf: leaf if move is None else leaf + size * move, rate, state, is_leaf=lambda x: x is None
+        )
+
+    def seen(self, flow: Flow, time: Any, state: Any) -> Measure:
+        """The measure that drifts look at: that of the state, unless a geometry shows them something else."""
+        return self.measure(flow, time, state)
+
+    def noises(self, flow: Flow, state: Any) -> tuple[Noise, ...]:
+        """The Brownian motions that drive the state; none where noise is part of the velocity (diffusion)."""
+        return ()
+
+    def check(self, flow: Flow, measure: Measure, *, flow_per_run: bool = False) -> None:
+        """Raise if a run of this flow cannot begin with this measure.
+
+        The arrays of an ensemble's measures, and with `flow_per_run` those of its flows, have a leading axis of runs.
+        """

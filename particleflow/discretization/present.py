@@ -1,0 +1,77 @@
+"""The present of a run: what observables and events look at."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from particleflow.discretization.base import AbstractDiscretization
+from particleflow.discretization.particles import Particles
+from particleflow.drifts.base import Interaction
+from particleflow.errors import ArgumentError
+from particleflow.flow import Flow
+from particleflow.measure import Measure
+
+
+class Present(eqx.Module):
+    """A flow at one time, in one state; everything else is read from these when it is asked for.
+
+    Attributes: `flow`, `discretization`, `time`, `state`; `measure` (what is stored), `seen` (what drifts look at),
+    `velocity` (how the stored points move), `interaction` (the first kernel that acts).
+    """
+
+    flow: Flow
+    discretization: AbstractDiscretization
+    time: Any
+    state: Any
+
+    @staticmethod
+    def of(flow: Flow, measure: Any, time: Any = 0.0) -> "Present":
+        """The present of particles that are given as a measure or as points."""
+        measure = measure if isinstance(measure, Measure) else Measure.uniform(measure)
+        time = jnp.asarray(time, measure.points.dtype)
+        return Present(flow, Particles(), time, Particles().begin(flow, measure))
+
+    @property
+    def measure(self) -> Measure:
+        """The measure that the state stands for, on the points that are stored."""
+        return self.discretization.measure(self.flow, self.time, self.state)
+
+    @property
+    def seen(self) -> Measure:
+        """The measure that drifts look at."""
+        return self.discretization.seen(self.flow, self.time, self.state)
+
+    @property
+    def velocity(self) -> Float[Array, "n d"]:
+        """d/dt of the stored points: the derivative of `measure.points` along d state/dt."""
+        rate = self.discretization.velocity(self.flow, self.time, self.state)
+        moving, fixed = split(self.state, rate)
+
+        def points(time: Any, moving: Any) -> Array:
+            return self.discretization.measure(self.flow, time, eqx.combine(moving, fixed)).points
+
+        time = jnp.asarray(self.time)
+        return jax.jvp(points, (time, moving), (jnp.ones_like(time), eqx.filter(rate, eqx.is_array)))[1]
+
+    @property
+    def interaction(self) -> Interaction:
+        """The first kernel that acts at this time."""
+        found = self.flow.interactions(self.time)
+        if not found:
+            raise ArgumentError(
+                "This observable needs a drift with a kernel (attend, mean_shift, …), but the flow has none."
+            )
+        return found[0]
+
+    def frame(self) -> dict[str, Array]:
+        """What a frame stores of the state."""
+        return self.discretization.fields(self.flow, self.time, self.state)
+
+
+def split(state: Any, rate: Any) -> tuple[Any, Any]:
+    """The leaves of a state that have a velocity, and the others."""
+    moves = jax.tree_util.tree_map(lambda leaf: leaf is not None, rate, is_leaf=lambda leaf: leaf is None)
+    return eqx.partition(state, moves)

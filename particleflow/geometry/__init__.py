@@ -1,0 +1,34 @@
+"""Where particles live: flat spaces, spheres, and the places where a layer normalises."""
+
+from particleflow.geometry.base import (
+    AbstractGeometry,
+    Facts,
+    check_retracted,
+    directions,
+    norms,
+    project_out,
+    retracted,
+)
+from particleflow.geometry.schemes import Ngpt, PeriNorm, PostNorm, PreNorm, SqrtScaled
+from particleflow.geometry.spaces import AbstractSphere, Euclidean, LayerNorm, Rescaled, RmsNorm, Sphere
+
+__all__ = [
+    "AbstractGeometry",
+    "AbstractSphere",
+    "Euclidean",
+    "Facts",
+    "LayerNorm",
+    "Ngpt",
+    "PeriNorm",
+    "PostNorm",
+    "PreNorm",
+    "Rescaled",
+    "RmsNorm",
+    "Sphere",
+    "SqrtScaled",
+    "check_retracted",
+    "directions",
+    "norms",
+    "project_out",
+    "retracted",
+]

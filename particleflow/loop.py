@@ -1,0 +1,227 @@
+"""The loop over windows: the same for one run and for many.
+
+Every array of a run's progress has a leading axis of runs, one long for a single run. A run of an ensemble that met its
+event stands still from then on, one that failed is NaN, and the others go on; a single run ends with its event, or
+fails with an error that names time and particle.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from particleflow.discretization.base import POINTS
+from particleflow.ensemble import solve_runs
+from particleflow.errors import RunError
+from particleflow.integrate import Window, compiled_frame
+from particleflow.plan import EVENT_TIME, Plan
+from particleflow.status import Status
+
+_EXPLAINED = 3  # so many failing runs of one window are explained in full
+
+
+class Progress(NamedTuple):
+    """Where a run is after a window: what a checkpoint holds and what a progress bar shows.
+
+    `state` and the arrays after it have a leading axis of runs; `ended` is when a run met its event, else NaN.
+    """
+
+    state: Any
+    proposed: np.ndarray
+    accepted: np.ndarray
+    rejected: np.ndarray
+    evaluations: np.ndarray
+    ended: np.ndarray
+    failed: np.ndarray
+    frames: int
+    time: float
+    status: Status
+    message: str | None
+
+
+class Frames(NamedTuple):
+    """The frames of one window, as NumPy arrays (time first, then runs if there are many), and how the run stands."""
+
+    first: int
+    times: np.ndarray
+    fields: dict[str, np.ndarray]
+    observables: dict[str, np.ndarray]
+    progress: Progress
+
+    @property
+    def points(self) -> np.ndarray | None:
+        """The points of every frame, None where they never move."""
+        return self.fields.get(POINTS)
+
+
+def run_plan(plan: Plan, resumed: Progress | None = None) -> Iterator[Frames]:
+    """Run a plan from its start, or from where a checkpoint left it."""
+    progress = resumed or at_start(plan)
+    while progress.frames < len(plan.times) and progress.status == Status.RUNNING:
+        frames = _next_window(plan, progress)
+        progress = frames.progress
+        yield frames
+    if progress.status == Status.FAILED:
+        raise RunError(progress.message)
+
+
+def at_start(plan: Plan) -> Progress:
+    """The progress of runs that have not begun; some may have met their event already."""
+    runs = plan.runs or 1
+    counts = np.zeros(runs, np.int64)
+    state = jax.tree_util.tree_map(np.asarray, plan.begin())
+    return Progress(
+        state=state, proposed=np.zeros(runs, plan.dtype), accepted=counts, rejected=counts, evaluations=counts,
+        ended=_already_ended(plan, state), failed=np.zeros(runs, bool), frames=0, time=float(plan.times[0]),
+        status=Status.RUNNING, message=None,
+    )  # fmt: skip
+
+
+def _already_ended(plan: Plan, state: Any) -> np.ndarray:
+    """The first time for runs whose event has already happened at the start, NaN for all others."""
+    event, runs = plan.event, plan.runs or 1
+    if event is None:
+        return np.full(runs, np.nan)
+
+    def holds(flow: Any, state: Any) -> Any:
+        return event.has_happened(plan.present(0, state, plan.times[0], flow=flow))
+
+    held = [holds(plan.flow, _of_run(state, 0))] if plan.runs is None else plan.over_runs(holds)(plan.flow, state)
+    return np.where(np.asarray(held), float(plan.times[0]), np.nan)
+
+
+def _next_window(plan: Plan, before: Progress) -> Frames:
+    """Solve the next window, settle how each run stands after it, and hold still those that have ended."""
+    filled, wanted = plan.window_times(before.frames)
+    over = before.failed | ~np.isnan(before.ended)
+    if over.all():
+        after, window = before, None
+    else:
+        window = solve_runs(plan, before.frames, filled, _without(before.state, over), before.proposed)
+        after = _settled(plan, before, window)
+    times = plan.times[before.frames : before.frames + wanted]
+    reached = np.zeros((len(over), wanted), bool)
+    if window is not None:
+        reached = np.isfinite(np.asarray(window.times)[:, :wanted]) & ~over[:, None]
+    fields, observables = _frames(plan, after, window, reached, times)
+    last = before.frames + wanted >= len(plan.times)
+    after = after._replace(
+        frames=before.frames + wanted, time=float(times[-1]), status=Status.FINISHED if last else Status.RUNNING
+    )
+    if plan.event is not None and plan.runs is not None:
+        observables[EVENT_TIME] = np.where(times >= after.ended[:, None], after.ended[:, None], np.nan)
+    if plan.runs is None:
+        return _cut(plan, before.frames, times[: reached.sum()] if after.failed[0] else times, fields, observables, after)
+    fields, observables = (
+        {name: np.swapaxes(values, 0, 1) for name, values in each.items()} for each in (fields, observables)
+    )
+    return Frames(before.frames, times, fields, observables, after)
+
+
+def _settled(plan: Plan, before: Progress, window: Window) -> Progress:
+    """Who has met its event or failed in this window; those who had before stay as they were."""
+    on = ~before.failed & np.isnan(before.ended)
+    stopped = on & np.asarray(window.stopped_by_event)
+    lost = on & ~np.asarray(window.succeeded) & ~stopped
+
+    def kept(new: Any, old: Any) -> np.ndarray:
+        new, old = np.asarray(new), np.asarray(old)
+        return np.where(on.reshape(-1, *(1,) * (new.ndim - 1)), new, old)
+
+    said = [] if before.message is None else [before.message]
+    return before._replace(
+        state=jax.tree_util.tree_map(kept, window.state, before.state),
+        proposed=kept(window.proposed, before.proposed),
+        accepted=before.accepted + kept(window.accepted, 0),
+        rejected=before.rejected + kept(window.rejected, 0),
+        evaluations=before.evaluations + kept(window.evaluations, 0),
+        ended=np.where(stopped, np.asarray(window.end_time, float), before.ended),
+        failed=before.failed | lost,
+        message="; ".join(said + _explained(plan, window, lost)) or None,
+    )
+
+
+def _frames(
+    plan: Plan, after: Progress, window: Window | None, reached: np.ndarray, times: np.ndarray
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """The frames of all runs (runs first); after its end a run shows the state it ended in, NaN after a failure."""
+    runs, wanted = reached.shape
+    if window is None:
+        one = compiled_frame(plan.observe, plan.present(0, _of_run(after.state, 0), times[0]))
+        saved: Any = jax.tree_util.tree_map(lambda leaf: np.zeros((runs, wanted, *leaf.shape), leaf.dtype), one)
+    else:
+        saved = jax.tree_util.tree_map(lambda leaf: np.asarray(leaf)[:, :wanted], (window.fields, window.observables))
+    ended = np.flatnonzero(~reached.all(axis=1))
+    if len(ended):
+        saved = jax.tree_util.tree_map(np.array, saved)
+    for run in ended:
+        time = times[0] if np.isnan(after.ended[run]) else after.ended[run]
+        still = compiled_frame(plan.observe, plan.present(run, _of_run(after.state, run), time))
+        for values, held in zip(jax.tree_util.tree_leaves(saved), jax.tree_util.tree_leaves(still), strict=True):
+            values[run][~reached[run]] = np.nan if after.failed[run] else np.asarray(held)
+    return saved
+
+
+def _cut(plan: Plan, first: int, times: np.ndarray, fields: Any, observables: Any, after: Progress) -> Frames:
+    """The frames of a single run, up to its event or failure."""
+    end = float(after.ended[0])
+    if after.failed[0]:
+        after = after._replace(status=Status.FAILED)
+    elif not np.isnan(end):
+        before = times[times <= end]
+        times = before if len(before) and before[-1] == end else np.append(before, times.dtype.type(end))
+        message = plan.event.describe() if plan.event else None
+        after = after._replace(status=Status.STOPPED, message=message, time=end)
+    kept = len(times)
+    fields, observables = ({name: values[0][:kept] for name, values in each.items()} for each in (fields, observables))
+    return Frames(first, times, fields, observables, after._replace(frames=first + kept))
+
+
+def _explained(plan: Plan, window: Window, lost: np.ndarray) -> list[str]:
+    """Why runs failed in this window: time, the particle that moves fastest, and what may help."""
+    out_of_steps, times = np.asarray(window.ran_out_of_steps), np.asarray(window.end_time)
+    said = []
+    for place, run in enumerate(np.flatnonzero(lost)):
+        who = "The run" if plan.runs is None else f"run {run}"
+        what = "ran out of steps" if out_of_steps[run] else "blew up"
+        if place < _EXPLAINED:
+            said.append(_explanation(plan, window, int(run), who))
+        else:
+            said.append(f"{who} {what} at t = {times[run]:.10g}")
+    return said
+
+
+def _explanation(plan: Plan, window: Window, run: int, who: str) -> str:
+    time = float(np.asarray(window.end_time)[run])
+    present = plan.present(run, _of_run(window.state, run), time)
+    points, velocity = np.asarray(present.measure.points), np.asarray(present.velocity)
+    speeds = np.linalg.norm(np.where(np.isfinite(velocity), velocity, np.inf), axis=1)
+    broken = np.flatnonzero(~np.isfinite(points).all(axis=1))
+    particle = int(broken[0]) if broken.size else int(np.argmax(speeds))
+    place = f"t = {time:.10g}, particle {particle}"
+    if bool(np.asarray(window.ran_out_of_steps)[run]):
+        return (
+            f"{who} needs more than {plan.method.max_steps} steps in one window at {place} (speed "
+            f"{speeds[particle]:.3g}). If it is stiff, use solver = 'kvaerno5'; otherwise raise max_steps."
+        )
+    return (
+        f"{who} blew up at {place}: its speed is {speeds[particle]:.3g} and its distance from the origin "
+        f"{np.linalg.norm(points[particle]):.3g}, and no step is small enough. All frames before are kept."
+    )
+
+
+def _of_run(state: Any, run: int) -> Any:
+    return jax.tree_util.tree_map(lambda leaf: leaf[run], state)
+
+
+def _without(state: Any, over: np.ndarray) -> Any:
+    """The states with NaN for runs that are over: a solver gives them up at once."""
+    if not over.any():
+        return state
+
+    def blank(leaf: np.ndarray) -> np.ndarray:
+        shown = over.reshape(-1, *(1,) * (leaf.ndim - 1))
+        return np.where(shown, np.asarray(np.nan, leaf.dtype), leaf) if leaf.dtype.kind == "f" else leaf
+
+    return jax.tree_util.tree_map(blank, state)

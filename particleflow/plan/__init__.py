@@ -1,0 +1,7 @@
+"""What a run will do, checked before anything is compiled."""
+
+from particleflow.plan.checks import EVENT_TIME, check_interactions
+from particleflow.plan.inputs import as_start
+from particleflow.plan.plan import Plan, make_method, make_numbers, make_plan
+
+__all__ = ["EVENT_TIME", "Plan", "as_start", "check_interactions", "make_method", "make_numbers", "make_plan"]

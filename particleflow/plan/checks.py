@@ -1,0 +1,79 @@
+"""What can be seen to be wrong before anything is compiled."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from particleflow._arrays import check_same_dtype, strong_dtype_leaves
+from particleflow.discretization import AbstractDiscretization, Present
+from particleflow.drifts.support import check_total_support
+from particleflow.errors import ArgumentError, ShapeError
+from particleflow.events import AbstractEvent
+from particleflow.flow import Flow
+from particleflow.integrate import MAP, Method
+from particleflow.measure import Measure
+from particleflow.observables import Observable, measured, name_of
+
+# The observable that an ensemble adds of its own when there is an event: since when each run stands still.
+EVENT_TIME = "event_time"
+
+
+def check_begin(
+    flow: Flow, discretization: AbstractDiscretization, measure: Measure, *, flow_per_run: bool
+) -> None:
+    """Every run must be able to begin: on the geometry of its own flow, all in one precision."""
+    check_same_dtype(start=measure.points, **strong_dtype_leaves(flow), **strong_dtype_leaves(discretization))
+    discretization.check(flow, measure, flow_per_run=flow_per_run)
+
+
+def check_present(
+    flow: Flow, discretization: AbstractDiscretization, start: Measure, begin: Any, method: Method
+) -> Present:
+    """What moves must move as it is: the same arrays, in the same shapes; what cannot interact is refused."""
+    time = jnp.asarray(begin, start.points.dtype)
+    state = discretization.begin(flow, start)
+    if method.solver != MAP:
+        rate = jax.eval_shape(lambda: discretization.velocity(flow, time, state))
+        for move, leaf in zip(*_matched(rate, state), strict=True):
+            if move is not None and move.shape != leaf.shape:
+                raise ShapeError(
+                    f"The drift must return shape {leaf.shape}, one velocity a particle, but {move.shape}."
+                )
+    check_interactions(flow, discretization, time, state)
+    if method.noisy:
+        for noise in discretization.noises(flow, state):
+            increment = jnp.zeros(noise.shape, time.dtype)
+            jax.eval_shape(lambda each=noise, zero=increment: each.act(time, state, zero))
+    return Present(flow, discretization, time, state)
+
+
+def check_interactions(flow: Flow, discretization: AbstractDiscretization, time: Any, state: Any) -> None:
+    """Sinkhorn attention needs a kernel that can be made doubly stochastic."""
+    for each in flow.interactions(time):
+        if each.normalization == "sinkhorn":
+            check_total_support(each.whole_kernel, each.data or discretization.seen(flow, time, state))
+
+
+def _matched(rate: Any, state: Any) -> tuple[list[Any], list[Any]]:
+    """The leaves of a velocity, None where there is none, beside those of the state."""
+
+    def is_none(leaf: Any) -> bool:
+        return leaf is None
+
+    leaves = [jax.tree_util.tree_flatten(tree, is_leaf=is_none) for tree in (rate, state)]
+    if leaves[0][1] != leaves[1][1]:
+        raise ShapeError(f"The velocity of a state must have its structure {leaves[1][1]}, but has {leaves[0][1]}.")
+    return leaves[0][0], leaves[1][0]
+
+
+def check_functions(present: Present, observe: tuple[Observable, ...], event: AbstractEvent | None) -> None:
+    """Observables and events say what they do not like while nothing is compiled yet."""
+    for observable in observe:
+        if name_of(observable) == EVENT_TIME:
+            raise ArgumentError(f"An observable must not be called {EVENT_TIME!r}: ensembles use that name themselves.")
+        jax.eval_shape(lambda each=observable: measured(each, present))
+    if event is not None and not isinstance(event, AbstractEvent):
+        raise ArgumentError(f"Argument `event` must be an event, such as events.Clustered(0.1), but is {event!r}.")
+    if event is not None and (shape := jax.eval_shape(lambda: event.level(present)).shape) != ():
+        raise ShapeError(f"An event must be one number, but {type(event).__name__} has shape {shape}.")

@@ -1,0 +1,118 @@
+"""What a user hands over, as one flow, one measure and one list of times: a run, or a leading axis of runs."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from particleflow._arrays import as_float_array
+from particleflow.errors import ArgumentError, ShapeError
+from particleflow.flow import Flow
+from particleflow.measure import Measure
+
+
+def as_start(start: Any) -> Measure:
+    """A measure with positions 0, 1, 2, …, unless it has its own."""
+    measure = start if isinstance(start, Measure) else Measure.uniform(start)
+    if measure.positions is not None:
+        return measure
+    return measure.with_positions(jnp.asarray(np.arange(measure.count, dtype=measure.points.dtype)))
+
+
+def as_flows(flow: Flow | Sequence[Flow]) -> tuple[Flow, int | None]:
+    """One flow to look at, and how many there are: None for a single one that serves every run."""
+    if isinstance(flow, Flow):
+        if flow.temperature.ndim == 0:
+            return flow, None
+        return leaf_of(flow, 0), len(flow.temperature)
+    flows = list(flow)
+    if not flows or not all(isinstance(each, Flow) for each in flows):
+        raise ArgumentError("Argument `flow` must be a flow or a list of flows, but is something else.")
+    return flows[0], len(flows)
+
+
+def joined_flows(flow: Flow | Sequence[Flow], dtype: Any) -> Flow:
+    """The flows of an ensemble as one whose arrays have a leading axis; one made by `vmap` is that already."""
+    if not isinstance(flow, Flow):
+        return stack(list(flow), "flow", dtype)
+    return jax.tree_util.tree_map(lambda leaf: leaf.astype(dtype) if getattr(leaf, "weak_type", False) else leaf, flow)
+
+
+def stack(trees: Sequence[Any], name: str, dtype: Any) -> Any:
+    """Objects of one structure as one object whose arrays have a leading axis; plain numbers take on `dtype`."""
+    parts = [eqx.partition(tree, eqx.is_array) for tree in trees]
+    structures = {jax.tree_util.tree_structure(arrays) for arrays, _ in parts}
+    same_rest = all(eqx.tree_equal(parts[0][1], rest) is True for _, rest in parts)
+    if len(structures) > 1 or not same_rest:
+        raise ArgumentError(f"The runs of an ensemble must differ in numbers only, but their {name}s differ in kind.")
+
+    def joined(*leaves: Array) -> Array:
+        if len({leaf.shape for leaf in leaves}) > 1:
+            raise ShapeError(f"The runs of an ensemble must have equal shapes, but a {name} has {leaves[0].shape}.")
+        return jnp.asarray(np.stack(leaves), dtype if leaves[0].weak_type else leaves[0].dtype)
+
+    arrays = jax.tree_util.tree_map(joined, *(arrays for arrays, _ in parts))
+    return eqx.combine(arrays, parts[0][1])
+
+
+def as_starts(start: Any, runs: int | None) -> tuple[Measure, int | None]:
+    if isinstance(start, Measure):
+        measure = as_start(start)
+        if runs is None:
+            return measure, None
+        return jax.tree_util.tree_map(lambda leaf: jnp.broadcast_to(leaf, (runs, *leaf.shape)), measure), runs
+    if isinstance(start, list | tuple) and all(isinstance(each, Measure) for each in start):
+        measure, found = _stacked_starts([as_start(each) for each in start]), len(start)
+    else:
+        points = as_float_array(start, "start")
+        if points.ndim == 2:
+            return as_starts(Measure.uniform(points), runs)
+        if points.ndim != 3 or 0 in points.shape:
+            raise ShapeError(f"Argument `start` must have shape (n, d) or (runs, n, d), but has {points.shape}.")
+        measure, found = jax.vmap(as_start)(points), points.shape[0]
+    if runs is not None and found != runs:
+        raise ShapeError(f"There are {runs} flows, but {found} starts.")
+    return measure, found
+
+
+def _stacked_starts(measures: list[Measure]) -> Measure:
+    if len({measure.points.dtype for measure in measures}) > 1:
+        raise ArgumentError("The starts of an ensemble must have one precision, but have several.")
+    return stack(measures, "start", measures[0].points.dtype)
+
+
+def leaf_of(tree: Any, run: int) -> Any:
+    """One run of objects whose arrays have a leading axis of runs."""
+    return jax.tree_util.tree_map(lambda leaf: leaf[run] if eqx.is_array(leaf) else leaf, tree)
+
+
+def as_times(times: Any, dtype: Any) -> np.ndarray:
+    given = np.asarray(times, dtype=float)
+    if given.ndim != 1 or given.size == 0:
+        raise ShapeError(f"Argument `times` must be a list of times, but has shape {given.shape}.")
+    if not np.isfinite(given).all():
+        raise ArgumentError("Argument `times` must be finite, but is not.")
+    rounded = given.astype(dtype)
+    bad = np.flatnonzero(np.diff(rounded) <= 0)
+    if bad.size:
+        raise ArgumentError(
+            f"Argument `times` must increase, but goes from {rounded[bad[0]]} "
+            f"to {rounded[bad[0] + 1]} at index {bad[0]}."
+        )
+    return rounded
+
+
+def on_grid(times: np.ndarray, step: float) -> np.ndarray:
+    cells = (times.astype(float) - float(times[0])) / step
+    off = np.abs(cells - np.round(cells))
+    if (off > 1e-6 * np.maximum(1.0, np.abs(cells))).any():
+        worst = int(np.argmax(off))
+        raise ArgumentError(
+            f"With a fixed `step` of {step} every saved time must be a multiple of it, "
+            f"but times[{worst}] is {times[worst]}."
+        )
+    return (float(times[0]) + np.round(cells) * step).astype(times.dtype)

@@ -1,0 +1,236 @@
+"""What a run will do, checked before anything is compiled."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from particleflow.discretization import AbstractDiscretization, Particles, Present
+from particleflow.errors import ArgumentError
+from particleflow.events import AbstractEvent
+from particleflow.flow import Flow
+from particleflow.integrate import ADAPTIVE_SOLVERS, STOCHASTIC_SOLVERS, Method, Numbers
+from particleflow.measure import Measure
+from particleflow.observables import Observable
+from particleflow.plan.checks import check_begin, check_functions, check_present
+from particleflow.plan.inputs import as_flows, as_starts, as_times, joined_flows, leaf_of, on_grid
+
+# A window holds at most this many frames and this many bytes: small enough to lose little and to show progress.
+_WINDOW_FRAMES = 32
+_WINDOW_BYTES = 32 * 2**20
+# Explicit steps stay of order one when clusters stand still, so long runs of few particles go to an implicit method.
+_LONG_TIME = 1e4
+_IMPLICIT_UNKNOWNS = 1024
+_TIGHT = 1e-7
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run or an ensemble of runs, ready to go: what moves, when it is saved, and how time is stepped.
+
+    `runs` is None for a single run. The arrays of `start`, and those of `flow` with `flow_per_run`, then have a leading
+    axis of runs.
+    """
+
+    flow: Flow
+    discretization: AbstractDiscretization
+    start: Measure
+    times: np.ndarray
+    method: Method
+    numbers: Numbers
+    observe: tuple[Observable, ...]
+    event: AbstractEvent | None
+    runs: int | None
+    flow_per_run: bool
+    window: int
+    choices: dict[str, str]
+
+    @property
+    def dtype(self) -> Any:
+        """The precision of the run."""
+        return self.start.points.dtype
+
+    def window_begin(self, first: int) -> Array:
+        """The time at which the window that begins with frame `first` is entered."""
+        return jnp.asarray(self.times[max(first - 1, 0)], self.dtype)
+
+    def window_times(self, first: int) -> tuple[np.ndarray, int]:
+        """The times of the window that begins with frame `first`, filled up to full length, and how many are real."""
+        times = self.times[first : first + self.window]
+        filled = np.concatenate([times, np.full(self.window - len(times), times[-1])])
+        return filled, len(times)
+
+    def flow_of(self, run: int) -> Flow:
+        """The flow of one run."""
+        return leaf_of(self.flow, run) if self.flow_per_run else self.flow
+
+    def start_of(self, run: int) -> Measure:
+        """The measure that one run begins with."""
+        return self.start if self.runs is None else leaf_of(self.start, run)
+
+    def begin(self) -> Any:
+        """The states that the runs begin with, a leading axis of runs on every array."""
+        if self.runs is None:
+            state = self.discretization.begin(self.flow, self.start)
+            return jax.tree_util.tree_map(lambda leaf: leaf[None], state)
+        return self.over_runs(self.discretization.begin)(self.flow, self.start)
+
+    def over_runs(self, function: Any) -> Any:
+        """A function of (flow, something of a run) for all runs at once."""
+        axes = (eqx.if_array(0) if self.flow_per_run else None, eqx.if_array(0))
+        return eqx.filter_vmap(function, in_axes=axes)
+
+    def present(self, run: int, state: Any, time: Any, flow: Flow | None = None) -> Present:
+        """The present of one run in a state of its own."""
+        return Present(flow or self.flow_of(run), self.discretization, jnp.asarray(time, self.dtype), state)
+
+
+def make_plan(
+    flow: Flow | Sequence[Flow],
+    start: Any,
+    times: Any,
+    *,
+    discretization: AbstractDiscretization | None = None,
+    rtol: float | None,
+    atol: float | None,
+    step: float | None,
+    solver: str | None,
+    observe: Sequence[Observable],
+    event: AbstractEvent | None,
+    key: Array | None,
+    window: int | None,
+    max_steps: int,
+) -> Plan:
+    """Check everything a user can get wrong and decide what is left open; see `simulation.stream`."""
+    one_flow, flows = as_flows(flow)
+    flow_per_run = flows is not None
+    measure, runs = as_starts(start, flows)
+    single = measure if runs is None else leaf_of(measure, 0)
+    whole_flow = one_flow if isinstance(flow, Flow) and not flow_per_run else joined_flows(flow, measure.points.dtype)
+    how = discretization or Particles()
+    saved_times = as_times(times, single.points.dtype)
+    method = make_method(whole_flow, how, single, rtol, atol, step, solver, max_steps, float(saved_times[-1]), key)
+    check_begin(whole_flow, how, measure, flow_per_run=flow_per_run)
+    present = check_present(one_flow, how, single, saved_times[0], method)
+    check_functions(present, tuple(observe), event)
+    # Nobody differentiates a stored run, and a loop without reverse mode is traced and compiled a third faster.
+    method = replace(method, adjoint="forward")
+    if step is not None:
+        saved_times = on_grid(saved_times, step)
+    numbers = make_numbers(single.points.dtype, rtol, atol, step, saved_times[0], key, runs)
+    frame_bytes = single.points.size * single.points.dtype.itemsize * (runs or 1)
+    for name, number in (("window", window), ("max_steps", max_steps)):
+        if number is not None and not (isinstance(number, int) and number >= 1):
+            raise ArgumentError(f"Argument `{name}` must be a positive integer, but is {number!r}.")
+    frames = window or int(max(1, min(_WINDOW_FRAMES, len(saved_times), _WINDOW_BYTES // frame_bytes)))
+    return Plan(
+        flow=whole_flow,
+        discretization=how,
+        start=measure,
+        times=saved_times,
+        method=method,
+        numbers=numbers,
+        observe=tuple(observe),
+        event=event,
+        runs=runs,
+        flow_per_run=flow_per_run,
+        window=frames,
+        choices={"solver": method.solver, "summation": _summation_note(one_flow, single)},
+    )
+
+
+def make_method(
+    flow: Flow,
+    discretization: AbstractDiscretization,
+    start: Measure,
+    rtol: float | None,
+    atol: float | None,
+    step: float | None,
+    solver: str | None,
+    max_steps: int,
+    end: float,
+    key: Array | None,
+) -> Method:
+    """The solver and kind of steps, from what the user asked for and what the flow needs."""
+    # A flow that is traced does not tell its temperature; then a key says that there is noise.
+    noisy = flow.is_noisy or (flow.may_be_noisy and key is not None)
+    noisy = noisy and bool(_noises(flow, discretization, start))
+    adaptive = step is None
+    if adaptive and (rtol is None or atol is None):
+        raise ArgumentError("Arguments `rtol` and `atol` must be given for adaptive steps; or give a fixed `step`.")
+    if not adaptive and (rtol is not None or atol is not None):
+        raise ArgumentError("Arguments `rtol` and `atol` are for adaptive steps, but a fixed `step` is given, too.")
+    if noisy and adaptive:
+        raise ArgumentError("A flow with temperature needs a fixed `step`, but `rtol` and `atol` are given.")
+    if noisy and key is None:
+        raise ArgumentError("A flow with temperature needs a random `key`, but there is none.")
+    chosen = solver or _default_solver(start, rtol, end, noisy, adaptive)
+    method = Method(chosen, adaptive, noisy, max_steps)
+    if adaptive:
+        _check_tolerances(start, float(rtol), float(atol))  # pyright: ignore[reportArgumentType]
+        if chosen not in ADAPTIVE_SOLVERS:
+            raise ArgumentError(f"The solver {chosen!r} cannot adapt its steps; give a fixed `step`.")
+    elif not step > 0:  # pyright: ignore[reportOptionalOperand]
+        raise ArgumentError(f"Argument `step` must be positive, but is {step}.")
+    if noisy and chosen not in STOCHASTIC_SOLVERS:
+        # In flat space the noise is additive, and the Itô and Stratonovich senses agree.
+        flat = flow.geometry.facts(start.dimension).kind == "flat"
+        if not (chosen == "euler" and flat):
+            raise ArgumentError(
+                f"The solver {chosen!r} does not converge to this noise; use one of {', '.join(STOCHASTIC_SOLVERS)}."
+            )
+    return method
+
+
+def make_numbers(
+    dtype: Any, rtol: float | None, atol: float | None, step: float | None, origin: Any, key: Array | None,
+    runs: int | None,
+) -> Numbers:  # fmt: skip
+    """The numbers of a method as arrays; an ensemble has a key for every run, split from one unless all are given."""
+
+    def number(value: Any) -> Array:
+        return jnp.asarray(0.0 if value is None else value, dtype)
+
+    given = key is not None and jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.shape == (runs,)
+    keys = key if key is None or runs is None or given else jax.random.split(key, runs)
+    return Numbers(number(rtol), number(atol), number(step), number(origin), keys)
+
+
+def _noises(flow: Flow, discretization: AbstractDiscretization, start: Measure) -> tuple[Any, ...]:
+    """What drives the state, as far as its number and shapes go."""
+    state = jax.eval_shape(lambda: discretization.begin(flow, start))
+    return discretization.noises(flow, state)
+
+
+def _default_solver(start: Measure, rtol: float | None, end: float, noisy: bool, adaptive: bool) -> str:
+    if noisy:
+        return "heun"
+    if adaptive and end > _LONG_TIME and start.points.size <= _IMPLICIT_UNKNOWNS:
+        return "kvaerno5"
+    return "dopri8" if rtol is not None and rtol < _TIGHT else "tsit5"
+
+
+def _check_tolerances(start: Measure, rtol: float, atol: float) -> None:
+    rounding = float(jnp.finfo(start.points.dtype).eps)
+    for name, tolerance in (("rtol", rtol), ("atol", atol)):
+        if not tolerance >= 0 or not np.isfinite(tolerance):
+            raise ArgumentError(f"Argument `{name}` must be zero or positive, but is {tolerance}.")
+    if rtol < 10 * rounding:
+        raise ArgumentError(
+            f"Argument `rtol` is {rtol}, below the {10 * rounding:.1e} that {start.points.dtype} can give."
+        )
+    if rtol == 0 and atol == 0:
+        raise ArgumentError("Arguments `rtol` and `atol` must not both be zero.")
+
+
+def _summation_note(flow: Flow, start: Measure) -> str:
+    """How the first kernel is summed, and why."""
+    for each in flow.interactions(jnp.zeros((), start.points.dtype)):
+        choice = each.summation.select(each.whole_kernel, each.data or start, start.sites)
+        return f"{type(choice.summation).__name__}: {choice.reason}"
+    return "none"
