@@ -1,4 +1,5 @@
 from . import analysis as analysis
+from . import discretization as discretization
 from . import drifts as drifts
 from . import events as events
 from . import exponential_family as exponential_family
@@ -12,6 +13,8 @@ from . import store as store
 from . import summation as summation
 from . import view as view
 from ._version import __version__ as __version__
+from .discretization import Particles as Particles
+from .discretization import Present as Present
 from .drifts import Attend as Attend
 from .drifts import FeedForward as FeedForward
 from .drifts import LogNormalizerAscent as LogNormalizerAscent

@@ -34,7 +34,7 @@ def described(value: Any) -> Iterator[bytes]:
     """An object as a stream of bytes that another process would write the same way."""
     if eqx.is_array(value) or isinstance(value, np.ndarray | np.generic):
         is_key = jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
-        numbers = np.asarray(jax.random.key_data(value) if is_key else value)
+        numbers = np.asarray(jax.random.key_data(jnp.asarray(value)) if is_key else value)
         yield f"array {numbers.shape} {numbers.dtype}".encode()
         yield np.ascontiguousarray(numbers).tobytes()
     elif is_dataclass(value) and not isinstance(value, type):

@@ -112,7 +112,8 @@ def _next_window(plan: Plan, before: Progress) -> Frames:
     if plan.event is not None and plan.runs is not None:
         observables[EVENT_TIME] = np.where(times >= after.ended[:, None], after.ended[:, None], np.nan)
     if plan.runs is None:
-        return _cut(plan, before.frames, times[: reached.sum()] if after.failed[0] else times, fields, observables, after)
+        times = times[: reached.sum()] if after.failed[0] else times
+        return _cut(plan, before.frames, times, fields, observables, after)
     fields, observables = (
         {name: np.swapaxes(values, 0, 1) for name, values in each.items()} for each in (fields, observables)
     )
@@ -155,7 +156,7 @@ def _frames(
     ended = np.flatnonzero(~reached.all(axis=1))
     if len(ended):
         saved = jax.tree_util.tree_map(np.array, saved)
-    for run in ended:
+    for run in map(int, ended):
         time = times[0] if np.isnan(after.ended[run]) else after.ended[run]
         still = compiled_frame(plan.observe, plan.present(run, _of_run(after.state, run), time))
         for values, held in zip(jax.tree_util.tree_leaves(saved), jax.tree_util.tree_leaves(still), strict=True):

@@ -80,7 +80,11 @@ class Measure(eqx.Module):
                     f"but has shape {array.shape}."
                 )
         check_same_dtype(
-            points=self.points, log_weights=self.log_weights, values=self.values, positions=self.positions, **self.fields
+            points=self.points,
+            log_weights=self.log_weights,
+            values=self.values,
+            positions=self.positions,
+            **self.fields,
         )
         if is_concrete(self.log_weights) and np.all(np.isneginf(np.asarray(self.log_weights))):
             raise ArgumentError("Argument `log_weights` gives the measure no mass: every weight is zero.")
@@ -186,7 +190,7 @@ class Measure(eqx.Module):
             raise ArgumentError("Both measures must have `positions`, or neither, but only one has.")
         if self.fields.keys() != other.fields.keys():
             raise ArgumentError(
-                f"Both measures must have the same fields, but they have {sorted(self.fields)} and {sorted(other.fields)}."
+                f"Both measures must have the same fields, but have {sorted(self.fields)} and {sorted(other.fields)}."
             )
         check_same_dtype(points=self.points, other_points=other.points)
         positions = None if self.positions is None or other.positions is None else [self.positions, other.positions]

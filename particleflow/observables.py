@@ -1,13 +1,13 @@
 """What is measured while a measure moves.
 
 An observable is any function of the `Present` of a run (time, state, measure, velocity, …) that returns an array; its
-name in the trajectory is its `__name__` (or `name`). It is evaluated at the saved state itself, inside the compiled run.
+name in the trajectory is its `__name__` (or `name`). It is evaluated at the saved state, inside the compiled run.
 A function of three arguments is asked with (flow, time, measure) instead, and those below can be asked so outside of a
 run: `energy(flow, 0.0, measure)`. Sums over all pairs go through the same summation as the drift; only quantities that
 need the whole Gram matrix hold it, and say so.
 
-Everything is weighted: w_i are the weights of the measure, normalised to Σ w_i = 1, pairs i ≠ j have the weight w_i w_j,
-and points of weight zero do not count.
+Everything is weighted: w_i are the weights of the measure, normalised to Σ w_i = 1, pairs i ≠ j weigh w_i w_j, and
+points of weight zero do not count.
 """
 
 import inspect

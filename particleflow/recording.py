@@ -20,7 +20,7 @@ from particleflow.drifts.base import Interaction
 from particleflow.errors import ArgumentError, ResumedElsewhere, StoreError
 from particleflow.fingerprint import fingerprint
 from particleflow.integrate import frame
-from particleflow.loop import Frames, Progress, at_start
+from particleflow.loop import Frames, Progress
 from particleflow.plan import EVENT_TIME, Plan
 from particleflow.status import Status
 from particleflow.store import TrajectoryWriter, load_checkpoint, save_checkpoint
@@ -140,7 +140,9 @@ class Recorder:
         count, dimension = plan.start.points.shape[-2:]
         for old in _checkpoint_folder(path).glob("checkpoint-*.npz"):
             old.unlink()
-        constants = {name: self._chosen(values, -1) for name, values in particle_constants(plan).items()}
+        constants: dict[str, Any] = {
+            name: self._chosen(values, -1) for name, values in particle_constants(plan).items()
+        }
         return TrajectoryWriter.create(
             path,
             count=count if self.particles is None else len(self.particles),
@@ -230,11 +232,14 @@ def describe(plan: Plan) -> dict[str, Any]:
     import platform
 
     device = jax.devices()[0]
-    facts = plan.flow.geometry.facts(plan.start.points.shape[-1])
+    facts = plan.flow.geometry.facts(plan.start.points.shape[-1]).description()
+    interactions = [each.description() for each in _interactions(plan)]
+    if plan.flow_per_run:
+        facts, interactions = _by_run(facts, plan.runs), _by_run(interactions, plan.runs)
     return {
         "geometry": plan.flow.geometry.name,
-        "space": facts._replace(radius=None if facts.radius is None else np.asarray(facts.radius).tolist())._asdict(),
-        "interactions": [each.description() for each in _interactions(plan)],
+        "space": facts,
+        "interactions": interactions,
         "discretization": snake_case(type(plan.discretization).__name__),
         "precision": str(np.dtype(plan.dtype)),
         "solver": plan.method.solver,
@@ -255,6 +260,15 @@ def _interactions(plan: Plan) -> tuple[Interaction, ...]:
     if not plan.flow_per_run:
         return plan.flow.interactions(time)
     return eqx.filter_vmap(lambda flow: flow.interactions(time), in_axes=eqx.if_array(0))(plan.flow)
+
+
+def _by_run(value: Any, runs: int | None) -> Any:
+    """Descriptions of vmapped objects, whose numbers are lists over runs: one value if all agree, else {"runs": …}."""
+    if isinstance(value, dict):
+        return {key: inner if key == "omitted" else _by_run(inner, runs) for key, inner in value.items()}
+    if isinstance(value, list) and len(value) == runs and not any(isinstance(inner, dict) for inner in value):
+        return value[0] if all(inner == value[0] for inner in value) else {"runs": value}
+    return [_by_run(inner, runs) for inner in value] if isinstance(value, list) else value
 
 
 @cache
@@ -316,12 +330,13 @@ def particle_constants(plan: Plan) -> dict[str, np.ndarray]:
 
 def _fixed_points(plan: Plan) -> np.ndarray:
     """The points of a measure that never move, of all runs."""
-    state = at_start(plan).state
-    one = [
-        np.asarray(plan.present(run, jax.tree_util.tree_map(lambda leaf, r=run: leaf[r], state), plan.times[0]).measure.points)
-        for run in range(plan.runs or 1)
-    ]
-    return one[0] if plan.runs is None else np.stack(one)
+    state = plan.begin()
+
+    def points(run: int) -> np.ndarray:
+        mine = jax.tree_util.tree_map(lambda leaf: leaf[run], state)
+        return np.asarray(plan.present(run, mine, plan.times[0]).measure.points)
+
+    return points(0) if plan.runs is None else np.stack([points(run) for run in range(plan.runs)])
 
 
 def frame_shapes(plan: Plan) -> tuple[dict[str, tuple[int, ...]], dict[str, tuple[int, ...]]]:

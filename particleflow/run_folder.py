@@ -105,7 +105,9 @@ def _frozen(call: "Spec", draw: "Drawing", folder: Path) -> Iterator[tuple[str, 
     paths = call.paths()
     if paths and hasattr(call.target, "counted"):
         name = _input(folder, f"{call.path}.npz", _cloud_arrays(draw.start(call)))
-        yield call.path, {"kind": "from_file", "path": name, "retract": call.retract}
+        carried = {field: np.asarray(value).tolist() for field, value in call.fields.items()}
+        table = {"kind": "from_file", "path": name, "retract": call.retract}
+        yield call.path, {**table, "fields": carried} if carried else table
         return
     for name, path in paths.items():
         yield f"{call.path}.{name}", str(path.resolve())
@@ -142,6 +144,7 @@ def _cloud_arrays(start: "Start") -> dict[str, np.ndarray]:
     measure = start.measure
     fields = {name: getattr(measure, name) for name in ("points", "log_weights", "values", "positions")}
     fields["labels"] = start.labels
+    fields |= {f"field.{name}": array for name, array in measure.fields.items()}
     return {name: np.asarray(value) for name, value in fields.items() if value is not None}
 
 

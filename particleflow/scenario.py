@@ -241,6 +241,9 @@ def make_start(document: "Document", flow: "Flow") -> tuple["Measure", np.ndarra
     measure = _cast(start.measure, document.precision)
     if spec.retract:
         measure = measure.with_points(retracted(flow.geometry, measure.points))
+    if spec.fields:
+        given = {name: np.broadcast_to(value, (measure.count,)) for name, value in spec.fields.items()}
+        measure = measure.with_fields({**measure.fields, **_cast_arrays(given, document.precision)})
     return measure, start.labels
 
 
@@ -248,6 +251,7 @@ def make_setup(document: "Document", flow: "Flow", start: "Measure", labels: np.
     """Everything `simulate` wants, from a scenario's flow and start."""
     time, draw = document.time, Drawing(document)
     arguments = {
+        "discretization": None if document.discretization is None else document.discretization.build(draw),
         "rtol": time.rtol, "atol": time.atol, "step": time.step, "solver": time.solver, "window": time.window,
         "max_steps": time.max_steps,
         "observe": [_cast(spec.build(draw), document.precision) for spec in document.observables],
@@ -277,6 +281,10 @@ def _cast(tree: Any, dtype: Any) -> Any:
     import jax
 
     return jax.tree_util.tree_map(lambda leaf: leaf.astype(dtype) if eqx.is_inexact_array(leaf) else leaf, tree)
+
+
+def _cast_arrays(arrays: dict[str, np.ndarray], dtype: Any) -> dict[str, np.ndarray]:
+    return {name: np.asarray(array, dtype) for name, array in arrays.items()}
 
 
 def _chosen_particles(particles: Any, count: int) -> np.ndarray | None:

@@ -52,8 +52,8 @@ class Trajectory:
     """Particles over time: `len`, index, slice and iterate over frames; made by `from_arrays` or `open`.
 
     Attributes: `times` (T,), `steps` (T,), `points` (T,N,d) or, for an ensemble, (T,R,N,d), `observables` name ->
-    (T,...) or (T,R,...), `fields` name -> (T,N,...) or (T,R,N,...): what else every particle has in every frame (masses,
-    residual norms); `metadata` (title, geometry, scenario, seed, statistics, ... as far as known).
+    (T,...) or (T,R,...), `fields` name -> (T,N,...) or (T,R,N,...): what else every particle has in every frame
+    (masses, residual norms); `metadata` (title, geometry, scenario, seed, statistics, ... as far as known).
     """
 
     def __init__(
@@ -239,13 +239,16 @@ class Trajectory:
             if (array := getattr(self._particles, name)) is not None and array.shape == (self.runs, self.count)
         }
         mine = replace(self._particles, **own)
-        return self._like(self.times, self.steps, _run(self.points, run), series, fields, mine)
+        facts = {name: _of_run(self.metadata[name], run) for name in ("space", "interactions") if name in self.metadata}
+        metadata = {**self.metadata, **facts}
+        return self._like(self.times, self.steps, _run(self.points, run), series, fields, mine, metadata)
 
     def _like(
-        self, times: Any, steps: Any, points: Any, observables: Any, fields: Any, particles: _Particles | None = None
-    ) -> Self:
+        self, times: Any, steps: Any, points: Any, observables: Any, fields: Any, particles: _Particles | None = None,
+        metadata: dict[str, Any] | None = None,
+    ) -> Self:  # fmt: skip
         kept = particles or self._particles
-        return type(self)(times, steps, points, observables, kept, self.metadata, self._stored, fields)
+        return type(self)(times, steps, points, observables, kept, metadata or self.metadata, self._stored, fields)
 
     def refresh(self) -> int:
         """Take in the frames that a running simulation has added since, and return the number of frames.
@@ -338,7 +341,9 @@ def _contents(stored: "StoredRun") -> tuple[Any, ...]:
     metadata = {**stored.provenance, **record, "status": stored.status}
     constants = dict(stored.constants)
     fixed = constants.pop("position", None)
-    points = LazyArray(stored, "position", frames) if fixed is None else np.broadcast_to(fixed, (len(frames), *fixed.shape))
+    points: Any = LazyArray(stored, "position", frames) if fixed is None else None
+    if fixed is not None:
+        points = np.broadcast_to(fixed, (len(frames), *fixed.shape))
     return stored.times, stored.steps, points, series, replace(_Particles(), **constants), metadata, stored, fields
 
 
@@ -348,6 +353,16 @@ def _frames(values: Any, index: slice) -> Any:
 
 def _run(values: Any, run: int) -> Any:
     return values[:, run] if isinstance(values, np.ndarray) else values.of_run(run)
+
+
+def _of_run(value: Any, run: int) -> Any:
+    """Metadata of one run: where runs differ, a value is {"runs": [...]}."""
+    if isinstance(value, Mapping):
+        runs = value.get("runs")
+        if len(value) == 1 and isinstance(runs, list):
+            return runs[run] if run < len(runs) else None
+        return {key: _of_run(inner, run) for key, inner in value.items()}
+    return [_of_run(inner, run) for inner in value] if isinstance(value, list) else value
 
 
 def _per_particle(name: str, values: Any, dtype: type, shape: tuple[int, ...]) -> np.ndarray | None:

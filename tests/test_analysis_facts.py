@@ -20,10 +20,11 @@ from particleflow.analysis import (
     track_clusters,
     wasserstein2,
 )
-from particleflow.analysis.facts import interactions_of, run_of, space_of
+from particleflow.analysis.facts import interactions_of, space_of
 from particleflow.analysis.frames import is_spherical
 from particleflow.cli.console import Meter, RunMeter
 from particleflow.errors import ArgumentError
+from particleflow.geometry import Sphere
 from particleflow.trajectory import Trajectory
 
 
@@ -98,7 +99,7 @@ def test_all_normalisations_on_the_unit_sphere_are_analysed_on_the_sphere(space)
 def test_progress_of_a_run_counts_clusters_at_the_radius_of_its_sphere():
     frames = SimpleNamespace(points=circle([[0.0, 0.02, 0.04, 0.14, 0.16]], 5.0))
     with Meter(quiet=True) as meter:
-        assert RunMeter(meter, 1.0, 1, "sphere")._clusters(frames) == 2
+        assert RunMeter(meter, 1.0, 1, Sphere(5.0))._clusters(frames) == 2
 
 
 def test_facts_are_believed_before_names():
@@ -191,56 +192,25 @@ def ensemble(metadata: dict[str, Any], runs: int = 3, dimension: int = 2) -> Tra
 
 
 def test_every_run_of_an_ensemble_has_its_own_facts():
-    kernel = {"kind": "attention", "form": "inner", "beta": [1.0, 2.0, 3.0], "query": 1.0, "key": [1.0, 4.0, 9.0]}
-    row = {"kernel": kernel, "normalization": "row", "positional": None, "data": False}
-    many = ensemble({"space": sphere_fact([1.0, 2.0, 3.0]), "interactions": [row]})
+    by_run = {"beta": {"runs": [1.0, 2.0, 3.0]}, "query": [2.0, 2.0], "key": {"runs": [1.0, 4.0, 9.0]}}
+    row = {"kernel": {"kind": "attention", "form": "inner", **by_run}, "normalization": "row", "positional": None}
+    many = ensemble({"space": sphere_fact({"runs": [1.0, 2.0, 3.0]}), "interactions": [row]})
     assert space_of(many).radius is None
     for run, summary in enumerate(summarize(many)["runs"]):
         assert summary["space"]["radius"] == run + 1
         assert summary["thresholds"]["cluster_distance"] == pytest.approx((run + 1) * np.sqrt(0.002))
         assert summary["attention"]["first"]["beta"] == run + 1
-        assert interactions_of(run_of(many, run))[0].key == (run + 1) ** 2
-        assert "measured" in choose_threshold(many.run(run)).reason  # by itself a run does not know which one it is
+        assert interactions_of(many.run(run))[0].key == (run + 1) ** 2
+        assert np.asarray(interactions_of(many.run(run))[0].query).tolist() == [2.0, 2.0]
         assert choose_threshold(many.run(run)).value == pytest.approx((run + 1) * np.sqrt(0.002))
-
-
-@pytest.mark.parametrize(
-    ("query", "dimension", "expected"),
-    [
-        ([2.0, 2.0, 2.0], 3, 2.0),  # the same as a diagonal and as one number a run
-        ([1.0, 2.0, 3.0], 3, None),  # a diagonal, or one number a run
-        ([1.0, 2.0, 3.0], 2, 2.0),
-        ([1.0, 2.0], 2, [1.0, 2.0]),
-        (np.ones((3, 2)).tolist(), 2, None),  # a matrix, or one diagonal a run
-        (np.arange(12.0).reshape(3, 2, 2).tolist(), 2, [[4.0, 5.0], [6.0, 7.0]]),
-        ([[0.0, 1.0], [1.0, 0.0]], 2, [[0.0, 1.0], [1.0, 0.0]]),
-    ],
-)
-def test_maps_of_an_ensemble_are_picked_where_their_shape_tells(query, dimension, expected):
-    kernel = {"kind": "attention", "form": "inner", "beta": 1.0, "query": query}
-    many = ensemble({"interactions": [{"kernel": kernel, "normalization": "row"}]}, dimension=dimension)
-    found = interactions_of(run_of(many, 1))[0].query
-    assert (None if found is None else np.asarray(found).tolist()) == expected
-
-
-class DifferentWeights(Trajectory):
-    """An ensemble whose runs have different weights: only its runs can be asked for (N,) of them."""
-
-    @property
-    def weights(self) -> np.ndarray:
-        assert self.runs is None, "weights of an ensemble are (R, N)"
-        return super().weights
-
-    def run(self, run: int) -> Any:
-        alive = np.where(np.arange(self.count) <= run + 1, 0.0, -np.inf)
-        return Trajectory.from_arrays(
-            self.times, np.asarray(self.points)[:, run], log_weights=alive, metadata=self.metadata
-        )
 
 
 @pytest.mark.parametrize("metadata", [{}, {"geometry": "sphere"}])
 def test_ensembles_are_weighted_run_by_run(metadata):
-    many = DifferentWeights.from_arrays([0, 1], np.random.default_rng(0).normal(size=(2, 3, 8, 2)), metadata=metadata)
+    points = np.random.default_rng(0).normal(size=(2, 3, 8, 2))
+    alive = np.where(np.arange(8) <= np.arange(3)[:, None] + 1, 0.0, -np.inf)
+    many = Trajectory.from_arrays([0, 1], points, log_weights=alive, metadata=metadata)
+    assert many.weights.shape == (3, 8)
     summary = summarize(many, beta=1.0)
     assert [run["clusters"]["initial_count"] for run in summary["runs"]] == [2, 3, 4]
     for analysis in (cluster_counts, track_clusters, similarity_quantiles, mode_amplitudes):
@@ -251,15 +221,13 @@ def test_ensembles_are_weighted_run_by_run(metadata):
 def density() -> Trajectory:
     """Masses 1 + a cos θ over cells of the circle of radius 2, a from 0.2 to 0.8."""
     angles = np.linspace(0, 2 * np.pi, 64, endpoint=False)
-    run = Trajectory.from_arrays(
+    return Trajectory.from_arrays(
         [0.0, 1.0, 2.0],
         np.broadcast_to(circle(angles, 2.0), (3, 64, 2)),
         observables={"energy": np.array([3.0, 2.0, 1.0])},
+        fields={"masses": (1 + np.array([0.2, 0.5, 0.8])[:, None] * np.cos(angles)) / 64},
         metadata={"space": sphere_fact(2.0)},
     )
-    masses = (1 + np.array([0.2, 0.5, 0.8])[:, None] * np.cos(angles)) / 64
-    setattr(run, "fields", {"mass": masses})  # noqa: B010  a mapping that trajectories of particles need not have
-    return run
 
 
 def test_masses_that_change_are_used_where_nothing_is_followed_and_refused_elsewhere():
@@ -272,7 +240,7 @@ def test_masses_that_change_are_used_where_nothing_is_followed_and_refused_elsew
     assert summary["clusters"] is None
     assert summary["energy"]["last"] == 1.0
     np.testing.assert_allclose(np.array(summary["modes"]["amplitudes"])[:, 0], [0.1, 0.25, 0.4], atol=1e-12)
-    masses = getattr(run, "fields")["mass"]  # noqa: B009
+    masses = run.masses
     points = np.asarray(run.points[0])
     expected = wasserstein2(points, points, x_weights=masses[0], y_weights=masses[-1])
     assert summary["distances"]["wasserstein2"] == pytest.approx(expected)

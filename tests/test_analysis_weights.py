@@ -145,12 +145,14 @@ def test_labels_and_leaders_are_those_of_the_points_that_have_mass():
 
 def test_agreement_leaves_out_what_has_no_weight():
     points, weights = with_nothing()
-    one, other, dust = inserted(LABELS, [0, 7, 2, 9]), inserted(OTHER, [3, 3, 8, 1]), {"weights": weights}
-    mass = {"weights": cloud()[1]}
+    one, other = inserted(LABELS, [0, 7, 2, 9]), inserted(OTHER, [3, 3, 8, 1])
+    mass = cloud()[1]
     for agreement in (analysis.adjusted_rand_index, analysis.normalized_mutual_information):
-        assert agreement(one, other, **dust) == pytest.approx(agreement(LABELS, OTHER, **mass), rel=1e-12)
-    found = analysis.silhouette(points, one, **dust)
-    assert found == pytest.approx(analysis.silhouette(cloud()[0], LABELS, **mass), rel=1e-12)
+        assert agreement(one, other, weights=weights) == pytest.approx(
+            agreement(LABELS, OTHER, weights=mass), rel=1e-12
+        )
+    found = analysis.silhouette(points, one, weights=weights)
+    assert found == pytest.approx(analysis.silhouette(cloud()[0], LABELS, weights=mass), rel=1e-12)
 
 
 def test_agreement_by_mass_is_that_of_as_many_equal_particles():

@@ -3,7 +3,6 @@
 from typing import Any
 
 import flows_oracles as oracle
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.sparse.csgraph import minimum_spanning_tree

@@ -145,7 +145,7 @@ def test_repulsion_keeps_the_sphere():
     times = np.linspace(0.0, 40.0, 41)
     flow = attention(2.0, value=-1.0)
     states = [
-        frames.progress.state
+        frames.progress.state.moving[0]
         for frames in pf.stream(flow, oracle.random_sphere(1, 16, 3), times, rtol=1e-8, atol=1e-10)
     ]
     run = pf.simulate(flow, oracle.random_sphere(1, 16, 3), times, rtol=1e-8, atol=1e-10)

@@ -23,6 +23,7 @@ class Spec:
     arguments: dict[str, Any] = field(default_factory=dict)
     count: int | None = None
     retract: bool = True
+    fields: dict[str, Any] = field(default_factory=dict)
     made: Any = None
     draws: bool = False
 

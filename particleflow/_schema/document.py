@@ -92,6 +92,7 @@ class ScenarioFile(BaseModel):
     common_temperature: Number = 0.0
     initial: _tables("initial")  # pyright: ignore[reportInvalidTypeForm]
     geometry: _tables("geometry") = None  # pyright: ignore[reportInvalidTypeForm]
+    discretization: _tables("discretization") = None  # pyright: ignore[reportInvalidTypeForm]
     drift: _tables("drift", many=True)  # pyright: ignore[reportInvalidTypeForm]
     event: _tables("event") = None  # pyright: ignore[reportInvalidTypeForm]
     time: TimeTable
@@ -111,6 +112,7 @@ class Document:
     common_temperature: float
     initial: Spec
     geometry: Spec | None
+    discretization: Spec | None
     drifts: tuple[Spec, ...]
     event: Spec | None
     observables: tuple[Spec, ...]
@@ -125,7 +127,8 @@ class Document:
 
     def calls(self) -> list[Spec]:
         """All constructor calls at the top of the file."""
-        return [self.initial, *self.flow_calls(), *([] if self.event is None else [self.event]), *self.observables]
+        optional = [call for call in (self.discretization, self.event) if call is not None]
+        return [self.initial, *self.flow_calls(), *optional, *self.observables]
 
 
 def read_document(raw: dict[str, Any], name: str, folder: Path, registry: Registry) -> Document:
@@ -135,7 +138,7 @@ def read_document(raw: dict[str, Any], name: str, folder: Path, registry: Regist
     reader = TableReader(registry, folder, problems)
     single = {
         family: reader.read(family, raw[family], family)
-        for family in ("initial", "geometry", "event")
+        for family in ("initial", "geometry", "discretization", "event")
         if raw.get(family) is not None
     }
     drifts = _read_list(reader, "drift", raw.get("drift", []), "drift")
@@ -153,6 +156,7 @@ def read_document(raw: dict[str, Any], name: str, folder: Path, registry: Regist
     return Document(
         title=file.title, seed=file.seed, precision=file.precision, temperature=file.temperature,
         common_temperature=file.common_temperature, initial=initial, geometry=single.get("geometry"),
+        discretization=single.get("discretization"),
         drifts=tuple(drifts), event=single.get("event"), observables=tuple(observables), time=file.time,
         record=file.record, output=file.output, sweep=file.sweep,
     )  # fmt: skip

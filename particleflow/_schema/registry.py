@@ -75,6 +75,7 @@ class Registry:
 
 
 def _families() -> tuple[Family, ...]:
+    from particleflow.discretization import AbstractDiscretization
     from particleflow.drifts import AbstractDrift, AbstractSchedule
     from particleflow.events import AbstractEvent
     from particleflow.geometry import AbstractGeometry
@@ -89,6 +90,7 @@ def _families() -> tuple[Family, ...]:
         Family("drift", AbstractDrift, "particleflow.drifts"),
         Family("schedule", AbstractSchedule, "particleflow.drifts"),
         Family("geometry", AbstractGeometry, "particleflow.geometry"),
+        Family("discretization", AbstractDiscretization, "particleflow.discretization"),
         Family("initial", AbstractInitial, "particleflow.initial"),
         Family("summation", AbstractSummation, "particleflow.summation"),
         Family("event", AbstractEvent, "particleflow.events"),
@@ -109,12 +111,12 @@ def _own_kinds(family: Family) -> dict[str, Any]:
 
 
 def _observables(module: str, members: dict[str, Callable]) -> dict[str, Any]:
-    """Functions of (flow, time, measure) under their own names, and classes of such functions in snake case."""
+    """Functions of the present under their own names, and classes of such functions in snake case."""
     own = {name: value for name, value in members.items() if getattr(value, "__module__", None) == module}
     functions = {
         name: value
         for name, value in own.items()
-        if inspect.isfunction(value) and [*inspect.signature(value).parameters] == ["flow", "time", "measure"]
+        if inspect.isfunction(value) and [*inspect.signature(value).parameters] == ["present"]
     }
     classes = {snake_case(name): value for name, value in own.items() if inspect.isclass(value)}
     return functions | classes

@@ -24,6 +24,7 @@ RANDOM = "random"
 EXPECTED = {
     (0,): "a number",
     (1,): "a list of numbers",
+    (0, 1): "a number or a list of numbers",
     (2,): "a matrix, as a list of equally long rows",
     (0, 1, 2): "a number, a list of numbers (a diagonal) or a matrix, as a list of equally long rows",
 }
@@ -88,7 +89,7 @@ def _without_none(annotation: Any) -> tuple[Any, bool]:
         return annotation, False
     members = typing.get_args(annotation)
     rest = [member for member in members if member is not type(None)]
-    lists = [member for member in rest if typing.get_origin(member) in (list, tuple)]
+    lists = [member for member in rest if typing.get_origin(member) in (list, tuple, collections.abc.Sequence)]
     chosen = lists[0] if len(rest) > 1 and lists else rest[0]
     return chosen, len(rest) < len(members)
 
@@ -102,7 +103,7 @@ def _family(annotation: Any, families: tuple[Family, ...]) -> tuple[str | None, 
         return "observable", False, False
     if annotation is Measure:
         return "initial", False, True
-    if typing.get_origin(annotation) in (tuple, list):
+    if typing.get_origin(annotation) in (tuple, list, collections.abc.Sequence):
         family, _, sampled = _family(typing.get_args(annotation)[0], families)
         return family, family is not None and not sampled, sampled
     if not inspect.isclass(annotation):
@@ -133,7 +134,7 @@ def _axes(annotation: Any) -> tuple[int, ...] | None:
         return None
     if annotation is float:
         return (0,)
-    if origin in (tuple, list):
+    if origin in (tuple, list, collections.abc.Sequence):
         return None if typing.get_args(annotation)[0] is int else (1,)
     shape = getattr(annotation, "dim_str", "...").split()
     return (0, 1, 2) if "..." in shape or len(shape) > 2 else (len(shape),)
@@ -183,3 +184,4 @@ _VECTOR: dict[str, Any] = {"type": "array", "items": _NUMBER}
 _SCHEMAS = (_NUMBER, _VECTOR, {"type": "array", "items": _VECTOR})
 Number = Annotated[Any, _checked((0,)), WithJsonSchema(_NUMBER)]
 Vector = Annotated[Any, _checked((1,)), WithJsonSchema(_VECTOR)]
+NumberOrVector = Annotated[Any, _checked((0, 1)), WithJsonSchema({"anyOf": [_NUMBER, _VECTOR]})]

@@ -11,7 +11,7 @@ from particleflow._schema.calls import Drawn, Spec, parts
 from particleflow._schema.numbers import FileNumbers, RandomNumbers, RandomTable, is_described, read_numbers
 from particleflow._schema.problems import Problems, joined, shown, suggestion
 from particleflow._schema.registry import Registry
-from particleflow._schema.slots import EXPECTED, Slot, family_schema, slots_of
+from particleflow._schema.slots import EXPECTED, NumberOrVector, Slot, family_schema, slots_of
 from particleflow.errors import ParticleflowError, UserError
 
 _DEEPEST = 24
@@ -56,6 +56,7 @@ class TableReader:
         if len(self.problems.found) > before:
             return None
         spec = Spec(path, raw["kind"], target, arguments, values.get("count"), values.get("retract", True))
+        spec.fields = values.get("fields", {})
         return self._make(spec)
 
     def _target(self, family: str, raw: Any, path: str, depth: int) -> Any:
@@ -160,6 +161,7 @@ def model_of(family: str, target: Any, kind: str, slots: tuple[Slot, ...]) -> ty
         if target.counted:
             fields["count"] = (Annotated[int, Strict(), Field(ge=1)], ...)
         fields["retract"] = (Annotated[bool, Strict()], True)
+        fields["fields"] = (dict[Annotated[str, Strict()], NumberOrVector], {})
     docstring = inspect.getdoc(target) or ""
     return create_model(
         f"{family}_{kind}",

@@ -22,7 +22,6 @@ from .distances import wasserstein2 as wasserstein2
 from .facts import Interaction as Interaction
 from .facts import Space as Space
 from .facts import interactions_of as interactions_of
-from .facts import run_of as run_of
 from .facts import space_of as space_of
 from .merge_tree import Birth as Birth
 from .merge_tree import Merge as Merge

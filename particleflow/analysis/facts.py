@@ -5,7 +5,8 @@ A simulation stores both as plain tables in the trajectory's metadata,
     space         {kind: "sphere" | "flat", radius, coordinates, sees_stored}
     interactions  [{kernel: {kind, form, beta, query, key, …}, normalization, positional, data}, …]
 
-and everything in `analysis` asks here, never for the name of a geometry. Files without these tables are read by the
+(where the runs of an ensemble differ, a value is {runs: [...]}, of which `trajectory.run(r)` keeps one), and everything
+in `analysis` asks here, never for the name of a geometry. Files without these tables are read by the
 name of their geometry and by the text of their scenario, in the last part of this module and nowhere else.
 
 Metadata come from files, so nothing in them is trusted: what has the wrong type is unknown, never an error. Unknown is
@@ -100,48 +101,6 @@ def interactions_of(trajectory: "Trajectory") -> tuple[Interaction, ...]:
     if not isinstance(table, list | tuple):
         return _interactions_from_scenario(trajectory)
     return tuple(_interaction(row) for row in table)
-
-
-def run_of(trajectory: "Trajectory", run: int) -> "Trajectory":
-    """Return one run of an ensemble with the facts of that run.
-
-    Where an ensemble's runs differ its metadata list one value a run; here these become the value of this run. A list
-    that may also be a diagonal, or rows that may also be a matrix, could be either: then the map is not known.
-    """
-    single = trajectory.run(run)
-    metadata, runs = dict(_metadata(trajectory)), trajectory.runs or 1
-    space, interactions = metadata.get("space"), metadata.get("interactions")
-    if isinstance(space, Mapping):
-        metadata["space"] = {**space, "radius": _of_run(space.get("radius"), run, runs)}
-    if isinstance(interactions, list | tuple):
-        metadata["interactions"] = [_row_of_run(row, run, runs, trajectory.dimension) for row in interactions]
-    single.metadata = metadata
-    return single
-
-
-def _row_of_run(row: Any, run: int, runs: int, dimension: int) -> Any:
-    if not isinstance(row, Mapping) or not isinstance(row.get("kernel"), Mapping):
-        return row
-    kernel = dict(row["kernel"])
-    kernel["beta"] = _of_run(kernel.get("beta"), run, runs)
-    for name in ("query", "key"):
-        kernel[name] = _map_of_run(kernel.get(name, 1.0), run, runs, dimension)
-    return {**row, "kernel": kernel}
-
-
-def _of_run(value: Any, run: int, runs: int) -> Any:
-    """A number, or this run's of one number a run."""
-    return value[run] if isinstance(value, list | tuple) and len(value) == runs else value
-
-
-def _map_of_run(value: Any, run: int, runs: int, dimension: int) -> Any:
-    """A linear map, or this run's of one map a run; None where the shape does not tell."""
-    array = _numbers(value)
-    if array is None or array.ndim == 0 or array.shape[0] != runs:
-        return value
-    if array.ndim == 1 and (runs != dimension or np.ptp(array) == 0):
-        return float(array[run])
-    return array[run] if array.ndim == 3 else None
 
 
 def _interaction(row: Any) -> Interaction:

@@ -4,7 +4,7 @@ Every analysis goes through `iterate`, so that memory stays bounded by a few meg
 that is not finite is always reported in the same words, with its index and its time.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -93,8 +93,7 @@ def single_run(trajectory: "Trajectory") -> "Trajectory":
 
 def masses_of(trajectory: "Trajectory") -> Any | None:
     """Return the masses (T, N) of a density, whose points stay while its masses change; None for particles."""
-    fields = getattr(trajectory, "fields", None)
-    return fields.get("mass") if isinstance(fields, Mapping) else None
+    return trajectory.fields.get("masses")
 
 
 def fixed_weights(trajectory: "Trajectory") -> FloatArray:

@@ -53,9 +53,10 @@ def sphere_radius(trajectory: "Trajectory", points: FloatArray) -> float | None:
     """The common norm of a run's points (..., d), or None if they have none.
 
     A run that says that it lives on a sphere may be off by 1 %; of others, whose geometry may not be known, the norms
-    must agree to 1e-5. In Euclidean space equal norms mean nothing.
+    must agree to 1e-5. In a run that says that its space is flat, equal norms mean nothing.
     """
-    if trajectory.metadata.get("geometry") == "euclidean":
+    stated = {"space", "geometry"} & trajectory.metadata.keys()
+    if stated and not is_spherical(trajectory):
         return None
     norms = np.linalg.norm(points, axis=-1)
     norms = norms[np.isfinite(norms)]

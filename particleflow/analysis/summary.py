@@ -14,7 +14,7 @@ from particleflow._files import write_text
 from particleflow._version import __version__
 from particleflow.analysis import summary_parts as parts
 from particleflow.analysis.clusters import DEFAULT_INNER
-from particleflow.analysis.facts import run_of, space_of
+from particleflow.analysis.facts import space_of
 from particleflow.analysis.frames import (
     Progress,
     as_positive,
@@ -66,7 +66,7 @@ def summarize(
     total = trajectory.runs
     for run in range(total):
         one = _stage(progress, run, total) if progress is not None else None
-        summary = plain(_summarize_run(run_of(trajectory, run), modes=modes, seed=seed, progress=one, **options))
+        summary = plain(_summarize_run(trajectory.run(run), modes=modes, seed=seed, progress=one, **options))
         summaries.append(summary)
     return {**_header(), "runs": summaries, "aggregate": plain(aggregate(summaries))}
 

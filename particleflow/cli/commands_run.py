@@ -157,7 +157,7 @@ def _simulate(loaded, folder: Path, *, resumed: bool, json: bool, quiet: bool) -
     with Meter(quiet=quiet) as meter:
         meter.update("compiling", 0, 0)
         geometry = loaded.document.geometry
-        progress = RunMeter(meter, float(times[-1]), len(times), geometry.kind if geometry else "euclidean")
+        progress = RunMeter(meter, float(times[-1]), len(times), None if geometry is None else geometry.made)
         with warnings.catch_warnings():
             warnings.simplefilter("always", ResumedElsewhere)
             warnings.showwarning = lambda message, *_, **__: note(str(message), quiet=quiet)

@@ -94,7 +94,7 @@ def _make_bar() -> Any:
 class RunMeter:
     """Turns the windows of a run into progress: time, step size, energy, number of clusters."""
 
-    def __init__(self, meter: Meter, end: float, frames: int, geometry: str = "euclidean"):
+    def __init__(self, meter: Meter, end: float, frames: int, geometry: Any = None):
         self.meter, self.end, self.frames, self.geometry = meter, end, frames, geometry
         self.threshold: float | None = None
 
@@ -116,17 +116,18 @@ class RunMeter:
         """The number of clusters at the threshold of the analysis; not for large clouds, where it takes too long."""
         import numpy as np
 
+        if frames.points is None:
+            return None
         points = np.asarray(frames.points[-1], dtype=float)
         if points.ndim != 2 or len(points) > _COUNTED_PARTICLES or not np.isfinite(points).all():
             return None
         from particleflow.analysis import choose_threshold, cluster_count
-        from particleflow.analysis.facts import space_of
         from particleflow.trajectory import Trajectory
 
         if self.threshold is None:
-            first = Trajectory.from_arrays([0.0], frames.points[:1], metadata={"geometry": self.geometry})
-            # The name of a sphere does not tell its radius, so it is measured.
-            first.metadata["space"] = space_of(first).to_dict() | {"radius": None}
+            first = Trajectory.from_arrays([0.0], frames.points[:1])
+            if self.geometry is not None:
+                first.metadata["space"] = self.geometry.facts(points.shape[-1]).description()
             self.threshold = choose_threshold(first).value
         return cluster_count(points, self.threshold)
 

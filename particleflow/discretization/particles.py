@@ -1,6 +1,6 @@
 """Particles: the measure is a cloud of points of fixed weight, each of which moves with the flow.
 
-    μ_t = Σ_j w_j δ_{x_j(t)},    ẋ_j = v(t, x_j, μ_t) on the geometry.
+μ_t = Σ_j w_j δ_{x_j(t)},    ẋ_j = v(t, x_j, μ_t) on the geometry.
 """
 
 from typing import Any

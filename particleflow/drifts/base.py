@@ -8,7 +8,7 @@ with a number (`0.5 * d`).
 
 Beside its velocity a drift says
 - `interactions(time)`: which kernels act, how they are normalised and summed, and which measure they look at. Energies,
-  entropies and figures ask this, so a drift inside a sum, a schedule or a stack of layers is seen as well as a bare one;
+  entropies and figures ask this, so a drift inside a sum, a schedule or a stack of layers is seen like a bare one;
 - `stages(time)`: what an explicit layer applies one after the other (attention, then feed-forward);
 - `changes()`: when it jumps, so that an adaptive solver can step exactly there.
 """

@@ -5,6 +5,7 @@ With explicit steps of size `duration` a stack of layers is a transformer: the w
     ẋ = drift_k(x, μ)    while    k · duration ≤ t < (k + 1) · duration.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -38,7 +39,7 @@ class Layers(AbstractDrift):
     duration: Float[Array, ""]
     stack_of: tuple[int, ...] = eqx.field(static=True)
 
-    def __init__(self, drifts: tuple[AbstractDrift, ...], duration: Any = 1.0):
+    def __init__(self, drifts: Sequence[AbstractDrift], duration: Any = 1.0):
         check_drifts(tuple(drifts))
         structures = [_structure(drift) for drift in drifts]
         distinct = list(dict.fromkeys(structures))
@@ -105,7 +106,9 @@ class Block(AbstractDrift):
     geometries: tuple[AbstractGeometry, ...] | None
 
     def __init__(
-        self, drifts: tuple[AbstractDrift, ...], geometries: tuple[AbstractGeometry, ...] | None = None
+        self,
+        drifts: Sequence[AbstractDrift],
+        geometries: Sequence[AbstractGeometry] | None = None,
     ):
         self.drifts = tuple(drifts)
         self.geometries = None if geometries is None else tuple(geometries)

@@ -57,9 +57,7 @@ class FeedForward(AbstractDrift):
             raise ArgumentError(f"Argument `activation` must be one of {choices}, but is {self.activation!r}.")
 
     @staticmethod
-    def random(
-        key: Array, dimension: int, width: int, activation: Activation = "tanh"
-    ) -> "FeedForward":
+    def random(key: Array, dimension: int, width: int, activation: Activation = "tanh") -> "FeedForward":
         """Independent Gaussian weights of variance 1/d and 1/h, and biases of variance 1."""
         keys = jax.random.split(key, 3)
         weight = jax.random.normal(keys[0], (width, dimension)) / jnp.sqrt(dimension)

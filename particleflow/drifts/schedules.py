@@ -1,6 +1,6 @@
 """Parameters that change with time: a schedule λ(t), and a drift with one of its numbers on it.
 
-    ẋ = drift_{λ(t)}(t, x, μ),    for example annealing, β(t) from 1 to 9.
+ẋ = drift_{λ(t)}(t, x, μ),    for example annealing, β(t) from 1 to 9.
 """
 
 import abc

@@ -71,4 +71,3 @@ def _relax(function: Callable, start: Potentials, target: Potentials) -> Potenti
     potentials, moved, _ = jax.lax.while_loop(go_on, sweep, (start, unknown, jnp.zeros((), jnp.int32)))
     came_to_rest = moved < float(jnp.finfo(moved.dtype).eps) ** _FAILURE
     return jax.tree_util.tree_map(lambda leaf: jnp.where(came_to_rest, leaf, jnp.nan), potentials)
-

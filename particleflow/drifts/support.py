@@ -74,7 +74,8 @@ def _check_matching(pattern: np.ndarray, alive: np.ndarray) -> None:
 
 def _refuse(particle: int) -> None:
     raise ArgumentError(
-        "Sinkhorn normalisation cannot make these weights doubly stochastic: the kernel has zeros, and a positive entry "
-        f"of particle {particle} lies on no permutation of positive entries (a causal mask leaves only the identity). "
+        "Sinkhorn normalisation cannot make these weights doubly stochastic: the kernel has zeros, and a positive "
+        f"entry of particle {particle} lies on no permutation of positive entries (a causal mask leaves only the "
+        "identity). "
         'Use normalization = "row", or a kernel or positional kernel without such zeros.'
     )

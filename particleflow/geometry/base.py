@@ -46,6 +46,11 @@ class Facts(NamedTuple):
     coordinates: str = "the particles"
     sees_stored: bool = True
 
+    def description(self) -> dict[str, Any]:
+        """The facts as plain values; the radii of several runs are a list."""
+        radius = None if self.radius is None else np.asarray(self.radius).tolist()
+        return {**self._asdict(), "radius": radius}
+
 
 class AbstractGeometry(eqx.Module):
     """A space for particles; see the module's first lines."""

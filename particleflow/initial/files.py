@@ -21,7 +21,7 @@ class FromFile(AbstractInitial):
 
     `path`: .npy points (n, d); .npz with `points` and any of `log_weights`, `values`, `positions`, `labels`, and
     `field.<name>` for what else the geometry carries along (residual_norm); .csv with one row a particle (a header line
-    is skipped); a run folder or its trajectory .h5, of which `frame` is taken, so that a run goes on where another ended.
+    is skipped); a run folder or its trajectory .h5, of which `frame` is taken: a run goes on where another ended.
     """
 
     counted: ClassVar[bool] = False

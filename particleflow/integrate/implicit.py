@@ -151,8 +151,9 @@ class Implicit(diffrax.AbstractImplicitSolver, diffrax.AbstractAdaptiveSolver):
         fields = jnp.zeros((len(table.diagonal), *begin.shape), begin.dtype).at[0].set(first)
         start = fields, jnp.zeros((), int), diffrax.RESULTS.successful
         (fields, evaluations, result), states = jax.lax.scan(solve_stage, start, later)
-        error: Any = size * jnp.tensordot(jnp.asarray(table.error, begin.dtype), fields, 1)
-        error = unravel(jnp.where(result == diffrax.RESULTS.successful, error, jnp.inf))  # rejects the step
+        estimate = size * jnp.tensordot(jnp.asarray(table.error, begin.dtype), fields, 1)
+        converged: Any = result == diffrax.RESULTS.successful
+        error: Any = unravel(jnp.asarray(jnp.where(converged, estimate, jnp.inf)))  # rejects the step
         counted = CountedError(error, evaluations.astype(begin.dtype)) if self.counted else error
         y1 = unravel(states[-1])
         dense = {"y0": y0, "y1": y1, "k": jax.vmap(unravel)(size * fields)}

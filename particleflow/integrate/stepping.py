@@ -79,7 +79,7 @@ class System(eqx.Module):
         return split(moved, y)[0]
 
 
-def after_jumps(time: Array, jumps: Float[Array, " k"] | None) -> tuple[Array, Any]:
+def after_jumps(time: Any, jumps: Float[Array, " k"] | None) -> tuple[Array, Any]:
     """The time at which a step that would begin here begins, a little later on a jump, and whether it is on one."""
     if jumps is None:
         return time, False
@@ -195,7 +195,7 @@ class Carrying(diffrax.AbstractAdaptiveStepSizeController):
         return end
 
 
-def _above_rounding(error: Array, y: Array, size: Array) -> Array:
+def _above_rounding(error: Array, y: Array, size: Any) -> Array:
     """An error estimate less what the rounding of the field alone may cause."""
     rounding = _FIELD_ROUNDING * jnp.finfo(y.dtype).eps * size * jnp.max(jnp.abs(y))
     return jnp.sign(error) * jnp.maximum(jnp.abs(error) - rounding, 0.0)

@@ -154,7 +154,7 @@ def solve_window(
     carried: Any = solution.controller_state
     tried = solution.stats["num_steps"]
     return Window(
-        times=jnp.where(jnp.isfinite(solution.ts[0]), times, solution.ts[0]),
+        times=jnp.asarray(jnp.where(jnp.isfinite(solution.ts[0]), times, solution.ts[0])),
         fields=fields,
         observables=observables,
         end_time=solution.ts[1][0],
@@ -236,7 +236,7 @@ class _Problem(eqx.Module):
         pid = error_controller(self.begin, times[-1], self.numbers)
         # The interpolation of implicit methods has order three: they step on every saved time instead.
         stops = times if self.method.solver in TABLEAUX else None
-        return Carrying(pid, self.numbers.rtol, self.numbers.atol, pid.norm, stops, self.jumps)
+        return Carrying(rtol=pid.rtol, atol=pid.atol, norm=pid.norm, pid=pid, stops=stops, jumps=self.jumps)
 
     def plain_controller(self, end: Array) -> diffrax.AbstractStepSizeController:
         """The controller of a single solve; without jumps it is diffrax's own, which every adjoint knows."""
@@ -245,7 +245,7 @@ class _Problem(eqx.Module):
         pid = error_controller(self.begin, end, self.numbers)
         if self.jumps is None:
             return pid
-        return Carrying(pid, self.numbers.rtol, self.numbers.atol, pid.norm, None, self.jumps)
+        return Carrying(rtol=pid.rtol, atol=pid.atol, norm=pid.norm, pid=pid, jumps=self.jumps)
 
     def as_diffrax_event(self, event: AbstractEvent) -> diffrax.Event:
         def level(t: Any, y: Any, args: Any, **_: Any) -> Array:

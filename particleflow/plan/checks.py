@@ -1,5 +1,6 @@
 """What can be seen to be wrong before anything is compiled."""
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -19,9 +20,7 @@ from particleflow.observables import Observable, measured, name_of
 EVENT_TIME = "event_time"
 
 
-def check_begin(
-    flow: Flow, discretization: AbstractDiscretization, measure: Measure, *, flow_per_run: bool
-) -> None:
+def check_begin(flow: Flow, discretization: AbstractDiscretization, measure: Measure, *, flow_per_run: bool) -> None:
     """Every run must be able to begin: on the geometry of its own flow, all in one precision."""
     check_same_dtype(start=measure.points, **strong_dtype_leaves(flow), **strong_dtype_leaves(discretization))
     discretization.check(flow, measure, flow_per_run=flow_per_run)
@@ -33,13 +32,11 @@ def check_present(
     """What moves must move as it is: the same arrays, in the same shapes; what cannot interact is refused."""
     time = jnp.asarray(begin, start.points.dtype)
     state = discretization.begin(flow, start)
-    if method.solver != MAP:
-        rate = jax.eval_shape(lambda: discretization.velocity(flow, time, state))
-        for move, leaf in zip(*_matched(rate, state), strict=True):
-            if move is not None and move.shape != leaf.shape:
-                raise ShapeError(
-                    f"The drift must return shape {leaf.shape}, one velocity a particle, but {move.shape}."
-                )
+    moves = discretization.velocity if method.solver != MAP else partial(discretization.step, size=time)
+    moved = jax.eval_shape(lambda: moves(flow, time, state))
+    for move, leaf in zip(*_matched(moved, state), strict=True):
+        if move is not None and move.shape != leaf.shape:
+            raise ShapeError(f"The drift must return shape {leaf.shape}, one velocity a particle, but {move.shape}.")
     check_interactions(flow, discretization, time, state)
     if method.noisy:
         for noise in discretization.noises(flow, state):

@@ -188,7 +188,12 @@ def _write_npz(trajectory: "Trajectory", path: Path) -> None:
     arrays["metadata"] = _json_bytes(trajectory)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
         for name, array in arrays.items():
-            _write_npy(archive, name, array, windows(trajectory) if name == "points" or name.startswith("field.") else [slice(None)])
+            _write_npy(
+                archive,
+                name,
+                array,
+                windows(trajectory) if name == "points" or name.startswith("field.") else [slice(None)],
+            )
 
 
 def _write_npy(archive: zipfile.ZipFile, name: str, array: Any, pieces: list[slice]) -> None:

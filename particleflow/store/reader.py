@@ -219,8 +219,9 @@ class StoredRun:
         shown = ", ".join(str(frame) for frame in frames[:8]) + (", ..." if len(frames) > 8 else "")
         noun = "frame" if len(frames) == 1 else "frames"
         return StoreError(
-            f"{self.path} is damaged: {noun} {shown} of `{column}` ({self.layout.path_of(column)}) cannot be read or fail their"
-            f" checksum. The other frames can still be read; `particleflow recover {self.path}` keeps those before."
+            f"{self.path} is damaged: {noun} {shown} of `{column}` ({self.layout.path_of(column)}) cannot be read or"
+            f" fail their checksum. The other frames can still be read; `particleflow recover {self.path}` keeps those"
+            " before."
         )
 
     def dataset(self, column: str) -> lay.Node:

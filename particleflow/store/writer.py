@@ -79,10 +79,10 @@ class TrajectoryWriter:
         """Begin a trajectory file.
 
         Parameters: the number of particles `count`, their `dimension`, the number of `runs` of an ensemble; `dtype`,
-        the precision of the stored points; `observables`, for each name the shape within one frame (run axis
-        included); `fields`, for each name the shape within one particle; `points`, if they never move; `provenance`, plain values that say where the run comes from; per-particle `log_weights`,
-        `positions` (one row a run where runs differ), `labels`, and `particles`, the indices of the stored ones if
-        only some are; `expected_frames`
+        the precision of the stored points and fields; `observables`, for each name the shape within one frame (run axis
+        included); `fields`, for each name the shape within one particle; `points`, if they never move; `provenance`,
+        plain values that say where the run comes from; per-particle `log_weights` and `positions` (one row a run where
+        runs differ), `labels`, and `particles`, the indices of the stored ones if only some are; `expected_frames`
         keeps the blocks of short runs small; `overwrite` replaces an existing file; `fsync` makes every window survive
         a power cut.
         """

@@ -10,7 +10,6 @@ import numpy as np
 
 from particleflow import _toml
 from particleflow._files import written
-from particleflow._names import snake_case
 from particleflow.errors import ParticleflowError, UserError
 from particleflow.run_folder import SCENARIO_FILE, freeze
 from particleflow.sweep.expand import read_plan
@@ -78,7 +77,6 @@ class _Builder:
         self._documents: dict[str, Any] = {}
         self._flows: dict[str, Any] = {}
         self._starts: dict[str, Any] = {}
-        self._signatures: dict[tuple[int, int], Any] = {}
 
     def setup(self, values: dict[str, Any]) -> "Setup":
         """The run with these values."""
@@ -109,13 +107,17 @@ class _Builder:
 
     def signature(self, values: dict[str, Any]) -> Any:
         """What must be equal for two runs to go as one ensemble: structure, shapes, times, method."""
+        from particleflow.fingerprint import described
+
         try:
             setup = self.setup(values)
         except UserError as error:
             return ("wrong", str(error))
-        trees = (setup.flow, setup.start, setup.arguments["observe"], setup.arguments["event"])
         method = [setup.arguments[name] for name in ("rtol", "atol", "step", "solver", "window", "max_steps")]
-        return (_structure(trees), setup.times.tobytes(), repr(method), setup.flow.is_noisy)
+        # Observables, events and discretizations are shared by the runs of an ensemble, numbers and all.
+        shared = tuple(described([setup.arguments[name] for name in ("observe", "event", "discretization")]))
+        structure = _structure((setup.flow, setup.start))
+        return (structure, setup.times.tobytes(), repr(method), setup.flow.is_noisy, shared)
 
 
 def _structure(tree: Any) -> Any:
@@ -150,7 +152,7 @@ def _run_group(
             return {0: str(error)[:500]}
         return {place: str(error)[:500] for place in range(len(values))}
     _save(path, result)
-    broken = np.flatnonzero(~np.isfinite(result["last_points"]).all(axis=(1, 2)))
+    broken = np.flatnonzero(result.pop("failed"))
     return {int(place): _reason(setups[place], index < _EXPLAINED) for index, place in enumerate(broken)}
 
 
@@ -164,7 +166,7 @@ def _simulated(setups: list["Setup"], store: Path | None, say: Callable[[float, 
     kept: list[Any] = []
 
     def take(frames: Any) -> None:
-        last = frames.points[-1:] if len(frames.points) else None
+        last = frames.points[-1:] if frames.points is not None and len(frames.points) else None
         kept.append((frames.times, frames.observables, last, frames.progress))
         say(frames.progress.frames / len(first.times), f"t = {frames.progress.time:.4g}")
 
@@ -174,7 +176,11 @@ def _simulated(setups: list["Setup"], store: Path | None, say: Callable[[float, 
     else:
         store.unlink(missing_ok=True)
         simulate(flow, start, first.times, store=store, progress=take, **arguments, **first.storing).close()
-    return {**_collected(kept, len(setups) == 1), "thresholds": np.asarray([_threshold(setup) for setup in setups])}
+    return {
+        **_collected(kept, len(setups) == 1),
+        "thresholds": np.asarray([_threshold(setup) for setup in setups]),
+        "log_weights": np.asarray([np.asarray(setup.start.log_weights, float) for setup in setups]),
+    }
 
 
 def _threshold(setup: "Setup") -> float:
@@ -182,12 +188,12 @@ def _threshold(setup: "Setup") -> float:
     from particleflow.analysis import choose_threshold
     from particleflow.trajectory import Trajectory
 
-    geometry = snake_case(type(setup.flow.geometry).__name__)
+    space = setup.flow.geometry.facts(setup.start.dimension).description()
     first = Trajectory.from_arrays(
         [0.0],
         np.asarray(setup.start.points)[None],
         log_weights=np.asarray(setup.start.log_weights),
-        metadata={"geometry": geometry},
+        metadata={"space": space},
     )
     return choose_threshold(first).value
 
@@ -209,9 +215,13 @@ def _collected(kept: list[Any], single: bool) -> dict[str, np.ndarray]:
     for name in kept[0][1]:
         series = np.concatenate([window[1][name] for window in kept])
         result[f"observable.{name}"] = series[None] if single else np.swapaxes(series, 0, 1)
-    points = [window[2] for window in kept if window[2] is not None][-1]
-    result["last_points"] = np.asarray(points) if single else np.asarray(points[0])
-    ended = np.atleast_1d(kept[-1][3].ended).astype(float)
+    last = [window[2] for window in kept if window[2] is not None]
+    progress = kept[-1][3]
+    result["failed"] = np.asarray(progress.failed)
+    if last:  # otherwise the points never move
+        result["last_points"] = np.asarray(last[-1]) if single else np.asarray(last[-1][0])
+        result["failed"] = result["failed"] | ~np.isfinite(result["last_points"]).all(axis=(1, 2))
+    ended = progress.ended.astype(float)
     result["end_times"] = np.where(np.isnan(ended), times[-1], ended)
     return result
 

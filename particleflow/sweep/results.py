@@ -50,7 +50,10 @@ def table(manifest: Manifest) -> list[dict[str, Any]]:
             for name, series in group.items():
                 if name.startswith(_OBSERVABLE) and series.ndim == 2:
                     rows[number][name.removeprefix(_OBSERVABLE)] = float(series[place, -1])
-            rows[number]["clusters"] = cluster_count(group["last_points"][place], float(group["thresholds"][place]))
+            if "last_points" in group:
+                points, threshold = group["last_points"][place], float(group["thresholds"][place])
+                weights = np.exp(group["log_weights"][place]) if "log_weights" in group else None
+                rows[number]["clusters"] = cluster_count(points, threshold, weights=weights)
     return rows
 
 
