@@ -5,7 +5,12 @@
 μ_t is the law of the particles themselves; W is independent for every particle, B is shared by all of them. The
 noise is in the Stratonovich sense, which on the sphere is Brownian motion and in R^d makes no difference.
 
-A flow is the equation for μ_t alone. How μ_t is carried by numbers is the business of a discretization.
+A flow is the equation for μ_t alone. How μ_t is carried by numbers is the business of a discretization. The law μ_t
+itself follows the continuity equation
+
+    ∂_t μ + div(μ P v(t, ·, μ)) = temperature · Δμ,
+
+which is what one simulates whether by particles, by cells or by moments.
 """
 
 from typing import Any

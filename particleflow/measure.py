@@ -6,7 +6,13 @@
 A point may have further numbers by name, its `fields`, which nothing sums over: they belong to how the point moves, as
 the norm of the residual stream does whose direction the point is.
 
-Weights live as logarithms. A point of weight zero (log-weight −∞) is allowed; a measure without mass is not.
+Weights live as logarithms. A point of weight zero (log-weight −∞) is allowed; a measure without mass is not. Integrals
+are sums, ∫ f dμ = Σ_j w_j f(y_j), and for the empirical measure w_j = 1/n this is the mean over the tokens: the 1/n of
+unnormalised attention and of every energy is a weight, never a constant in a formula.
+
+A tilt e^{h} μ multiplies every weight by e^{h(y_j)}. A factor b(y) of a kernel, the potentials of Sinkhorn attention
+and the base change of an exponential family are all tilts, so whatever can be computed for one kernel and any measure
+can be computed for these.
 """
 
 from collections.abc import Mapping
@@ -25,7 +31,8 @@ from particleflow.errors import ArgumentError, DtypeError, ShapeError
 class Sites(NamedTuple):
     """What a kernel may look at: points, their positions in the sequence, the values they carry.
 
-    The fields of one site are a vector, a scalar and a vector; of many, the same with a leading axis.
+    The fields of one site are a vector, a scalar and a vector; of many, the same with a leading axis. Weights are not
+    among them: a kernel cannot depend on how much of a point there is.
     """
 
     points: Array
@@ -179,7 +186,10 @@ class Measure(eqx.Module):
         return Measure(self.points, self.log_weights, self.values, positions, self.fields)
 
     def with_fields(self, fields: Mapping[str, Any]) -> "Measure":
-        """The same points with other numbers by name, in place of those they had."""
+        """The same points with other numbers by name, in place of those they had.
+
+        What they mean is the business of the geometry: `residual_norm` of a pre-norm flow, for example.
+        """
         return Measure(self.points, self.log_weights, self.values, self.positions, fields)
 
     def concatenated(self, other: "Measure") -> "Measure":

@@ -1,4 +1,15 @@
-"""Self-attention as a velocity field."""
+"""Self-attention as a velocity field, and its two limits.
+
+Write G(x) = log ∫ K(x, y) dμ(y) and m(x) for the local mean. With K = exp β⟨Qx, Ky⟩:
+
+    SA (softmax)        v = O V m(x)                      one head of a transformer
+    USA                 v = O V e^{G(x)} m(x)             the gradient flow of (1/2β) ∬ K dμ dμ on the sphere, V = 1
+    doubly stochastic   v = O V m(x) under a tilted μ     Sinkhorn attention
+    β → ∞               v = V · (mean of the leaders)     hardmax
+    β → 0, first order  v = V ∫ ⟨Qx, Ky⟩ y dμ(y)          linear attention
+
+The sum runs over all particles, the one that asks included; weights of the measure stand for the 1/n of a cloud.
+"""
 
 from typing import Any
 
@@ -73,8 +84,10 @@ class Attend(AbstractDrift):
 class Hardmax(AbstractDrift):
     """The limit β → ∞: v(x) = V · (mean of the leaders) − pull · x.
 
-    Leaders of x are the points whose ⟨Qx, Ky⟩ is within `tolerance` of the largest: ties are decided by distance
-    from the maximum, never by equality of floats. With `pull` = 1 and V = 1 an explicit step of size α/(1 + α) is
+    Softmax weights at inverse temperature β concentrate on the maximisers of ⟨Qx, Ky⟩ at the rate e^{−β gap}, so this
+    is what attention tends to wherever the gap is not zero. Leaders of x are the points whose ⟨Qx, Ky⟩ is within
+    `tolerance` of the largest: ties are decided by distance from the maximum, never by equality of floats. With
+    `pull` = 1 and V = 1 an explicit step of size α/(1 + α) is
     the map x ← (x + α · leader)/(1 + α).
     """
 
@@ -119,7 +132,11 @@ class Hardmax(AbstractDrift):
 
 
 class LinearAttention(AbstractDrift):
-    """v(x) = V ∫ ⟨Qx, Ky⟩ y dμ(y): attention without the exponential, in one d×d matrix."""
+    """v(x) = V ∫ ⟨Qx, Ky⟩ y dμ(y): attention without the exponential, in one d×d matrix.
+
+    The memory M = ∫ Ky ⊗ z dμ(y) is summed once, so the cost is n·d² instead of n²·d. It has no kernel K ≥ 0 and hence
+    no interaction energy of that kind.
+    """
 
     query: Float[Array, "..."]
     key: Float[Array, "..."]

@@ -150,7 +150,7 @@ def layer_index(time: Any, duration: Array, count: int) -> Array:
     """⌊t/duration⌋, at most count − 1; times a few rounding units below a boundary belong to the next layer."""
     part = jnp.asarray(time / duration)
     slack = _TIME_ROUNDING * float(jnp.finfo(part.dtype).eps)
-    return jnp.clip(jnp.floor(part * (1 + slack) + slack), 0, count - 1).astype(jnp.int32)
+    return jnp.clip(jnp.floor(part * (1 + slack)), 0, count - 1).astype(jnp.int32)
 
 
 def _structure(drift: AbstractDrift) -> Any:

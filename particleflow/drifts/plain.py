@@ -1,4 +1,10 @@
-"""Drifts that act on every particle alone: feed-forward layers, linear fields, confinement."""
+"""Drifts that act on every particle alone: feed-forward layers, linear fields, confinement.
+
+    ẋ = W₂ σ(W₁ x + b₁) + b₂,    ẋ = A x,    ẋ = −∇U(x)
+
+They know nothing of the measure, so under them alone μ_t is the push-forward of μ_0 by the flow map of one particle,
+and the continuity equation is linear. Together with attention they are the other half of a transformer block.
+"""
 
 from functools import partial
 from typing import Any, Literal
@@ -27,6 +33,7 @@ _ACTIVATIONS = {
 class FeedForward(AbstractDrift):
     """ẋ = W₂ σ(W₁ x + b₁) + b₂: the field of a residual network (W₂ = 1, b₂ = 0 gives σ(Wx + b)).
 
+    One explicit step of size h is the residual layer x + h W₂ σ(W₁x + b₁) + h b₂; its limit in depth is a neural ODE.
     Parameters: `weight` W₁ (h, d); `bias` b₁ (h,) or a number; `output` W₂ (d, h), a diagonal or a number;
     `output_bias` b₂; `activation` σ, by name.
     """
@@ -72,7 +79,10 @@ class FeedForward(AbstractDrift):
 
 
 class RandomFeedForward(AbstractDrift):
-    """A feed-forward layer with Gaussian weights drawn from its own `seed`; see `FeedForward.random`."""
+    """A feed-forward layer with Gaussian weights drawn from its own `seed`; see `FeedForward.random`.
+
+    The weights depend on `seed`, `dimension` and `width` alone, so that a scenario needs no file for them.
+    """
 
     layer: FeedForward
 
@@ -91,7 +101,7 @@ class RandomFeedForward(AbstractDrift):
 
 
 class Linear(AbstractDrift):
-    """ẋ = A x, A a number, a diagonal or a matrix."""
+    """ẋ = A x, A a number, a diagonal or a matrix: x(t) = e^{tA} x(0)."""
 
     matrix: Float[Array, "..."]
 

@@ -83,7 +83,7 @@ class Steps(AbstractSchedule):
 
 
 class Decay(AbstractSchedule):
-    """first · (1 + t/duration)^{−power}."""
+    """first · (1 + t/duration)^{−power}: with power ½ the 1/√(t + 1) of depth-scaled residual networks."""
 
     first: Float[Array, ""]
     duration: Float[Array, ""]
@@ -100,7 +100,11 @@ class Decay(AbstractSchedule):
 
 
 class Varying(AbstractDrift):
-    """A drift with one scalar parameter on a schedule, such as `parameter = "kernel.beta"`."""
+    """A drift with one scalar parameter on a schedule, such as `parameter = "kernel.beta"`.
+
+    The path leads through the fields of the drift; what it names must be one number. Energies and entropies are those
+    of the parameter at their own time.
+    """
 
     drift: AbstractDrift
     schedule: AbstractSchedule

@@ -13,7 +13,7 @@ from particleflow.errors import ArgumentError
 from particleflow.kernels.base import AbstractKernel
 from particleflow.measure import Measure, Sites
 
-_BLOCK_ENTRIES = 2**24
+_BLOCK_ENTRIES = 2**24  # so many entries of the pattern are evaluated at a time
 _MOST_ENTRIES = 2**25  # beyond so many positive entries only lonely rows and columns are looked for
 
 
@@ -48,6 +48,7 @@ def check_total_support(kernel: AbstractKernel, measure: Measure) -> None:
 
 
 def _pattern(kernel: AbstractKernel, sites: Sites, first: int, size: int) -> np.ndarray:
+    """Where K(x_i, y_j) > 0, for a block of rows i."""
     rows = jax.tree_util.tree_map(lambda leaf: leaf[first : first + size], sites)
     return np.asarray(kernel.log_matrix(rows, sites)) > -np.inf
 
@@ -73,6 +74,7 @@ def _check_matching(pattern: np.ndarray, alive: np.ndarray) -> None:
 
 
 def _refuse(particle: int) -> None:
+    """Say what is missing, and where it shows."""
     raise ArgumentError(
         "Sinkhorn normalisation cannot make these weights doubly stochastic: the kernel has zeros, and a positive "
         f"entry of particle {particle} lies on no permutation of positive entries (a causal mask leaves only the "

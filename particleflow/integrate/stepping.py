@@ -167,7 +167,7 @@ class Carrying(diffrax.AbstractAdaptiveStepSizeController):
     def init(self, terms, t0, t1, y0, dt0, args, func, error_order):
         """Begin with the carried step, or with an estimate when there is none."""
         estimate, inner = self.pid.init(terms, t0, t1, y0, None, args, func, error_order)
-        first: Any = jnp.where(dt0 > 0, dt0, estimate - t0)
+        first: Any = estimate - t0 if dt0 is None else jnp.where(dt0 > 0, dt0, estimate - t0)
         return self._cut(t0, t0 + first), _Carried(inner, first, jnp.zeros((), int))
 
     def adapt_step_size(self, t0, t1, y0, y1_candidate, args, y_error, error_order, controller_state):

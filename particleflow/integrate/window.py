@@ -264,6 +264,8 @@ class _Problem(eqx.Module):
         return Implicit(name, self.counted, newton_to_rounding(self.begin.dtype))
 
     def _terms(self) -> Any:
+        if self.method.solver == MAP:  # has no field, and need not have one; diffrax asks for its shape
+            return diffrax.ODETerm(lambda t, y, args: y)
         field = diffrax.ODETerm(self.system)  # pyright: ignore[reportArgumentType]
         if not self.method.noisy:
             return field

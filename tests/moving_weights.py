@@ -1,0 +1,103 @@
+"""A discretization, a geometry, a kernel and a summation as a user would write them, and a run that is killed.
+
+The discretization carries a measure by weights that move on fixed points: d log w_i/dt is the first coordinate of the
+drift at x_i, so that under ẋ = A x the weights are w_i(t) ∝ w_i(0) exp(t (A x_i)_1).
+"""
+
+import os
+import signal
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+import particleflow as pf
+from particleflow import discretization, drifts, geometry, kernels, observables, summation
+from particleflow.kernels.forms import Bilinear
+
+
+class MovingWeights(discretization.AbstractDiscretization):
+    """Weights that move on fixed points."""
+
+    def begin(self, flow: pf.Flow, measure: pf.Measure) -> Any:
+        return {"log_weights": measure.log_weights, "points": measure.points}
+
+    def measure(self, flow: pf.Flow, time: Any, state: Any) -> pf.Measure:
+        return pf.Measure(state["points"], state["log_weights"]).normalised()
+
+    def velocity(self, flow: pf.Flow, time: Any, state: Any) -> Any:
+        measure = self.measure(flow, time, state)
+        return {"log_weights": flow.drift(time, measure.sites, measure)[:, 0], "points": None}
+
+    def fields(self, flow: pf.Flow, time: Any, state: Any) -> dict[str, Any]:
+        return {"masses": jnp.exp(self.measure(flow, time, state).log_weights)}
+
+
+class Cylinder(geometry.AbstractGeometry):
+    """{x² + y² = 1} × R^{d−2}."""
+
+    def retract(self, state: Any) -> Any:
+        return jnp.concatenate([geometry.directions(state[:, :2]), state[:, 2:]], axis=1)
+
+    def observe(self, state: Any, time: Any = 0.0) -> Any:
+        return self.retract(state)
+
+    def tangent(self, state: Any, velocity: Any, time: Any = 0.0) -> Any:
+        round_ = geometry.norms(state[:, :2]) * geometry.project_out(geometry.directions(state[:, :2]), velocity[:, :2])
+        return jnp.concatenate([round_, velocity[:, 2:]], axis=1)
+
+    def advance(self, state: Any, velocity: Any, size: Any, time: Any = 0.0) -> Any:
+        return self.retract(self.retract(state) + size * velocity)
+
+
+class Halved(kernels.AbstractMatrixKernel):
+    """K(x, y) = exp(½⟨x, y⟩), with its bilinear form."""
+
+    def log_matrix(self, xs: Any, ys: Any) -> Any:
+        return 0.5 * kernels.points_of(xs) @ kernels.points_of(ys).T
+
+    def bilinear(self) -> Bilinear:
+        def nothing(sites: Any) -> Any:
+            return jnp.zeros(len(kernels.points_of(sites)))
+
+        return Bilinear(lambda xs: 0.5 * kernels.points_of(xs), kernels.points_of, nothing, nothing)
+
+
+class ByForm(summation.AbstractSummation):
+    """Moments of any kernel that offers a bilinear form, from that form alone."""
+
+    def moments(self, kernel: Any, measure: Any, queries: Any, values: Any = None) -> Any:
+        form = kernel.bilinear()
+        logits = form.query_features(queries) @ form.key_features(measure.sites).T
+        sources = form.key_offset(measure.sites) + measure.log_weights
+        logits = logits + form.query_offset(queries)[:, None] + sources[None, :]
+        return pf.Moments.from_logits(logits, summation.base.value_columns(measure, values))
+
+
+POINTS = np.random.default_rng(5).normal(size=(6, 3))
+WEIGHTS = np.array([0.3, 0.2, 0.2, 0.1, 0.2, 0.0])
+RATES = np.array([[0.5, -1.0, 0.3], [0.0, 1.0, 0.0], [0.2, 0.0, 1.0]])
+TIMES = np.linspace(0.0, 1.0, 11)
+FLOW = pf.Flow(drifts.Linear(RATES))
+START = pf.Measure.weighted(POINTS, WEIGHTS)
+OPTIONS: dict[str, Any] = {
+    "discretization": MovingWeights(), "rtol": 1e-9, "atol": 1e-11, "observe": [observables.centre], "window": 3,
+}  # fmt: skip
+
+
+def exact(time: float, start: np.ndarray = WEIGHTS, rates: np.ndarray = RATES) -> np.ndarray:
+    """The weights at a time."""
+    grown = start * np.exp(time * (POINTS @ rates.T)[:, 0])
+    return grown / grown.sum()
+
+
+def run_and_die(path: str) -> None:
+    """Begin the run of the tests, and be killed after its second window."""
+    seen = []
+
+    def die(frames: Any) -> None:
+        seen.append(frames)
+        if len(seen) == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    pf.simulate(FLOW, START, TIMES, **OPTIONS, store=path, progress=die)

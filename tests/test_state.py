@@ -1,0 +1,294 @@
+"""Time moves a state: what a user adds in thirty lines goes through everything, and runs know what they are."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import flows_oracles as oracle
+import h5py
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from moving_weights import FLOW, OPTIONS, POINTS, RATES, START, TIMES, WEIGHTS, ByForm, Cylinder, Halved, exact
+
+import particleflow as pf
+from particleflow import drifts, events, geometry, kernels, observables
+from particleflow.errors import ArgumentError
+
+TOLERANCES: dict[str, Any] = {"rtol": 1e-9, "atol": 1e-11}
+
+
+def test_weights_that_move_in_memory_in_a_file_and_in_a_stream(tmp_path):
+    expected = np.stack([exact(time) for time in TIMES])
+    run = pf.simulate(FLOW, START, TIMES, **OPTIONS)
+    stored = pf.simulate(FLOW, START, TIMES, **OPTIONS, store=tmp_path / "weights.h5")
+    for each in (run, stored):
+        assert np.max(np.abs(np.asarray(each.masses) - expected)) < 1e-8
+        assert np.array_equal(each.points[4], POINTS)
+        assert np.max(np.abs(np.asarray(each.observables["centre"]) - expected @ POINTS)) < 1e-8
+    assert np.array_equal(np.asarray(run.masses), np.asarray(stored.masses))
+    with h5py.File(tmp_path / "weights.h5") as file:
+        group: Any = file["particles/trajectory"]
+        assert group["position"].shape == (6, 3)
+        assert group["mass/value"].shape == (11, 6)
+        assert np.allclose(group["mass/time"], TIMES, atol=0)
+    frames = list(pf.stream(FLOW, START, TIMES, **OPTIONS))
+    assert np.array_equal(np.concatenate([each.fields["masses"] for each in frames]), np.asarray(run.masses))
+    again = pf.initial.FromFile(tmp_path / "weights.h5").start(jax.random.key(0)).measure
+    assert np.max(np.abs(np.exp(again.log_weights) - expected[-1])) < 1e-8
+
+
+def test_weights_that_move_stop_at_an_event():
+    event = events.Reached(observables.order_parameter, 0.5)
+    run = pf.simulate(FLOW, START, TIMES, **OPTIONS, event=events.Reached(first_mass, 0.32))
+    assert run.status == "stopped by event"
+    assert abs(np.asarray(run.masses)[-1, 0] - 0.32) < 1e-8
+    assert abs(exact(float(run.times[-1]))[0] - 0.32) < 1e-7
+    assert event.describe().startswith("order_parameter")
+
+
+def first_mass(present):
+    return jnp.exp(present.measure.log_weights[0])
+
+
+def test_weights_that_move_in_an_ensemble():
+    other = np.array([0.1, 0.1, 0.1, 0.3, 0.2, 0.2])
+    flows = [pf.Flow(drifts.Linear(factor * RATES)) for factor in (1.0, -0.5)]
+    both = pf.simulate(flows, [START, pf.Measure.weighted(POINTS, other)], TIMES, **OPTIONS)
+    for run, (factor, start) in enumerate(((1.0, WEIGHTS), (-0.5, other))):
+        expected = np.stack([exact(time, start, factor * RATES) for time in TIMES])
+        assert np.max(np.abs(np.asarray(both.run(run).masses) - expected)) < 1e-8
+        assert np.array_equal(both.run(run).points[0], POINTS)
+
+
+def test_weights_that_move_survive_a_kill(tmp_path):
+    path = tmp_path / "killed.h5"
+    code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import moving_weights as m; "
+    code += f"m.run_and_die({str(path)!r})"
+    killed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert killed.returncode == -9, killed.stderr
+    assert pf.Trajectory.open(path).status == "killed"
+    resumed = pf.simulate(FLOW, START, TIMES, **OPTIONS, store=path, resume=True)
+    whole = pf.simulate(FLOW, START, TIMES, **OPTIONS)
+    assert resumed.status == "finished"
+    assert np.array_equal(np.asarray(resumed.masses), np.asarray(whole.masses))
+    assert np.array_equal(np.asarray(resumed.observables["centre"]), np.asarray(whole.observables["centre"]))
+
+
+def test_a_geometry_a_kernel_and_a_summation_of_a_user(tmp_path):
+    start = np.asarray(Cylinder().retract(jnp.asarray(POINTS)))
+    flow = pf.Flow(pf.Attend(Halved(), summation=ByForm()), geometry=Cylinder())
+    options: dict[str, Any] = {**TOLERANCES, "observe": [observables.speed, observables.energy], "window": 4}
+    run = pf.simulate(flow, start, TIMES, **options, store=tmp_path / "cylinder.h5")
+
+    def field(time, points):
+        points = np.concatenate([oracle.on_sphere(points[:, :2]), points[:, 2:]], axis=1)
+        moved = oracle.attention_weights(points, 0.5, 1.0, 1.0) @ points
+        return np.concatenate([oracle.tangent(points[:, :2], moved[:, :2]), moved[:, 2:]], axis=1)
+
+    expected = oracle.solve(field, start, TIMES)
+    assert np.max(np.abs(np.asarray(run.points) - expected)) < 1e-7
+    assert run.metadata["geometry"] == "cylinder"
+    assert "ByForm" in run.metadata["statistics"]["chosen summation"]
+    both = pf.simulate([flow, flow], start, TIMES, **options)
+    assert np.max(np.abs(np.asarray(both.run(1).points) - expected)) < 1e-7
+    with pytest.raises(ArgumentError, match="does not say how noise acts"):
+        pf.simulate(pf.Flow(flow.drift, Cylinder(), 0.1), start, [0.0, 1.0], step=0.1, key=jax.random.key(0))
+
+
+# What was wrong once.
+
+
+def gaussian(kernel, *, normalization: Any = "row", value=1.0):
+    return pf.Flow(pf.Attend(kernel, value, normalization), geometry=pf.Sphere())
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        gaussian(kernels.Laplace(0.5)),
+        gaussian(kernels.Gaussian(0.5), normalization="none"),
+        pf.Flow(pf.Attend(kernels.Gaussian(0.5)), geometry=geometry.Ngpt(1.0)),
+        pf.Flow(pf.MeanShift(kernels.Gaussian(0.5)), geometry=pf.Sphere()),
+    ],
+    ids=["kernel", "static field", "geometry", "drift"],
+)
+def test_a_run_is_not_resumed_as_another_class(tmp_path, other):
+    start, store = oracle.random_sphere(1, 5, 3), tmp_path / "run.h5"
+
+    def stop(frames):
+        raise KeyboardInterrupt
+
+    options: dict[str, Any] = {**TOLERANCES, "window": 2, "store": store}
+    with pytest.raises(KeyboardInterrupt):
+        pf.simulate(gaussian(kernels.Gaussian(0.5)), start, TIMES, **options, progress=stop)
+    with pytest.raises(ArgumentError, match="made with other settings"):
+        pf.simulate(other, start, TIMES, **options, resume=True)
+
+
+def test_an_ensemble_keeps_the_weights_and_positions_of_every_run(tmp_path):
+    rng = np.random.default_rng(2)
+    starts = [
+        pf.Measure.weighted(
+            oracle.random_sphere(seed, 5, 3), rng.uniform(0.1, 1, 5), positions=rng.permutation(np.arange(5.0))
+        )
+        for seed in range(3)
+    ]
+    flow = pf.Flow(pf.Attend(kernels.Attention(beta=1.0), positional=kernels.Causal()), geometry=pf.Sphere())
+    for options in ({}, {"store": tmp_path / "ensemble.h5"}):
+        both = pf.simulate(flow, starts, TIMES, **TOLERANCES, **options)
+        for run, start in enumerate(starts):
+            weights = np.exp(np.asarray(start.log_weights))
+            assert np.max(np.abs(both.run(run).weights - weights / weights.sum())) < 1e-15
+            assert np.array_equal(both.run(run).positions, start.positions)
+
+
+@pytest.mark.parametrize("duration", [0.3, 0.1, 0.7])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_layers_change_on_time(duration, dtype):
+    layers = drifts.Layers([drifts.Linear(float(k)) for k in range(60)], duration)
+    one = pf.Measure.uniform(jnp.ones((1, 1), dtype))
+    for k in range(60):
+        for time in (dtype(duration * k), dtype(k) * dtype(duration), dtype(np.round(duration * k, 6))):
+            assert float(layers(time, one.sites, one)[0, 0]) == k, (k, time)
+        assert float(layers(dtype(duration * (k + 0.99)), one.sites, one)[0, 0]) == k
+
+
+def test_adaptive_steps_end_where_layers_change():
+    """Twelve layers of an adaptive run are twelve runs one after the other, at the tolerance of a smooth field."""
+    rng = np.random.default_rng(4)
+    heads = [pf.Attend(kernels.Attention(beta=b), value=rng.normal(size=(3, 3))) for b in rng.uniform(1, 6, 12)]
+    start = oracle.random_sphere(3, 6, 3)
+    for solver in ("tsit5", "kvaerno5"):
+        layers = pf.Flow(drifts.Layers(heads, 0.3), geometry=pf.Sphere())
+        run = pf.simulate(layers, start, np.linspace(0, 3.6, 4), **TOLERANCES, solver=solver)
+        now = pf.Measure.uniform(start)
+        for head in heads:
+            now = pf.evolve(pf.Flow(head, geometry=pf.Sphere()), now, 0.3, rtol=1e-12, atol=1e-13)
+        assert np.max(np.abs(np.asarray(run.points)[-1] - np.asarray(now.points))) < 1e-7, solver
+        # A step across a jump is rejected a dozen times; a step that ends there, now and then.
+        assert run.metadata["statistics"]["rejected steps"] <= 3 * len(heads)
+
+
+def test_twelve_layers_are_traced_like_two_and_computed_one_at_a_time():
+    traces, evaluations = [], []
+
+    class Noting(kernels.AbstractMatrixKernel):
+        inner: kernels.Attention
+
+        def log_matrix(self, xs, ys):
+            traces.append(1)
+            jax.debug.callback(lambda: evaluations.append(1))
+            return self.inner.log_matrix(xs, ys)
+
+    def run(count, *, runs=None):
+        traces.clear(), evaluations.clear()
+        layers = drifts.Layers([pf.Attend(Noting(kernels.Attention(beta=1.0 + k))) for k in range(count)], 0.25)
+        flow, start = pf.Flow(layers, geometry=pf.Sphere()), oracle.random_sphere(3, 5, 3)
+        flows = flow if runs is None else [flow] * runs
+        made = pf.simulate(flows, start, [0.0, 0.5], step=0.25, solver="map")
+        jax.effects_barrier()
+        return len(traces), len(evaluations), made.metadata["statistics"]["field evaluations"]
+
+    two, twelve = run(2), run(12)
+    assert twelve[0] == two[0]
+    assert twelve[1] == two[1]
+    # Three runs of two layers each: one evaluation a run and step, whichever layer it is in.
+    assert run(12, runs=3)[2] == 6
+    assert run(12, runs=3)[1] <= 3 * twelve[1]
+
+
+def test_plain_transformations_take_flows():
+    start = jnp.asarray(oracle.random_sphere(3, 5, 3))
+
+    def end(flow):
+        return jnp.sum(pf.evolve(flow, start, 0.5, rtol=1e-8, atol=1e-10, max_steps=64).points[:, 0])
+
+    for drift in (
+        pf.Attend(kernels.Attention(beta=2.0), positional=kernels.Causal()),
+        drifts.Varying(pf.Attend(kernels.Attention(beta=2.0)), drifts.Ramp(1.0, 3.0, 1.0), "kernel.beta"),
+        drifts.Layers([pf.Attend(kernels.Attention(beta=b)) for b in (1.0, 2.0)], 0.25),
+        drifts.Block([pf.Attend(kernels.Gaussian(0.5)), drifts.RandomFeedForward(3, 8)]),
+        0.5 * pf.MeanShift(kernels.Gaussian(0.5)) + drifts.Confinement(),
+    ):
+        flow = pf.Flow(drift, geometry=pf.Sphere())
+        value = jax.jit(end)(flow)
+        slope = jax.grad(end)(flow)
+        assert jax.tree.structure(slope) == jax.tree.structure(flow)
+        assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(slope))
+        many = jax.vmap(end)(jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), flow))
+        assert np.max(np.abs(np.asarray(many) - value)) < 1e-9
+
+
+def test_a_block_is_its_parts_one_after_the_other():
+    start = np.random.default_rng(1).normal(size=(5, 4))
+    gain, bias = np.array([1.2, 0.7, 1.0, 0.9]), np.array([0.1, 0.0, -0.2, 0.3])
+    layer = drifts.FeedForward.random(jax.random.key(0), 4, 8, "gelu_exact")
+    heads = pf.Attend(kernels.Attention(beta=0.7))
+
+    def norm(x):
+        centred = x - x.mean(axis=1, keepdims=True)
+        return gain * centred / np.sqrt((centred**2).mean(axis=1, keepdims=True) + 1e-5) + bias
+
+    def attended(x):
+        return oracle.attention_weights(x, 0.7, 1.0, 1.0) @ x
+
+    def fed(x):
+        return np.asarray(layer(0.0, pf.Sites(jnp.asarray(x)), pf.Measure.uniform(x)))
+
+    space = geometry.LayerNorm(gain, bias, 1e-5)
+    cases = {
+        "post": (geometry.PostNorm(space), lambda x: norm(norm(x + attended(x)) + fed(norm(x + attended(x))))),
+        "pre": (geometry.PreNorm(space), lambda x: (y := x + attended(norm(x))) + fed(norm(y))),
+        "peri": (geometry.PeriNorm(space), lambda x: (y := x + norm(attended(norm(x)))) + norm(fed(norm(y)))),
+    }
+    for name, (where, formula) in cases.items():
+        flow = pf.Flow(drifts.Block([heads, layer], [where, where]), geometry=pf.Euclidean())
+        run = pf.simulate(flow, start, [0.0, 1.0], step=1.0, solver="map")
+        assert np.max(np.abs(np.asarray(run.points)[-1] - formula(start))) < 1e-13, name
+    with pytest.raises(ArgumentError, match="a map without a limit in depth"):
+        pf.simulate(pf.Flow(heads, geometry=geometry.PostNorm(space)), start, [0.0, 1.0], **TOLERANCES)
+    with pytest.raises(ArgumentError, match="block cannot be added"):
+        drifts.Block([heads, layer]) + heads
+
+
+def test_runs_of_before_open_and_are_not_resumed(tmp_path):
+    """A file as version 1 wrote it: no fields, no facts, no format of runs."""
+    store = tmp_path / "old.h5"
+
+    def stop(frames):
+        raise KeyboardInterrupt
+
+    options: dict[str, Any] = {**TOLERANCES, "window": 2, "store": store}
+    flow, start = gaussian(kernels.Gaussian(0.5)), oracle.random_sphere(1, 5, 3)
+    with pytest.raises(KeyboardInterrupt):
+        pf.simulate(flow, start, TIMES, **options, progress=stop)
+    for checkpoint in (tmp_path / "old.checkpoints").glob("*.npz"):
+        as_before(checkpoint)
+    with pytest.raises(ArgumentError, match=r"begun by another version of particleflow.*cannot be resumed"):
+        pf.simulate(flow, start, TIMES, **options, resume=True)
+    assert len(pf.Trajectory.open(store)) == 2
+
+
+def as_before(checkpoint: Path) -> None:
+    from particleflow.store import load_checkpoint, save_checkpoint
+
+    loaded = load_checkpoint(checkpoint.parent)
+    loaded.path.unlink()
+    info = {name: value for name, value in loaded.info.items() if name != "run format"}
+    save_checkpoint(checkpoint.parent, {"state": loaded.arrays["state.0"]}, info)
+
+
+def test_old_observables_are_still_asked():
+    def height(flow, time, measure):
+        return measure.points[:, 2] + time
+
+    run = pf.simulate(gaussian(kernels.Gaussian(0.5)), POINTS_ON_SPHERE, [0.0, 0.5], **TOLERANCES, observe=[height])
+    assert np.allclose(run.observables["height"], np.asarray(run.points)[:, :, 2] + run.times[:, None], atol=1e-15)
+    assert eqx.tree_equal(pf.Present.of(FLOW, POINTS).measure.points, jnp.asarray(POINTS))
+
+
+POINTS_ON_SPHERE = oracle.on_sphere(POINTS)
