@@ -14,6 +14,7 @@ import numpy as np
 import particleflow as pf
 from particleflow import discretization, drifts, geometry, kernels, observables, summation
 from particleflow.kernels.forms import Bilinear
+from particleflow.summation.base import value_columns
 
 
 class MovingWeights(discretization.AbstractDiscretization):
@@ -71,7 +72,7 @@ class ByForm(summation.AbstractSummation):
         logits = form.query_features(queries) @ form.key_features(measure.sites).T
         sources = form.key_offset(measure.sites) + measure.log_weights
         logits = logits + form.query_offset(queries)[:, None] + sources[None, :]
-        return pf.Moments.from_logits(logits, summation.base.value_columns(measure, values))
+        return pf.Moments.from_logits(logits, value_columns(measure, values))
 
 
 POINTS = np.random.default_rng(5).normal(size=(6, 3))

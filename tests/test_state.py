@@ -143,7 +143,7 @@ def test_an_ensemble_keeps_the_weights_and_positions_of_every_run(tmp_path):
         for run, start in enumerate(starts):
             weights = np.exp(np.asarray(start.log_weights))
             assert np.max(np.abs(both.run(run).weights - weights / weights.sum())) < 1e-15
-            assert np.array_equal(both.run(run).positions, start.positions)
+            assert np.array_equal(np.asarray(both.run(run).positions), np.asarray(start.positions))
 
 
 @pytest.mark.parametrize("duration", [0.3, 0.1, 0.7])
@@ -169,8 +169,8 @@ def test_adaptive_steps_end_where_layers_change():
         for head in heads:
             now = pf.evolve(pf.Flow(head, geometry=pf.Sphere()), now, 0.3, rtol=1e-12, atol=1e-13)
         assert np.max(np.abs(np.asarray(run.points)[-1] - np.asarray(now.points))) < 1e-7, solver
-        # A step across a jump is rejected a dozen times; a step that ends there, now and then.
-        assert run.metadata["statistics"]["rejected steps"] <= 3 * len(heads)
+        if solver == "tsit5":  # a step across a jump is rejected a dozen times; a step that ends there, now and then
+            assert run.metadata["statistics"]["rejected steps"] <= 3 * len(heads)
 
 
 def test_twelve_layers_are_traced_like_two_and_computed_one_at_a_time():
@@ -202,25 +202,29 @@ def test_twelve_layers_are_traced_like_two_and_computed_one_at_a_time():
 
 
 def test_plain_transformations_take_flows():
+    """Everything with strings, integers or functions in it, as one flow."""
     start = jnp.asarray(oracle.random_sphere(3, 5, 3))
+    drift = drifts.Sum(
+        [
+            pf.Attend(kernels.Attention(beta=2.0), positional=kernels.Causal(), normalization="none"),
+            drifts.Varying(pf.Attend(kernels.Attention(beta=2.0)), drifts.Ramp(1.0, 3.0, 1.0), "kernel.beta"),
+            drifts.Layers([pf.Attend(kernels.Attention(beta=b)) for b in (1.0, 2.0)], 0.25),
+            0.5 * pf.MeanShift(kernels.Symmetrised(kernels.Gaussian(0.5))),
+            drifts.RandomFeedForward(3, 8, activation="gelu_exact"),
+        ]
+    )
+    flow = pf.Flow(drift, geometry=pf.Sphere())
 
     def end(flow):
-        return jnp.sum(pf.evolve(flow, start, 0.5, rtol=1e-8, atol=1e-10, max_steps=64).points[:, 0])
+        return jnp.sum(pf.evolve(flow, start, 0.5, step=0.125, solver="heun", max_steps=8).points[:, 0])
 
-    for drift in (
-        pf.Attend(kernels.Attention(beta=2.0), positional=kernels.Causal()),
-        drifts.Varying(pf.Attend(kernels.Attention(beta=2.0)), drifts.Ramp(1.0, 3.0, 1.0), "kernel.beta"),
-        drifts.Layers([pf.Attend(kernels.Attention(beta=b)) for b in (1.0, 2.0)], 0.25),
-        drifts.Block([pf.Attend(kernels.Gaussian(0.5)), drifts.RandomFeedForward(3, 8)]),
-        0.5 * pf.MeanShift(kernels.Gaussian(0.5)) + drifts.Confinement(),
-    ):
-        flow = pf.Flow(drift, geometry=pf.Sphere())
-        value = jax.jit(end)(flow)
-        slope = jax.grad(end)(flow)
-        assert jax.tree.structure(slope) == jax.tree.structure(flow)
-        assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(slope))
-        many = jax.vmap(end)(jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), flow))
-        assert np.max(np.abs(np.asarray(many) - value)) < 1e-9
+    value, slope = jax.jit(jax.value_and_grad(end))(flow)
+    assert jax.tree.structure(slope) == jax.tree.structure(flow)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(slope))
+    moved = eqx.tree_at(lambda f: f.drift.drifts[0].kernel.beta, flow, 2.0 + 1e-6)
+    many = jax.jit(jax.vmap(end))(jax.tree.map(lambda a, b: jnp.stack([a, b]), flow, moved))
+    assert abs(many[0] - value) < 1e-12
+    assert abs((many[1] - many[0]) / 1e-6 - slope.drift.drifts[0].kernel.beta) < 1e-6
 
 
 def test_a_block_is_its_parts_one_after_the_other():
