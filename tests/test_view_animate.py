@@ -17,13 +17,13 @@ from matplotlib.colors import to_rgb
 from PIL import Image
 
 import particleflow
+from particleflow._files import written
 from particleflow.errors import ArgumentError, ShapeError, StoreError, UserError
 from particleflow.trajectory import Trajectory
 from particleflow.view import style
 from particleflow.view.animation.movie import Movie
 from particleflow.view.animation.sprites import SpriteBank
 from particleflow.view.animation.write import common_palette
-from particleflow.view.files import atomic_path
 
 imageio_ffmpeg = pytest.importorskip("imageio_ffmpeg")
 
@@ -277,7 +277,7 @@ def test_remains_of_a_dead_process_are_swept_and_those_of_a_live_one_kept(tmp_pa
     other = tmp_path / f".n.partial-{child.pid}.mp4"
     for entry in (dead, alive, other):
         entry.write_bytes(b"half")
-    with atomic_path(tmp_path / "m.mp4") as partial:
+    with written(tmp_path / "m.mp4") as partial:
         partial.write_bytes(b"whole")
     assert {entry.name for entry in tmp_path.iterdir()} == {"m.mp4", alive.name, other.name}
     assert (tmp_path / "m.mp4").read_bytes() == b"whole"

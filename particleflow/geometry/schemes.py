@@ -15,6 +15,7 @@ The scheme and the space are two objects: any scheme takes any sphere, `PreNorm(
 from collections.abc import Mapping
 from typing import Any
 
+import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -24,16 +25,10 @@ from particleflow.geometry.base import AbstractGeometry, Facts, State
 from particleflow.geometry.spaces import AbstractSphere, Sphere
 
 
-class PreNorm(AbstractGeometry):
-    """Pre-LN: the residual stream y moves freely, the drift sees N(y); so θ' = P A/r, r' = ⟨θ, A⟩.
+class AbstractStream(AbstractGeometry):
+    """A residual stream y ∈ R^d of which drifts see N(y): points are saved on the sphere, the norm of y beside them."""
 
-    Points are saved on the sphere; the norm of the stream (and its mean, under layer norm) is saved beside them.
-    """
-
-    space: AbstractSphere
-
-    def __init__(self, space: AbstractSphere | None = None):
-        self.space = _sphere(space)
+    space: eqx.AbstractVar[AbstractSphere]
 
     def retract(self, state: State) -> State:
         """The direction of the stream, on the sphere."""
@@ -43,17 +38,13 @@ class PreNorm(AbstractGeometry):
         """N(y)."""
         return self.space.normalise(state)
 
-    def tangent(self, state: State, velocity: State, time: Any = 0.0) -> State:
-        """The velocity itself."""
-        return velocity
-
     def diffuse(self, state: State, increment: State, time: Any = 0.0) -> State:
-        """The increment itself: the stream is flat."""
+        """The increment itself: the stream is flat, and noise on it is not normalised."""
         return increment
 
     def advance(self, state: State, velocity: State, size: Any, time: Any = 0.0) -> State:
-        """y + size · A."""
-        return state + size * velocity
+        """y + size · tangent."""
+        return state + size * self.tangent(state, velocity, time)
 
     def fields(self, state: State) -> dict[str, Array]:
         """The norm of the stream, and what else N forgets."""
@@ -65,10 +56,23 @@ class PreNorm(AbstractGeometry):
 
     def facts(self, dimension: int) -> Facts:
         """Directions of the residual stream."""
-        return _directions_of_stream(self.space, dimension)
+        return self.space.facts(dimension)._replace(coordinates="directions of the residual stream")
 
 
-class PeriNorm(AbstractGeometry):
+class PreNorm(AbstractStream):
+    """Pre-LN: the residual stream y moves freely, the drift sees N(y); so θ' = P A/r, r' = ⟨θ, A⟩."""
+
+    space: AbstractSphere
+
+    def __init__(self, space: AbstractSphere | None = None):
+        self.space = _sphere(space)
+
+    def tangent(self, state: State, velocity: State, time: Any = 0.0) -> State:
+        """The velocity itself."""
+        return velocity
+
+
+class PeriNorm(AbstractStream):
     """Peri-LN: the drift's output is normalised too; θ' = P A/(r|A|), r' = ⟨θ, A⟩/|A|.
 
     `output` is the normalisation of what the drift says, with its own gain and bias; that of `space` if left out.
@@ -81,37 +85,9 @@ class PeriNorm(AbstractGeometry):
         self.space = _sphere(space)
         self.output = self.space if output is None else _sphere(output)
 
-    def retract(self, state: State) -> State:
-        """The direction of the stream, on the sphere."""
-        return self.space.retract(state)
-
-    def observe(self, state: State, time: Any = 0.0) -> State:
-        """N(y)."""
-        return self.space.normalise(state)
-
     def tangent(self, state: State, velocity: State, time: Any = 0.0) -> State:
         """N(A): A/|A| on the unit sphere."""
         return self.output.normalise(velocity)
-
-    def diffuse(self, state: State, increment: State, time: Any = 0.0) -> State:
-        """The increment itself: noise on the stream is not normalised."""
-        return increment
-
-    def advance(self, state: State, velocity: State, size: Any, time: Any = 0.0) -> State:
-        """y + size · N(A)."""
-        return state + size * self.output.normalise(velocity)
-
-    def fields(self, state: State) -> dict[str, Array]:
-        """The norm of the stream, and what else N forgets."""
-        return self.space.residual(state)
-
-    def lift(self, points: State, fields: Mapping[str, Array]) -> State:
-        """The stream with these directions and norms; the points themselves where no norms are given."""
-        return self.space.restore(points, fields)
-
-    def facts(self, dimension: int) -> Facts:
-        """Directions of the residual stream."""
-        return _directions_of_stream(self.space, dimension)
 
 
 class Ngpt(AbstractGeometry):
@@ -219,10 +195,6 @@ class PostNorm(AbstractGeometry):
     def facts(self, dimension: int) -> Facts:
         """Hidden states: on no sphere once gains come in."""
         return Facts("flat", None, "hidden states after the normalisation")
-
-
-def _directions_of_stream(space: AbstractSphere, dimension: int) -> Facts:
-    return space.facts(dimension)._replace(coordinates="directions of the residual stream")
 
 
 def _sphere(space: AbstractSphere | None) -> AbstractSphere:

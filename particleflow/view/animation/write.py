@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from particleflow._files import written
 from particleflow.errors import ArgumentError, StoreError, UserError
-from particleflow.view.files import atomic_path
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -37,7 +37,7 @@ def open_writer(path: Path, size: tuple[int, int], fps: float, samples: "Sequenc
     `samples` are frames from which a gif takes its colours.
     """
     check_target(path, fps)
-    with atomic_path(path) as partial:
+    with written(path) as partial:
         movie = _mp4(partial, size, fps) if partial.suffix.lower() == ".mp4" else _gif(partial, samples, fps)
         with movie as write:
             yield write

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from particleflow._files import written
 from particleflow.analysis.frames import first_run
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.view import style
@@ -17,7 +18,6 @@ from particleflow.view.drawing.paths import kymograph, paths
 from particleflow.view.drawing.series import observable, observable_values, staircase
 from particleflow.view.drawing.snapshots import snapshots
 from particleflow.view.drawing.tree import check_merges, kymograph_with_tree, merge_tree
-from particleflow.view.files import atomic_path
 from particleflow.view.findings import pick
 
 if TYPE_CHECKING:
@@ -109,6 +109,6 @@ def _observables(trajectory: "Trajectory") -> Iterator[tuple[str, Draw]]:
 def _save(figure: Any, path: Path, dpi: float) -> Path:
     """Save a figure without the date, so that the same run gives the same file."""
     metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix)
-    with atomic_path(path) as partial:
+    with written(path) as partial:
         figure.savefig(partial, dpi=dpi, metadata=metadata)
     return path

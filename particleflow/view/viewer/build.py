@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 
+from particleflow._files import written
 from particleflow.analysis.frames import first_run
 from particleflow.errors import ArgumentError
 from particleflow.view import style
-from particleflow.view.files import atomic_path
 from particleflow.view.findings import merge_rows
 from particleflow.view.viewer import data
 from particleflow.view.viewer.clusters import Clusters, clusters_from, found_clusters
@@ -81,7 +81,7 @@ def page(
     meta["theme"] = theme
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_path(target) as partial:
+    with written(target) as partial:
         partial.write_text(_assemble(meta, sections), encoding="utf-8", newline="\n")
     return target
 
