@@ -72,7 +72,9 @@ def unit(vectors: Rows) -> Rows:
 
 def post(name: str, build: Callable[[], geometry.AbstractGeometry], norm: Norm) -> Space:
     """Points on the sphere of a normalisation, of which drifts see N: ẋ = P_x v."""
-    return Space(name, build, norm.project, lambda y, t: norm.normalise(norm.project(y)), lambda y, v, t: norm.along(y, v))
+    return Space(
+        name, build, norm.project, lambda y, t: norm.normalise(norm.project(y)), lambda y, v, t: norm.along(y, v)
+    )
 
 
 def stream(name: str, build: Callable[[], geometry.AbstractGeometry], norm: Norm, output: Norm | None = None) -> Space:
@@ -98,7 +100,11 @@ def spaces(dimension: int) -> dict[str, Space]:
     """All geometries that have a flow, by what they are."""
     root = np.sqrt(dimension)
     gain, bias, output_gain, output_bias = (v[:dimension] for v in (GAIN, BIAS, OUTPUT_GAIN, OUTPUT_BIAS))
-    ball, layer, rms = Norm(False, 1.0, 1.0, 0.0, 0.0), Norm(True, root, 1.0, 0.0, 0.0), Norm(False, root, 1.0, 0.0, 0.0)
+    ball, layer, rms = (
+        Norm(False, 1.0, 1.0, 0.0, 0.0),
+        Norm(True, root, 1.0, 0.0, 0.0),
+        Norm(False, root, 1.0, 0.0, 0.0),
+    )
     affine = Norm(True, root, gain, bias, 0.3)
     output = Norm(True, root, output_gain, output_bias, 0.1)
 
@@ -138,6 +144,7 @@ def squares(x: Rows, y: Rows) -> Rows:
 
 def log_mass(logits: Rows, weights: Rows) -> Rows:
     """log Σ_j w_j e^{logit_ij}."""
+    logits, weights = logits[:, weights > 0], weights[weights > 0]
     highest = logits.max(axis=1)
     return highest + np.log(np.exp(logits - highest[:, None]) @ weights)
 
@@ -147,15 +154,30 @@ def shares(logits: Rows, weights: Rows, normalization: str = "row") -> Rows:
     if normalization == "none":
         return np.exp(logits) * weights
     if normalization == "sinkhorn":
-        kernel = np.exp(logits - logits.max())
-        column = np.ones(len(kernel))
-        for _ in range(20_000):
-            row = 1 / (kernel @ (weights * column))
-            before, column = column, 1 / (kernel.T @ (weights * row))
-            if np.max(np.abs(column / before - 1)) < 1e-14:
-                break
-        return row[:, None] * kernel * (weights * column)
-    return np.exp(logits - log_mass(logits, weights)[:, None]) * weights
+        tilted = weights.copy()
+        tilted[weights > 0] *= balancing(logits[np.ix_(weights > 0, weights > 0)], weights[weights > 0])
+        return shares(logits, tilted)
+    relative = logits - log_mass(logits, weights)[:, None]
+    return np.exp(np.where(weights > 0, relative, -np.inf)) * weights
+
+
+def balancing(logits: Rows, weights: Rows) -> Rows:
+    """e^{g_j} with Σ_j w_j e^{f_i + g_j} K_ij = Σ_i w_i e^{f_i + g_j} K_ij = 1, by Newton's method after a few sweeps."""
+    kernel = weights[:, None] * np.exp(logits - logits.max()) * weights
+    row, column = np.ones((2, len(weights)))
+    for _ in range(50):
+        row = weights / (kernel @ column)
+        column = weights / (kernel.T @ row)
+    for _ in range(30):
+        plan = row[:, None] * kernel * column
+        excess = np.concatenate([plan.sum(axis=1) - weights, plan.sum(axis=0) - weights])
+        if np.max(np.abs(excess)) < 1e-14:
+            break
+        slopes = np.block([[np.diag(plan.sum(axis=1)), plan], [plan.T, np.diag(plan.sum(axis=0))]])
+        moves = np.linalg.lstsq(slopes, -excess, rcond=1e-13)[0]  # f + c, g − c is the same plan for any c
+        row, column = row * np.exp(moves[: len(weights)]), column * np.exp(moves[len(weights) :])
+    assert np.max(np.abs(excess)) < 1e-12
+    return column
 
 
 def weighted_quantiles(values: Rows, weights: Rows, levels: Any) -> Rows:

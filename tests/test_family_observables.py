@@ -12,7 +12,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flows_oracles import solve
 
 import particleflow as pf
 from particleflow import kernels, observables
@@ -20,7 +19,7 @@ from particleflow import kernels, observables
 BETA, LEVELS, THRESHOLD, DIMENSION = 0.6, (0.1, 0.5, 0.9), 0.3, 4
 STEP, MIDDLE = 0.003, 0.3
 TIMES = np.array([0.0, *(MIDDLE + STEP * np.arange(-2, 3)), 0.5])
-TOLERANCES = {"rtol": 1e-11, "atol": 1e-12}
+TOLERANCES: dict[str, Any] = {"rtol": 1e-11, "atol": 1e-12}
 SPACES = oracle.spaces(DIMENSION)
 DEFAULT = [name for name in SPACES if name != "layer_norm_gain_bias_epsilon"]
 LONG = [pytest.param(name, marks=pytest.mark.slow) for name in SPACES if name not in DEFAULT]
@@ -168,11 +167,21 @@ def test_gradient_flows_dissipate_what_their_energy_gains(name):
     assert abs(run.observables["energy"][6] - WEIGHTS @ pairs @ masses / (factor * beta)) < 1e-12
 
 
-SHOWN = ["pre_norm_of_layer_norm"]
+def test_observables_inside_of_a_run():
+    """What drifts see and how points move is decided by gains, ε and the length of the stream."""
+    case = recorded("pre_norm_of_layer_norm")
+    seen = [observables.energy, observables.dissipation, observables.speed, observables.attention_entropy]
+    run = pf.simulate(case.flow, started(case.space), TIMES, observe=seen, **TOLERANCES)
+    inside, names = case._replace(run=run), ("energy", "attention_entropy")
+    for frame in range(len(TIMES)):
+        wanted = expected(inside, frame)
+        assert_close(run[frame].observables, {name: wanted[name] for name in names}, 1e-11)
+    assert_close(run[3].observables, moving(inside), 1e-7)
 
 
-@pytest.mark.parametrize("name", [*SHOWN, *(pytest.param(n, marks=pytest.mark.slow) for n in SPACES if n not in SHOWN)])
-def test_observables_inside_of_a_run(name):
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SPACES)
+def test_all_observables_inside_of_a_run(name):
     """The compiled run records what its stored frames say, and the same without the particle that has no weight."""
     case = recorded(name)
     run = pf.simulate(case.flow, started(case.space), TIMES, observe=ALL, **TOLERANCES)
@@ -181,13 +190,10 @@ def test_observables_inside_of_a_run(name):
         assert_close(run[frame].observables, expected(inside, frame), 1e-11)
     assert_close(run[3].observables, moving(inside), 1e-7)
     measure = pf.Measure.weighted(case.space.retract(CLOUD[:5]), WEIGHTS[:5])
-    without = pf.simulate(case.flow, measure, TIMES, **TOLERANCES)
-    assert np.max(np.abs(without.points - run.points[:, :5])) < 1e-9
+    without = case._replace(run=pf.simulate(case.flow, measure, TIMES, **TOLERANCES))
+    assert np.max(np.abs(without.run.points - run.points[:, :5])) < 1e-9
     for frame in (0, 3, 6):
-        moment = without[frame]
-        alone = pf.Measure(moment.points, without.log_weights, None, without.positions, moment.fields)
-        present = pf.Present.of(case.flow, alone, moment.time)
-        assert_close(run[frame].observables, {observables.name_of(o): np.asarray(o(present)) for o in ALL}, 1e-9)
+        assert_close(run[frame].observables, without.asked(frame), 1e-9)
 
 
 @pytest.mark.parametrize("name", [*DEFAULT, *LONG])
