@@ -162,7 +162,7 @@ def shares(logits: Rows, weights: Rows, normalization: str = "row") -> Rows:
 
 
 def balancing(logits: Rows, weights: Rows) -> Rows:
-    """e^{g_j} with Σ_j w_j e^{f_i + g_j} K_ij = Σ_i w_i e^{f_i + g_j} K_ij = 1, by Newton's method after a few sweeps."""
+    """e^{g_j} with Σ_j w_j e^{f_i + g_j} K_ij = Σ_i w_i e^{f_i + g_j} K_ij = 1, by sweeps and then Newton's method."""
     kernel = weights[:, None] * np.exp(logits - logits.max()) * weights
     row, column = np.ones((2, len(weights)))
     for _ in range(50):
@@ -171,13 +171,12 @@ def balancing(logits: Rows, weights: Rows) -> Rows:
     for _ in range(30):
         plan = row[:, None] * kernel * column
         excess = np.concatenate([plan.sum(axis=1) - weights, plan.sum(axis=0) - weights])
-        if np.max(np.abs(excess)) < 1e-14:
-            break
+        if np.max(np.abs(excess)) < 1e-13:
+            return column
         slopes = np.block([[np.diag(plan.sum(axis=1)), plan], [plan.T, np.diag(plan.sum(axis=0))]])
         moves = np.linalg.lstsq(slopes, -excess, rcond=1e-13)[0]  # f + c, g − c is the same plan for any c
         row, column = row * np.exp(moves[: len(weights)]), column * np.exp(moves[len(weights) :])
-    assert np.max(np.abs(excess)) < 1e-12
-    return column
+    raise AssertionError("these weights do not become doubly stochastic")
 
 
 def weighted_quantiles(values: Rows, weights: Rows, levels: Any) -> Rows:
