@@ -6,8 +6,8 @@ A function of three arguments is asked with (flow, time, measure) instead, and t
 run: `energy(flow, 0.0, measure)`. Sums over all pairs go through the same summation as the drift; only quantities that
 need the whole Gram matrix hold it, and say so.
 
-Everything is weighted: w_i are the weights of the measure, normalised to Σ w_i = 1, pairs i ≠ j weigh w_i w_j, and
-points of weight zero do not count.
+Everything is weighted: means are over the weights normalised to Σ w_i = 1, pairs i ≠ j weigh w_i w_j, and points of
+weight zero do not count. Energies and dissipation are integrals over μ as it is, whatever its mass.
 """
 
 import inspect

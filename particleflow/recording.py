@@ -141,7 +141,8 @@ class Recorder:
         for old in _checkpoint_folder(path).glob("checkpoint-*.npz"):
             old.unlink()
         constants: dict[str, Any] = {
-            name: self._chosen(values, -1) for name, values in particle_constants(plan).items()
+            name: self._chosen(values, 1 if plan.runs is not None and values.shape[:2] == (plan.runs, count) else 0)
+            for name, values in particle_constants(plan).items()
         }
         return TrajectoryWriter.create(
             path,
@@ -320,12 +321,13 @@ def _in_memory(plan: Plan, windows: list[Frames], metadata: dict[str, Any], labe
 
 
 def particle_constants(plan: Plan) -> dict[str, np.ndarray]:
-    """The weights and positions that particles keep, one row a run only where runs differ."""
-    given = {"log_weights": plan.start.log_weights, "positions": plan.start.positions}
+    """The weights, positions and values that particles keep, one row a run only where runs differ."""
+    given = {name: getattr(plan.start, name) for name in ("log_weights", "positions", "values")}
     arrays = {name: np.asarray(values, float) for name, values in given.items() if values is not None}
     if plan.runs is None:
         return arrays
-    return {name: rows[0] if (rows == rows[0]).all() else rows for name, rows in arrays.items()}
+    # Values have axes of their own, so only a row for every run tells what is what.
+    return {name: rows[0] if name != "values" and (rows == rows[0]).all() else rows for name, rows in arrays.items()}
 
 
 def _fixed_points(plan: Plan) -> np.ndarray:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, overload
 
 import numpy as np
 
+from particleflow._text import printable, readable_size
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.status import Status
 
@@ -39,13 +40,14 @@ class Frame:
 class _Particles:
     """What a particle keeps over the whole run; each is None or holds one number per particle.
 
-    Weights and positions of an ensemble whose runs differ have a row for every run.
+    Weights, positions and values of an ensemble whose runs differ have a row for every run.
     """
 
     log_weights: np.ndarray | None = None
     positions: np.ndarray | None = None
     labels: np.ndarray | None = None
     particles: np.ndarray | None = None
+    values: np.ndarray | None = None
 
 
 class Trajectory:
@@ -84,14 +86,15 @@ class Trajectory:
         fields: Mapping[str, Any] | None = None,
         log_weights: Any = None,
         positions: Any = None,
+        values: Any = None,
         labels: Any = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> Self:
         """Make a trajectory in memory.
 
         Parameters: `times` (T,); `points` (T,N,d) or (T,R,N,d); `steps` (T,), 0, 1, 2, ... if left out; `observables`
-        name -> (T,...); `fields` name -> (T,N,...) or (T,R,N,...); per-particle `log_weights` and `positions` (token
-        index or time), (N,) or (R,N), and integer `labels` (N,); `metadata`.
+        name -> (T,...); `fields` name -> (T,N,...) or (T,R,N,...); per-particle `log_weights`, `positions` (token index
+        or time) and `values` that they carry, (N,...) or (R,N,...), and integer `labels` (N,); `metadata`.
         """
         times, points = np.asarray(times, dtype=np.float64), np.asarray(points)
         if times.ndim != 1 or points.ndim not in (3, 4) or len(points) != len(times):
@@ -100,21 +103,22 @@ class Trajectory:
                 f" but they have {times.shape} and {points.shape}."
             )
         steps = np.arange(len(times)) if steps is None else np.asarray(steps, dtype=np.int64)
-        series = {name: np.asarray(values) for name, values in (observables or {}).items()}
-        for name, values in (("steps", steps), *series.items()):
-            if values.shape[:1] != times.shape:
-                raise ShapeError(f"`{name}` needs one entry per frame ({len(times)}), but has shape {values.shape}.")
-        by_particle = {name: np.asarray(values) for name, values in (fields or {}).items()}
-        for name, values in by_particle.items():
-            if values.shape[: points.ndim - 1] != points.shape[:-1]:
+        series = {name: np.asarray(array) for name, array in (observables or {}).items()}
+        for name, array in (("steps", steps), *series.items()):
+            if array.shape[:1] != times.shape:
+                raise ShapeError(f"`{name}` needs one entry per frame ({len(times)}), but has shape {array.shape}.")
+        by_particle = {name: np.asarray(array) for name, array in (fields or {}).items()}
+        for name, array in by_particle.items():
+            if array.shape[: points.ndim - 1] != points.shape[:-1]:
                 raise ShapeError(
                     f"The field `{name}` needs one entry per frame and particle {points.shape[:-1]}, but has shape "
-                    f"{values.shape}."
+                    f"{array.shape}."
                 )
         particles = _Particles(
             log_weights=_per_particle("log_weights", log_weights, np.float64, points.shape),
             positions=_per_particle("positions", positions, np.float64, points.shape),
             labels=_per_particle("labels", labels, np.int64, points.shape[-2:]),
+            values=_per_particle("values", values, np.float64, points.shape),
         )
         return cls(times, steps, points, series, particles, dict(metadata or {}), None, by_particle)
 
@@ -172,6 +176,11 @@ class Trajectory:
     def positions(self) -> np.ndarray | None:
         """The particles' own positions (token index or time), (N,) or (R,N), None if they have none."""
         return self._particles.positions
+
+    @property
+    def values(self) -> np.ndarray | None:
+        """What the particles carry, (N,...) or (R,N,...), None if they carry themselves."""
+        return self._particles.values
 
     @property
     def labels(self) -> np.ndarray | None:
@@ -235,8 +244,8 @@ class Trajectory:
         fields = {name: _run(values, run) for name, values in self.fields.items()}
         own = {
             name: array[run]
-            for name in ("log_weights", "positions")
-            if (array := getattr(self._particles, name)) is not None and array.shape == (self.runs, self.count)
+            for name in ("log_weights", "positions", "values")
+            if (array := getattr(self._particles, name)) is not None and array.shape[:2] == (self.runs, self.count)
         }
         mine = replace(self._particles, **own)
         facts = {name: _of_run(self.metadata[name], run) for name in ("space", "interactions") if name in self.metadata}
@@ -309,13 +318,13 @@ class Trajectory:
         rows["observables"] = ", ".join(self.observables) or "none"
         if self.fields:
             rows["fields"] = ", ".join(self.fields)
-        rows["points"] = f"{self.points.dtype}, {_size(self.points.nbytes)}"
+        rows["points"] = f"{self.points.dtype}, {readable_size(self.points.nbytes)}"
         rows["file"] = self.path or "none (in memory)"
         rows["status"] = self.status + (f": {self.metadata['message']}" if self.metadata.get("message") else "")
         rows.update({name: value for name, value in self._statistics().items() if value is not None})
-        title = _printable(self.metadata.get("title") or "Trajectory")
+        title = printable(self.metadata.get("title") or "Trajectory")
         width = max(len(name) for name in rows)
-        return "\n".join([title, *(f"  {name:<{width}}  {_printable(value)}" for name, value in rows.items())])
+        return "\n".join([title, *(f"  {name:<{width}}  {printable(value)}" for name, value in rows.items())])
 
     def _repr_html_(self) -> str:
         """The card that a notebook shows."""
@@ -326,7 +335,7 @@ class Trajectory:
     def _statistics(self) -> dict[str, Any]:
         """What the solver reported, if it did."""
         statistics = self.metadata.get("statistics")
-        return {_printable(name): value for name, value in statistics.items()} if isinstance(statistics, dict) else {}
+        return {printable(name): value for name, value in statistics.items()} if isinstance(statistics, dict) else {}
 
 
 def _contents(stored: "StoredRun") -> tuple[Any, ...]:
@@ -371,7 +380,7 @@ def _per_particle(name: str, values: Any, dtype: type, shape: tuple[int, ...]) -
         return None
     array = np.asarray(values, dtype=dtype)
     count = shape[-2]
-    if array.shape[:1] != (count,) and not (len(shape) == 4 and array.shape == shape[1:3]):
+    if array.shape[:1] != (count,) and not (len(shape) == 4 and array.shape[:2] == shape[1:3]):
         raise ShapeError(f"`{name}` needs one entry for each of the {count} particles, but has shape {array.shape}.")
     return array
 
@@ -381,16 +390,3 @@ def _frames_line(trajectory: Trajectory) -> str:
         return "0"
     times, steps = trajectory.times, trajectory.steps
     return f"{len(trajectory)}, t = {times[0]:g} to {times[-1]:g}, step {steps[0]} to {steps[-1]}"
-
-
-def _size(size: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.3g} {unit}"
-        size /= 1000
-    return f"{size:.3g} TB"
-
-
-def _printable(value: Any) -> str:
-    """Text from a file for a terminal: one line, no control characters."""
-    return "".join(letter if letter.isprintable() else " " for letter in str(value))[:300]

@@ -226,7 +226,6 @@ def test_values_positions_and_fields_go_on_with_a_run():
     assert np.max(np.abs(on.fields["residual_norm"][-1] - whole.fields["residual_norm"][-1])) < 1e-9
 
 
-@pytest.mark.xfail(strict=True, reason="a trajectory's file does not keep the values that particles carry")
 def test_values_go_on_from_a_file(tmp_path):
     flow, start = carrying()
     whole = pf.simulate(flow, start, TIMES, **TIGHT)

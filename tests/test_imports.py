@@ -21,7 +21,7 @@ ROOT = Path(particleflow.__file__).parent
 # One list a level, from the ground up: a module may import modules of lower levels and its own package, nothing else.
 # A new top-level module or package of particleflow gets its place here.
 LEVELS = [
-    ["errors", "status", "_version", "_names", "_precision", "notebook"],
+    ["errors", "status", "_version", "_names", "_precision", "_text", "notebook"],
     ["_arrays", "_files", "_toml"],
     ["measure"],
     ["kernels"],
@@ -47,7 +47,7 @@ LEVELS = [
     ["__main__"],
 ]
 # Everything on this side of the store reads files with NumPy alone.
-WITHOUT_JAX = ["errors", "status", "_version", "_names", "_precision", "_files", "_toml", "notebook"]
+WITHOUT_JAX = ["errors", "status", "_version", "_names", "_precision", "_text", "_files", "_toml", "notebook"]
 WITHOUT_JAX += ["store", "trajectory", "analysis", "view"]
 JAX_PACKAGES = {"jax", "jaxlib", "jaxtyping", "equinox", "diffrax", "lineax", "optimistix", "optax", "jax_finufft"}
 

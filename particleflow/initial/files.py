@@ -100,7 +100,7 @@ def _read_trajectory(path: Path, frame: int) -> dict[str, np.ndarray]:
         if not -len(trajectory) <= frame < len(trajectory):
             raise ArgumentError(f"Argument `frame` is {frame}, but {path} has {len(trajectory)} frames.")
         moment = trajectory[frame]
-        given = {name: getattr(trajectory, name) for name in ("log_weights", "positions", "labels")}
+        given = {name: getattr(trajectory, name) for name in ("log_weights", "positions", "labels", "values")}
         cloud = {name: np.asarray(value) for name, value in given.items() if value is not None}
         carried = dict(moment.fields)
         if "masses" in carried:

@@ -44,7 +44,7 @@ def _axes(trajectory: "Trajectory") -> dict[str, list[str]]:
 
 def _constants(trajectory: "Trajectory") -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
     """What a particle keeps over the whole run, with the names of its axes."""
-    given = {name: getattr(trajectory, name) for name in CONSTANTS}
+    given = {name: getattr(trajectory, name) for name in CONSTANTS if name != "values"}
     return {name: (("run", "particle")[-array.ndim :], array) for name, array in given.items() if array is not None}
 
 

@@ -70,6 +70,7 @@ class TrajectoryWriter:
         provenance: Mapping[str, Any] | None = None,
         log_weights: Any = None,
         positions: Any = None,
+        values: Any = None,
         labels: Any = None,
         particles: Any = None,
         expected_frames: int | None = None,
@@ -81,14 +82,15 @@ class TrajectoryWriter:
         Parameters: the number of particles `count`, their `dimension`, the number of `runs` of an ensemble; `dtype`,
         the precision of the stored points and fields; `observables`, for each name the shape within one frame (run axis
         included); `fields`, for each name the shape within one particle; `points`, if they never move; `provenance`,
-        plain values that say where the run comes from; per-particle `log_weights` and `positions` (one row a run where
-        runs differ), `labels`, and `particles`, the indices of the stored ones if only some are; `expected_frames`
-        keeps the blocks of short runs small; `overwrite` replaces an existing file; `fsync` makes every window survive
-        a power cut.
+        plain values that say where the run comes from; per-particle `log_weights`, `positions` and `values` (one row a
+        run where runs differ), `labels`, and `particles`, the indices of the stored ones if only some are;
+        `expected_frames` keeps the blocks of short runs small; `overwrite` replaces an existing file; `fsync` makes
+        every window survive a power cut.
         """
         shapes = ({k: tuple(v) for k, v in (given or {}).items()} for given in (observables, fields))
         layout = lay.Layout(count, dimension, runs, dtype, *shapes, moving=points is None)
         given = {"log_weights": log_weights, "positions": positions, "labels": labels, "particles": particles}
+        given["values"] = values
         constants = _constants(given, layout)
         if points is not None:
             constants["position"] = _fixed_points(points, layout)
@@ -300,7 +302,7 @@ def _constants(given: Mapping[str, Any], layout: lay.Layout) -> dict[str, np.nda
             continue
         whole = name in ("labels", "particles")
         array = np.asarray(value)
-        by_run = not whole and layout.runs is not None and array.shape == (layout.runs, layout.count)
+        by_run = not whole and layout.runs is not None and array.shape[:2] == (layout.runs, layout.count)
         if not (array.shape[:1] == (layout.count,) or by_run) or array.dtype.kind not in ("iu" if whole else "iuf"):
             raise ShapeError(
                 f"Argument `{name}` must hold one {'integer' if whole else 'number'} for each of the {layout.count}"
