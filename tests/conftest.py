@@ -27,15 +27,51 @@ settings.register_profile(
 settings.load_profile("particleflow")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile without LLVM's costly passes, in this process and in those that tests start.
+
+    Most tests run a program once, so that making it costs more than running it. The slow tests run theirs for long and
+    keep every pass, as do all tests with JAX_DISABLE_MOST_OPTIMIZATIONS=0 in the environment.
+    """
+    if "JAX_DISABLE_MOST_OPTIMIZATIONS" not in os.environ:
+        quick = config.option.markexpr == "not slow"
+        os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = str(int(quick))
+        jax.config.update("jax_disable_most_optimizations", quick)
+
+
+@pytest.fixture(scope="module")
+def every_optimization() -> Iterator[None]:
+    """Compile as users do, for tests about the compiler or with more to compute than to compile."""
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", False)
+    jax.clear_caches()
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
+    jax.clear_caches()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With `-n`, neighbouring tests stay in one process and share what it has compiled, unless `--dist` is given."""
+    from xdist.scheduler import WorkStealingScheduling
+
+    return WorkStealingScheduling(config, log) if config.option.dist == "load" else None
+
+
 _tests_since_clearing = 0
 
 
 @pytest.fixture(autouse=True)
-def _compiled_code_does_not_pile_up():
-    """Hundreds of small compiled functions take gigabytes: forget them now and then."""
+def _counted() -> None:
+    global _tests_since_clearing
+    _tests_since_clearing += 1
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _compiled_code_does_not_pile_up() -> Iterator[None]:
+    """Hundreds of small compiled functions take gigabytes: forget them now and then, between two files."""
     global _tests_since_clearing
     yield
-    _tests_since_clearing += 1
     if _tests_since_clearing >= 60:
         _tests_since_clearing = 0
         jax.clear_caches()

@@ -16,6 +16,9 @@ from particleflow.kernels import Attention
 from particleflow.local import local_mean
 from particleflow.measure import Measure
 
+# The faults that are looked for are made by optimisations.
+pytestmark = pytest.mark.usefixtures("every_optimization")
+
 BETA = 1.5
 DEGREE = 24  # 1.5^25 / 25! ≈ 2e-21: the series is exact to rounding
 
