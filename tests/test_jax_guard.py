@@ -51,7 +51,7 @@ def attention_field(points):
     return mean - jnp.sum(points * mean, axis=1, keepdims=True) * points
 
 
-@pytest.mark.parametrize("count", [16385, 32769])
+@pytest.mark.parametrize("count", [16385, pytest.param(32769, marks=pytest.mark.slow)])
 def test_jitted_field_at_odd_sizes(count):
     rng = np.random.default_rng(count)
     points = rng.normal(size=(count, 3)) * np.array([1.0, 0.7, 0.4])
