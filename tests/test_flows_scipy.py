@@ -18,9 +18,15 @@ _RNG = np.random.default_rng(11)
 QUERY, KEY, VALUE = 0.7 * _RNG.normal(size=(3, DIMENSION, DIMENSION))
 
 
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("sphere", [False, True])
-@pytest.mark.parametrize("normalization", ["row", "none"])
+def every_field():
+    """Eight fields; the four with an odd number of changes from the plain one hold every pair of choices."""
+    for normalization, sphere, causal in itertools.product(("row", "none"), (False, True), (False, True)):
+        slow = [] if ((normalization == "none") + sphere + causal) % 2 else [pytest.mark.slow]
+        words = (normalization, "sphere" if sphere else "space", "causal" if causal else "all")
+        yield pytest.param(normalization, sphere, causal, id="-".join(words), marks=slow)
+
+
+@pytest.mark.parametrize(("normalization", "sphere", "causal"), list(every_field()))
 def test_final_state_agrees_with_scipy(normalization, sphere, causal):
     start = oracle.random_sphere(12, COUNT, DIMENSION) * (1.0 if sphere else 0.5)
     drift = pf.Attend(
@@ -57,7 +63,7 @@ def support_of(pattern):
     return bool((on_some == pattern).all())
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", [*range(12), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(12, 40))])
 def test_sinkhorn_is_refused_exactly_without_total_support(seed):
     rng = np.random.default_rng(seed)
     pattern = rng.random((5, 5)) < rng.uniform(0.3, 0.9)
@@ -97,7 +103,7 @@ def test_weights_change_the_field_as_repeated_particles_do():
     assert np.allclose(run.weights, [0.5, 0.25, 0.125, 0.125], atol=1e-15)
 
 
-@pytest.mark.parametrize("solver", ["tsit5", "bosh3", "kvaerno5"])
+@pytest.mark.parametrize("solver", ["tsit5", "bosh3", pytest.param("kvaerno5", marks=pytest.mark.slow)])
 def test_every_kind_of_solver_converges_to_the_same_state(solver):
     start = oracle.random_sphere(15, COUNT, DIMENSION)
     flow = pf.Flow(pf.Attend(kernels.Attention(beta=BETA), value=VALUE), geometry=pf.Sphere())
@@ -119,7 +125,12 @@ def test_single_precision_agrees_to_single_precision():
 
 @pytest.mark.parametrize(
     ("solver", "order", "step"),
-    [("euler", 1, 1 / 64), ("implicit_euler", 1, 1 / 64), ("kvaerno3", 3, 1 / 16), ("kvaerno5", 5, 1 / 8)],
+    [
+        ("euler", 1, 1 / 64),
+        ("implicit_euler", 1, 1 / 64),
+        ("kvaerno3", 3, 1 / 16),
+        pytest.param("kvaerno5", 5, 1 / 8, marks=pytest.mark.slow),
+    ],
 )
 def test_fixed_steps_converge_at_the_order_of_the_solver(solver, order, step):
     start = oracle.random_sphere(15, COUNT, DIMENSION)

@@ -44,7 +44,7 @@ def test_stored_run_is_the_run_in_memory(tmp_path, whole):
         assert [stored.metadata["statistics"][c] for c in counts] == [whole.metadata["statistics"][c] for c in counts]
 
 
-@pytest.mark.parametrize("window", [1, 25])
+@pytest.mark.parametrize("window", [1, pytest.param(25, marks=pytest.mark.slow)])
 def test_windows_agree_to_tolerance(window, whole):
     assert np.max(np.abs(run(window=window).points - whole.points)) < 1e-7
 
