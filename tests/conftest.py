@@ -72,7 +72,7 @@ def _compiled_code_does_not_pile_up() -> Iterator[None]:
     """Hundreds of small compiled functions take gigabytes: forget them now and then, between two files."""
     global _tests_since_clearing
     yield
-    if _tests_since_clearing >= 60:
+    if _tests_since_clearing >= 30:
         _tests_since_clearing = 0
         jax.clear_caches()
 

@@ -32,7 +32,7 @@ def test_clustered_is_located():
     assert run.times[:2].tolist() == [0.0, 0.5]
 
 
-@pytest.mark.parametrize("window", [2, 7])
+@pytest.mark.parametrize("window", [7, pytest.param(2, marks=pytest.mark.slow)])
 def test_location_does_not_depend_on_windows(window):
     times = np.linspace(0.0, 20.0, 15)
     run = pf.simulate(SPHERE, PAIR, times, **TIGHT, event=events.Clustered(chord(0.01)), window=window)

@@ -68,6 +68,7 @@ def test_two_kills_and_an_interrupt_change_no_bit(uninterrupted: Path, tmp_path:
     assert_same(uninterrupted, path)
 
 
+@pytest.mark.slow
 def test_full_disk_keeps_what_was_acknowledged(uninterrupted: Path, tmp_path: Path) -> None:
     path = tmp_path / "run.h5"
     whole = uninterrupted.stat().st_size

@@ -26,13 +26,13 @@ def check_mutations(first: int, count: int, folder, capsys) -> dict[int, int]:
     return codes
 
 
-def test_two_hundred_mutations_are_refused_or_accepted(tmp_path, capsys):
-    codes = check_mutations(0, 200, tmp_path, capsys)
-    assert codes[2] > 80  # the mutations do reach the checks
-    assert codes[0] > 10  # and not everything is refused
+def test_eighty_mutations_are_refused_or_accepted(tmp_path, capsys):
+    codes = check_mutations(0, 80, tmp_path, capsys)
+    assert codes[2] > 30  # the mutations do reach the checks
+    assert codes[0] > 4  # and not everything is refused
 
 
 @pytest.mark.slow
 def test_two_thousand_mutations_are_refused_or_accepted(tmp_path, capsys):
-    codes = check_mutations(1000, 2000, tmp_path, capsys)
+    codes = check_mutations(0, 2000, tmp_path, capsys)
     assert codes[0] + codes[2] == 2000

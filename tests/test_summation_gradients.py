@@ -45,23 +45,36 @@ def test_gradient_of_log_mass_is_beta_times_mean(summation):
     np.testing.assert_allclose(gradient, beta * oracles.moments(logits, np.asarray(measure.points))[1], rtol=1e-12)
 
 
-@by_exact_way
-def test_jacobian_of_mean_is_beta_times_covariance(summation):
+@pytest.mark.parametrize(
+    ("differentiate", "summation"),
+    [
+        pytest.param(jax.jacfwd, Dense(), id="forward-dense"),
+        pytest.param(jax.jacrev, Blockwise(3, 4), id="reverse-blocks"),
+        pytest.param(jax.jacrev, Dense(), id="reverse-dense", marks=pytest.mark.slow),
+        pytest.param(jax.jacfwd, Blockwise(3, 4), id="forward-blocks", marks=pytest.mark.slow),
+    ],
+)
+def test_jacobian_of_mean_is_beta_times_covariance(differentiate, summation):
     rng = np.random.default_rng(13)
     measure = Measure.weighted(rng.normal(size=(23, 3)), rng.uniform(0.1, 1, size=23))
     queries, kernel = jnp.asarray(rng.normal(size=(4, 3))), k.Attention(2.7)
     logits = 2.7 * np.asarray(queries) @ np.asarray(measure.points).T + np.asarray(measure.log_weights)
     expected = 2.7 * oracles.covariance(logits, np.asarray(measure.points))
-    for differentiate in (jax.jacfwd, jax.jacrev):
-        one_by_one = differentiate(lambda q: local_mean(kernel, measure, q, summation=summation))
-        jacobian = jax.jit(jax.vmap(one_by_one))(queries)
-        np.testing.assert_allclose(jacobian, expected, rtol=1e-11, atol=1e-13)
+    one_by_one = differentiate(lambda q: local_mean(kernel, measure, q, summation=summation))
+    np.testing.assert_allclose(jax.jit(jax.vmap(one_by_one))(queries), expected, rtol=1e-11, atol=1e-13)
     np.testing.assert_allclose(
         2.7 * local_covariance(kernel, measure, queries, summation=summation), expected, rtol=1e-11, atol=1e-13
     )
 
 
-COMPACT = ["triangle", "strictly causal", "mixture of compact ones", "bilateral filter"]
+BLIND = [
+    pytest.param("strictly causal", Dense(), id="strictly causal-dense"),
+    pytest.param("bilateral filter", Blockwise(3, 4), id="bilateral filter-blocks"),
+    *(
+        pytest.param(name, Dense(), id=f"{name}-dense", marks=pytest.mark.slow)
+        for name in ("triangle", "mixture of compact ones", "bilateral filter")
+    ),
+]
 
 
 def seen_and_unseen(case, dtype):
@@ -70,9 +83,7 @@ def seen_and_unseen(case, dtype):
     return jax.tree_util.tree_map(lambda leaf: leaf.at[0].set(-90.0), queries), measure
 
 
-@pytest.mark.parametrize(
-    ("name", "summation"), [(name, Dense()) for name in COMPACT] + [("bilateral filter", Blockwise(3, 4))], ids=str
-)
+@pytest.mark.parametrize(("name", "summation"), BLIND)
 def test_gradients_are_finite_where_a_query_sees_nothing(name, summation):
     case = next(case for case in oracles.CASES if case.name == name)
     queries, measure = seen_and_unseen(case, jnp.float64)

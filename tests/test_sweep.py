@@ -102,13 +102,13 @@ def test_wrong_sweeps_say_what_is_wrong(load, sweep, message):
 
 
 def test_an_ensemble_gives_what_single_runs_give(load, tmp_path):
-    loaded = load('"drift.0.kernel.beta" = [1.0, 4.0]\nseed = { count = 2 }')
+    loaded = load('"drift.0.kernel.beta" = [1.0, 4.0]\nseed = { count = 3 }')
     folder = tmp_path / "out"
     folder.mkdir()
     manifest = start_sweep(loaded, folder)
-    assert manifest.groups == [[0, 1, 2, 3]]
+    assert manifest.groups == [[0, 1, 2, 3, 4, 5]]
     run_sweep(loaded, manifest)
-    assert manifest.states() == {"waiting": 0, "running": 0, "done": 4, "failed": 0}
+    assert manifest.states() == {"waiting": 0, "running": 0, "done": 6, "failed": 0}
     write_results(manifest)
     rows = list(csv.DictReader((folder / "results.csv").read_text().splitlines()))
     for row in rows:
@@ -117,8 +117,8 @@ def test_an_ensemble_gives_what_single_runs_give(load, tmp_path):
         alone = pf.simulate(setup.flow, setup.start, setup.times, **setup.arguments)
         assert float(row["energy"]) == pytest.approx(float(alone.observables["energy"][-1]), rel=1e-9)
     with h5py.File(folder / "results.h5") as file:
-        assert file["table/energy"].shape == (4,)
-        assert file["groups/00000/observable.energy"].shape == (4, 5)
+        assert file["table/energy"].shape == (6,)
+        assert file["groups/00000/observable.energy"].shape == (6, 5)
 
 
 def test_runs_of_different_structure_go_in_groups_of_their_own(load, tmp_path):
@@ -223,7 +223,7 @@ def test_spreadsheets_see_no_formulas(load, tmp_path):
 def test_a_killed_sweep_goes_on(load, tmp_path):
     """Kill a sweep of many groups after its first one; resume it; compare with one that was left alone."""
     layers = BASE.replace("rtol = 1e-8\natol = 1e-10", 'step = 0.25\nsolver = "map"').replace('"energy", ', "")
-    load('"initial.count" = [4, 5, 6, 7]\nseed = { count = 3 }', layers)
+    load('"initial.count" = [4, 5, 6]\nseed = { count = 2 }', layers)
     environment = {**os.environ, "PYTHONPATH": str(Path(pf.__file__).parents[1])}
     folder = tmp_path / "killed"
     command = [sys.executable, "-m", "particleflow", "sweep", str(tmp_path / "sweep.toml"), "--quiet", "--output"]
@@ -234,14 +234,14 @@ def test_a_killed_sweep_goes_on(load, tmp_path):
     process.send_signal(signal.SIGKILL)
     process.wait()
     before = Manifest.open(folder)
-    assert 0 < before.states()["waiting"] <= 12
+    assert 0 < before.states()["waiting"] <= 6
     done = [number for number, run in enumerate(before.runs) if run["state"] == "done"]
     stamps = {path: path.stat().st_mtime_ns for path in folder.glob("groups/*.npz")}
     subprocess.run(
         [sys.executable, "-m", "particleflow", "resume", str(folder), "--quiet"], env=environment, check=True
     )
     after = Manifest.open(folder)
-    assert after.states()["done"] == 12
+    assert after.states()["done"] == 6
     assert after.groups == before.groups
     kept = {after.groups.index(group) for group in after.groups if set(group) <= set(done)}
     for index in kept:

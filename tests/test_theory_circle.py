@@ -82,7 +82,7 @@ def test_fastest_mode_switches(mode, beta, normalization):
 
 def test_repulsion_becomes_heat_flow():
     """With V = −1 and β large, mode k decays at k²/β under softmax attention and at half of it under Sinkhorn."""
-    beta, mode, count = 400.0, 2, 480
+    beta, mode, count = 400.0, 2, 240
     ratio = ive(mode, beta) / ive(0, beta)
     softmax = growth_rate("row", beta, mode, count, value=-1.0)
     assert abs(softmax / (-(mode**2) / beta * ratio) - 1) < 1e-9

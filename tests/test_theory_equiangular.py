@@ -82,8 +82,9 @@ def test_energy_grows_exactly_by_its_dissipation(normalization):
 
 def test_energy_ends_at_its_maximum():
     run = pf.simulate(
-        attention(2.0), oracle.random_sphere(3, 10, 3), [0.0, 60.0], rtol=1e-9, atol=1e-11, observe=[observables.energy]
-    )
+        attention(2.0), oracle.random_sphere(3, 10, 3), np.linspace(0.0, 60.0, 26), rtol=1e-9, atol=1e-11,
+        observe=[observables.energy, observables.dissipation],
+    )  # fmt: skip
     assert abs(run.observables["energy"][-1] - np.exp(2.0) / 4.0) < 1e-12
 
 

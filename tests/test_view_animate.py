@@ -90,9 +90,12 @@ def test_default_size_is_720p(tmp_path):
     assert read(view.animate(make(2), tmp_path / "m.mp4", frames=2))[0].shape[1:3] == (720, 1280)
 
 
+@pytest.mark.parametrize(
+    "cases", [pytest.param(CASES[::3], id="some"), pytest.param(CASES, id="all", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize(("count", "frames", "runs"), [(1, 12, None), (20, 1, None), (1, 1, None), (4, 5, 3)])
-def test_single_particles_single_frames_and_ensembles(tmp_path, count, frames, runs):
-    for dimension, sphere in CASES:
+def test_single_particles_single_frames_and_ensembles(tmp_path, count, frames, runs, cases):
+    for dimension, sphere in cases:
         run = make(dimension, sphere=sphere, count=count, frames=frames, runs=runs)
         path = view.animate(run, tmp_path / "m.mp4", frames=2, size=SMALL, counts=np.ones(frames))
         assert read(path)[0].shape[0] == 2
