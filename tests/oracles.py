@@ -350,3 +350,12 @@ ALGEBRA = [
 
 CASES = INNER + STATIONARY + POSITIONAL + FEATURES + ALGEBRA
 NAMES = [case.name for case in CASES]
+
+
+def assert_close(found: Any, log_mass, mean, tolerance: float) -> None:
+    """Equal log-masses (−∞ included) and means, to a tolerance relative to the larger of the number and one."""
+    log_mass, mean = np.asarray(log_mass, np.float64), np.asarray(mean, np.float64)
+    assert found.log_mass.shape == log_mass.shape
+    assert found.mean.shape == mean.shape
+    np.testing.assert_allclose(found.log_mass, log_mass, rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(found.mean, mean, rtol=tolerance, atol=tolerance * max(1.0, np.abs(mean).max()))

@@ -1,5 +1,4 @@
 """Wrong input is refused by a typed error that names the argument, what was expected and what was found."""
-# Wrong types are the point of this file.
 # pyright: reportArgumentType=false
 
 import jax
