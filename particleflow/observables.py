@@ -257,8 +257,11 @@ def _entropy(shares: Float[Array, " n"]) -> Float[Array, ""]:
 
 
 def _weighted_quantiles(values: Array, weights: Array, levels: Array) -> Array:
-    """Quantiles of weighted numbers, those of weight zero left out; interpolated as `numpy.quantile` does."""
-    order = jnp.argsort(jnp.where(weights > 0, values, jnp.inf))
+    """Quantiles of weighted numbers, those of weight zero left out; interpolated as `numpy.quantile` does.
+
+    Equal numbers are taken in the order of their weights, so that the order in which they are given does not matter.
+    """
+    order = jnp.lexsort((weights, jnp.where(weights > 0, values, jnp.inf)))
     values, shares = values[order], weights[order] / jnp.sum(weights)
     before = jnp.cumsum(shares) - shares
     places = jnp.where(shares > 0, before / jnp.where(shares < 1, 1 - shares, 1.0), 2.0)

@@ -1,5 +1,6 @@
 """Every test runs with 64 bits, without silent broadcasting or casting, and without a display."""
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,11 @@ from hypothesis import HealthCheck, settings
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
+
+# Tracing makes many small objects that stay: looking through them for cycles would take a tenth of the time.
+gc.set_threshold(100_000, 20, 20)
+
+QUICK_TO_COMPILE = "--xla_cpu_use_fusion_emitters=false"
 
 # The same examples every time, and no deadline: the first example of a law also compiles.
 settings.register_profile(
@@ -31,12 +37,16 @@ def pytest_configure(config: pytest.Config) -> None:
     """Compile without LLVM's costly passes, in this process and in those that tests start.
 
     Most tests run a program once, so that making it costs more than running it. The slow tests run theirs for long and
-    keep every pass, as do all tests with JAX_DISABLE_MOST_OPTIMIZATIONS=0 in the environment.
+    keep every pass, as do all tests with JAX_DISABLE_MOST_OPTIMIZATIONS=0 in the environment. JAX 0.9 has a second,
+    slower way to emit fused operations: without it a program is made in half of the time (later releases stop at the
+    name of this flag).
     """
     if "JAX_DISABLE_MOST_OPTIMIZATIONS" not in os.environ:
         quick = config.option.markexpr == "not slow"
         os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = str(int(quick))
         jax.config.update("jax_disable_most_optimizations", quick)
+        if quick and jax.__version_info__ < (0, 10):
+            os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {QUICK_TO_COMPILE}".strip()
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +82,7 @@ def _compiled_code_does_not_pile_up() -> Iterator[None]:
     """Hundreds of small compiled functions take gigabytes: forget them now and then, between two files."""
     global _tests_since_clearing
     yield
-    if _tests_since_clearing >= 30:
+    if _tests_since_clearing >= 300:
         _tests_since_clearing = 0
         jax.clear_caches()
 

@@ -5,7 +5,7 @@ import pytest
 from sklearn.decomposition import PCA
 
 from particleflow.analysis.frames import first_run
-from particleflow.analysis.shape import principal_components, sphere_radius
+from particleflow.analysis.shape import common_norm, principal_components
 from particleflow.errors import ArgumentError
 from particleflow.trajectory import Trajectory
 
@@ -59,7 +59,7 @@ def test_a_sphere_is_found_by_what_the_run_says_and_where_its_points_are(geometr
     points[2, 7] *= 1 + error
     points[3, 8] = np.nan
     run = Trajectory.from_arrays(np.arange(4.0), points, metadata={"geometry": geometry} if geometry else {})
-    assert sphere_radius(run, points) == (pytest.approx(2.0, rel=1e-3) if found else None)
+    assert common_norm(run, points) == (pytest.approx(2.0, rel=1e-3) if found else None)
 
 
 def test_an_ensemble_is_read_through_its_first_run_and_nothing_without_a_frame():

@@ -40,6 +40,7 @@ def test_each_run_is_its_single_run():
     assert oracle.norm_error(both.points) < 1e-9
 
 
+@pytest.mark.slow
 def test_many_flows_from_one_start_and_one_flow_from_many_starts():
     flows = pf.simulate([sphere_flow(beta) for beta in BETAS], STARTS[0], TIMES, **TOLERANCES)
     starts = pf.simulate(sphere_flow(2.0), STARTS, TIMES, **TOLERANCES)
@@ -58,6 +59,7 @@ def test_a_vmapped_flow_is_an_ensemble():
         pf.simulate(eqx.filter_vmap(sphere_flow)(np.array(BETAS[:2])), STARTS, TIMES, **TOLERANCES)
 
 
+@pytest.mark.slow
 def test_groups_of_runs_change_no_bit(monkeypatch):
     """Seven runs as one batch, and as groups of two, the last one filled up."""
     betas, starts = np.linspace(0.5, 6.0, 7), np.stack([oracle.random_sphere(seed, 6, 3) for seed in range(7)])

@@ -8,6 +8,7 @@ import pytest
 from scipy.sparse.csgraph import minimum_spanning_tree
 from scipy.spatial.distance import pdist, squareform
 from scipy.special import exp1
+from shares import by_default
 
 import particleflow as pf
 from particleflow import events, kernels, observables
@@ -51,7 +52,7 @@ def test_spanning_edges_against_scipy():
     assert np.max(np.abs(found - spanning_tree_edges(points))) < 1e-13
 
 
-@pytest.mark.parametrize("merges", [1, 4])
+@pytest.mark.parametrize("merges", by_default([1, 4], [4]))
 def test_kth_merge_is_located(merges):
     start, distance = oracle.random_sphere(8, 6, 3), 0.05
     run = pf.simulate(SPHERE, start, [0.0, 50.0], **TIGHT, event=events.Merged(merges, distance))

@@ -14,6 +14,7 @@ import pytest
 from flows_oracles import root, solve
 from scipy.sparse.csgraph import minimum_spanning_tree
 from scipy.spatial.distance import pdist, squareform
+from shares import by_default
 
 import particleflow as pf
 from particleflow import drifts, events, geometry, kernels, observables
@@ -125,12 +126,7 @@ EVENTS: dict[str, tuple[events.AbstractEvent, Callable[[np.ndarray], float]]] = 
 }
 
 
-LONG_EVENTS = ["clustered", "last merge", "energy"]
-
-
-@pytest.mark.parametrize(
-    "name", ["second merge", "speed", *(pytest.param(n, marks=pytest.mark.slow) for n in LONG_EVENTS)]
-)
+@pytest.mark.parametrize("name", by_default(["second merge", "speed", "clustered", "last merge", "energy"], ["speed"]))
 def test_events_are_located_among_the_particles_that_have_weight(name):
     event, level = EVENTS[name]
     flow = pf.Flow(attend(), geometry=pf.Sphere())

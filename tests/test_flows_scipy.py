@@ -126,8 +126,8 @@ def test_single_precision_agrees_to_single_precision():
 @pytest.mark.parametrize(
     ("solver", "order", "step"),
     [
-        ("euler", 1, 1 / 64),
-        ("implicit_euler", 1, 1 / 64),
+        pytest.param("euler", 1, 1 / 64, marks=pytest.mark.slow),
+        pytest.param("implicit_euler", 1, 1 / 64, marks=pytest.mark.slow),
         ("kvaerno3", 3, 1 / 16),
         pytest.param("kvaerno5", 5, 1 / 8, marks=pytest.mark.slow),
     ],

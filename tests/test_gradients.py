@@ -62,7 +62,11 @@ value_and_gradient = jax.jit(jax.value_and_grad(number_at_end), static_argnums=1
 
 @pytest.mark.parametrize(
     ("adjoint", "tolerance"),
-    [("recursive_checkpoint", 1e-7), pytest.param("direct", 1e-7, marks=pytest.mark.slow), ("backsolve", 1e-5)],
+    [
+        ("recursive_checkpoint", 1e-7),
+        pytest.param("direct", 1e-7, marks=pytest.mark.slow),
+        pytest.param("backsolve", 1e-5, marks=pytest.mark.slow),
+    ],
 )
 def test_reverse_mode(adjoint, tolerance):
     value, gradient = value_and_gradient(PARAMETERS, adjoint)

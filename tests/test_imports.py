@@ -191,7 +191,7 @@ def test_importing_the_package_is_light():
     [
         "import particleflow, jax.numpy as jnp",
         "import jax.numpy as jnp, particleflow",
-        "import particleflow._arrays, jax.numpy as jnp",
+        pytest.param("import particleflow._arrays, jax.numpy as jnp", marks=pytest.mark.slow),
     ],
 )
 @pytest.mark.parametrize(("wish", "expected"), [(None, "float64"), ("0", "float32")])

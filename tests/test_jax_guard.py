@@ -6,6 +6,7 @@ rows follow from the moments of the cloud without any sum over pairs. A few hund
 """
 
 import math
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -16,8 +17,9 @@ from particleflow.kernels import Attention
 from particleflow.local import local_mean
 from particleflow.measure import Measure
 
-# The faults that are looked for are made by optimisations.
+# The faults that are looked for are made by optimisations: everything here is compiled as for users.
 pytestmark = pytest.mark.usefixtures("every_optimization")
+AS_FOR_USERS = {"xla_cpu_use_fusion_emitters": True} if jax.__version_info__ < (0, 10) else {}
 
 BETA = 1.5
 DEGREE = 24  # 1.5^25 / 25! ≈ 2e-21: the series is exact to rounding
@@ -45,7 +47,7 @@ def projected(points: np.ndarray, vectors: np.ndarray) -> np.ndarray:
     return vectors - np.sum(points * vectors, axis=1, keepdims=True) * points
 
 
-@jax.jit
+@partial(jax.jit, compiler_options=AS_FOR_USERS)
 def attention_field(points):
     mean = local_mean(Attention(BETA), Measure.uniform(points), points)
     return mean - jnp.sum(points * mean, axis=1, keepdims=True) * points
@@ -69,5 +71,5 @@ def test_jitted_reduction_of_matrix_vector_products(dtype, count):
     rows = np.zeros((count, 3), dtype)
     rows[:, 0] = np.arange(count)
     matrix = np.eye(3, dtype=dtype)
-    found = jax.jit(jax.vmap(lambda row: jnp.sum((matrix @ row) ** 2)))(rows)
+    found = jax.jit(jax.vmap(lambda row: jnp.sum((matrix @ row) ** 2)), compiler_options=AS_FOR_USERS)(rows)
     np.testing.assert_array_equal(found, rows[:, 0] ** 2)

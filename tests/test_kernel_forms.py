@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import oracles
 import pytest
+from shares import by_default
 
 from particleflow import kernels as k
 from particleflow.local import Normalised, local_mean
@@ -17,6 +18,9 @@ from particleflow.summation import Auto, Blockwise, Dense
 
 TOLERANCE = {jnp.float64: 1e-12, jnp.float32: 1e-5}
 by_case = pytest.mark.parametrize("case", oracles.CASES, ids=oracles.NAMES)
+by_compiled_case = pytest.mark.parametrize(
+    "case", by_default(oracles.CASES, oracles.CASES[::4]), ids=lambda case: case.name
+)
 by_precision = pytest.mark.parametrize("dtype", [jnp.float64, jnp.float32], ids=["float64", "float32"])
 
 BILINEAR = {
@@ -224,7 +228,7 @@ def test_a_bilinear_kernel_of_ones_own(summation):
 # --- facts --------------------------------------------------------------------------------------------------------
 
 
-@by_case
+@by_compiled_case
 def test_a_kernel_that_never_vanishes_never_does(case):
     kernel = case.build(jnp.float64)
     assert kernel.vanishes() == (case.name not in POSITIVE)
@@ -324,7 +328,7 @@ def test_descriptions_say_what_a_kernel_is():
 # --- kernels as arguments -----------------------------------------------------------------------------------------
 
 
-@by_case
+@by_compiled_case
 def test_every_kernel_is_an_argument_of_jit_and_grad(case):
     queries, measure = oracles.cloud(case.space, jnp.float64, 4, 6)
     kernel = case.build(jnp.float64)
@@ -339,7 +343,7 @@ def test_every_kernel_is_an_argument_of_jit_and_grad(case):
         assert np.isfinite(leaf).all()
 
 
-@by_case
+@by_compiled_case
 def test_every_kernel_is_mapped_over_its_parameters(case):
     queries, measure = oracles.cloud(case.space, jnp.float64, 4, 6)
     kernel = case.build(jnp.float64)

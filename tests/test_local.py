@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import oracles
 import pytest
+from shares import by_default
 
 from particleflow import kernels as k
 from particleflow.errors import ArgumentError
@@ -96,8 +97,11 @@ def test_local_mode_is_the_class_of_most_weight(summation):
     assert local_mode(k.Laplace(0.4), measure, at[0], summation=summation).shape == ()
 
 
+COVARIANCES = ["gaussian", "causal attention", "on values", "self-localized", "bilateral filter"]
+
+
 @pytest.mark.parametrize("summation", [None, Blockwise(3, 4)], ids=["auto", "blocks"])
-@pytest.mark.parametrize("name", ["gaussian", "causal attention", "on values", "self-localized", "bilateral filter"])
+@pytest.mark.parametrize("name", by_default(COVARIANCES, ["causal attention", "self-localized"]))
 def test_local_covariance_is_the_weighted_covariance(name, summation):
     case = case_named(name)
     queries, measure = oracles.cloud("vectors", jnp.float64, 5, 23, seed=3)
@@ -167,7 +171,7 @@ def test_resampling_has_the_local_mean_and_the_error_of_the_local_covariance(dra
     assert 0.6 < np.mean(scores**2) < 1.5  # χ² with about 70 degrees of freedom, ± 3 deviations
 
 
-@pytest.mark.parametrize("name", ["causal attention", "self-localized"])
+@pytest.mark.parametrize("name", by_default(["causal attention", "self-localized"], ["self-localized"]))
 def test_one_key_gives_the_same_draws_however_the_sources_are_cut(name):
     kernel = case_named(name).build(jnp.float64)
     queries, measure = oracles.cloud("vectors", jnp.float64, 6, 23, seed=7)

@@ -4,6 +4,7 @@ import flows_oracles as oracle
 import jax
 import numpy as np
 import pytest
+from shares import by_default
 
 import particleflow as pf
 from particleflow import drifts, kernels
@@ -21,7 +22,7 @@ def ornstein_uhlenbeck(count, solver=None):
     return np.asarray(run.points), times
 
 
-@pytest.mark.parametrize("solver", [None, "euler"])
+@pytest.mark.parametrize("solver", by_default([None, "euler"], [None]))
 def test_ornstein_uhlenbeck(solver):
     count = 20_000
     points, times = ornstein_uhlenbeck(count, solver)
@@ -36,7 +37,7 @@ def test_ornstein_uhlenbeck(solver):
     assert abs(np.corrcoef(increments.ravel(), points[1].ravel())[0, 1]) < 4.5 / np.sqrt(2 * count)
 
 
-@pytest.mark.parametrize("dimension", [2, 5])
+@pytest.mark.parametrize("dimension", by_default([2, 5], [5]))
 def test_brownian_motion_on_the_sphere(dimension):
     """dX = √(2T) dW on S^{d−1}: E⟨X_t, X_0⟩ = e^{−(d−1)Tt}, for d = 2 also the variance."""
     temperature, count, time = 0.4, 20_000, 1.0
@@ -56,6 +57,7 @@ def test_brownian_motion_on_the_sphere(dimension):
     assert oracle.norm_error(run.points) < 1e-9
 
 
+@pytest.mark.slow
 def test_radius_of_the_sphere_sets_the_speed_of_brownian_motion():
     """On radius r the generator is T Δ/r²: E⟨X_t, X_0⟩/r² = e^{−(d−1)Tt/r²}."""
     count, radius = 20_000, 2.0

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from shares import by_default
 
 import particleflow as pf
 from particleflow import _toml, scenario
@@ -284,7 +285,7 @@ def test_shipped_scenarios_cover_all_dynamics_geometries_and_clouds():
         assert missing <= {"feed_forward", "sum"}, (family, missing)
 
 
-@pytest.mark.parametrize("name", scenario.shipped())
+@pytest.mark.parametrize("name", by_default(scenario.shipped(), list(scenario.shipped())[::2]))
 def test_shipped_scenarios_load_and_take_three_steps(name):
     loaded = scenario.load(name)
     if loaded.document.initial.count is not None:

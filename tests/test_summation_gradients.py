@@ -48,7 +48,7 @@ def test_gradient_of_log_mass_is_beta_times_mean(summation):
 @pytest.mark.parametrize(
     ("differentiate", "summation"),
     [
-        pytest.param(jax.jacfwd, Dense(), id="forward-dense"),
+        pytest.param(jax.jacfwd, Dense(), id="forward-dense", marks=pytest.mark.slow),
         pytest.param(jax.jacrev, Blockwise(3, 4), id="reverse-blocks"),
         pytest.param(jax.jacrev, Dense(), id="reverse-dense", marks=pytest.mark.slow),
         pytest.param(jax.jacfwd, Blockwise(3, 4), id="forward-blocks", marks=pytest.mark.slow),
@@ -68,11 +68,10 @@ def test_jacobian_of_mean_is_beta_times_covariance(differentiate, summation):
 
 
 BLIND = [
-    pytest.param("strictly causal", Dense(), id="strictly causal-dense"),
     pytest.param("bilateral filter", Blockwise(3, 4), id="bilateral filter-blocks"),
     *(
         pytest.param(name, Dense(), id=f"{name}-dense", marks=pytest.mark.slow)
-        for name in ("triangle", "mixture of compact ones", "bilateral filter")
+        for name in ("strictly causal", "triangle", "mixture of compact ones", "bilateral filter")
     ),
 ]
 
@@ -105,7 +104,9 @@ def test_gradients_are_finite_where_a_query_sees_nothing(name, summation):
     np.testing.assert_allclose(slope, 2 * np.sum(np.asarray(forward) * step), rtol=1e-5, atol=1e-11)
 
 
-@by_exact_way
+@pytest.mark.parametrize(
+    "summation", [pytest.param(Dense(), marks=pytest.mark.slow), Blockwise(3, 4)], ids=["dense", "blocks"]
+)
 def test_gradients_under_vmap_where_queries_see_nothing(summation):
     case = next(case for case in oracles.CASES if case.name == "epanechnikov")
     queries, measure = seen_and_unseen(case, jnp.float64)

@@ -9,6 +9,7 @@ import numpy as np
 import oracles
 import pytest
 from oracles import assert_close
+from shares import by_default
 
 from particleflow import kernels as k
 from particleflow.errors import ShapeError
@@ -23,16 +24,15 @@ by_exact_way = pytest.mark.parametrize("summation", [Dense(), Blockwise(3, 4)], 
 by_precision = pytest.mark.parametrize("dtype", [jnp.float64, jnp.float32], ids=["float64", "float32"])
 
 
-def table():
-    """Every kernel in both precisions; blocks of three kernels in four are left to the slow tests."""
+def table(double: int, single: int):
+    """Every kernel in both precisions; one in `double` and one in `single` of them by default."""
     for number, case in enumerate(oracles.CASES):
-        slow = [pytest.mark.slow] if number % 4 else []
-        yield pytest.param(case, jnp.float64, id=f"{case.name}-float64", marks=slow)
-        slow = [pytest.mark.slow] if number % 8 else []
-        yield pytest.param(case, jnp.float32, id=f"{case.name}-float32", marks=slow)
+        for dtype, every in ((jnp.float64, double), (jnp.float32, single)):
+            slow = [pytest.mark.slow] if number % every else []
+            yield pytest.param(case, dtype, id=f"{case.name}-{dtype.__name__}", marks=slow)
 
 
-@pytest.mark.parametrize(("case", "dtype"), list(table()))
+@pytest.mark.parametrize(("case", "dtype"), list(table(double=4, single=8)))
 def test_every_kernel_in_blocks_is_brute_force(case, dtype):
     queries, measure = oracles.cloud(case.space, dtype, 11, 17)
     kernel, tolerance = case.build(dtype), TOLERANCE[dtype]
@@ -45,8 +45,7 @@ def test_every_kernel_in_blocks_is_brute_force(case, dtype):
     assert_close(blocks, dense.log_mass, dense.mean, tolerance)
 
 
-@by_precision
-@pytest.mark.parametrize("case", oracles.CASES, ids=oracles.NAMES)
+@pytest.mark.parametrize(("case", "dtype"), list(table(double=1, single=4)))
 def test_every_kernel_is_brute_force(case, dtype):
     queries, measure = oracles.cloud(case.space, dtype, 11, 17)
     kernel = case.build(dtype)
@@ -129,7 +128,7 @@ def test_permutation_of_points_and_of_queries(summation, name):
 
 @by_exact_way
 @pytest.mark.parametrize(
-    "case", [oracles.CASES[i] for i in range(3, len(oracles.CASES), 15)], ids=lambda case: case.name
+    "case", [oracles.CASES[i] for i in range(3, len(oracles.CASES), 20)], ids=lambda case: case.name
 )
 def test_two_copies_weigh_double(summation, case):
     kernel = case.build(jnp.float64)
@@ -197,7 +196,7 @@ def integer_moments(logits: np.ndarray, values: np.ndarray):
 
 
 @by_precision
-@pytest.mark.parametrize("beta", [1.0, 64.0, 4096.0])
+@pytest.mark.parametrize("beta", by_default([1.0, 64.0, 4096.0], [64.0, 4096.0]))
 @pytest.mark.parametrize("direction", [1, -1])
 def test_sorted_clusters_with_extreme_logits(dtype, beta, direction):
     # The best source comes last (or first): no shift taken from one block suits another.
@@ -320,7 +319,7 @@ def test_a_summation_that_was_asked_for_is_the_choice(summation):
 
 
 @by_summation
-@pytest.mark.parametrize("name", ["causal attention", "on values", "self-localized"])
+@pytest.mark.parametrize("name", by_default(["causal attention", "on values", "self-localized"], ["on values"]))
 def test_other_values_are_summed_and_the_kernel_sees_its_own(summation, name):
     case = next(case for case in oracles.CASES if case.name == name)
     queries, measure = oracles.cloud(case.space, jnp.float64, 6, 17, seed=15)

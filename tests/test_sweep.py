@@ -129,6 +129,7 @@ def test_runs_of_different_structure_go_in_groups_of_their_own(load, tmp_path):
     assert sorted(map(tuple, manifest.groups)) == [(0, 1), (2, 3), (4, 5), (6, 7)]
 
 
+@pytest.mark.slow
 def test_noise_belongs_to_the_seed_and_not_to_the_group(load, tmp_path):
     noisy = BASE.replace("rtol = 1e-8\natol = 1e-10", "step = 0.1").replace("seed = 5", "seed = 5\ntemperature = 0.1")
     loaded = load("seed = { count = 3 }", noisy)
@@ -237,9 +238,7 @@ def test_a_killed_sweep_goes_on(load, tmp_path):
     assert 0 < before.states()["waiting"] <= 6
     done = [number for number, run in enumerate(before.runs) if run["state"] == "done"]
     stamps = {path: path.stat().st_mtime_ns for path in folder.glob("groups/*.npz")}
-    subprocess.run(
-        [sys.executable, "-m", "particleflow", "resume", str(folder), "--quiet"], env=environment, check=True
-    )
+    assert main(["resume", str(folder), "--quiet"]) == 0
     after = Manifest.open(folder)
     assert after.states()["done"] == 6
     assert after.groups == before.groups
@@ -247,7 +246,7 @@ def test_a_killed_sweep_goes_on(load, tmp_path):
     for index in kept:
         path = folder / "groups" / f"{index:05d}.npz"
         assert path.stat().st_mtime_ns == stamps[path]
-    subprocess.run([*command, str(tmp_path / "whole")], env=environment, check=True)
+    assert main([*command[3:], str(tmp_path / "whole")]) == 0
     assert (folder / "results.csv").read_text() == (tmp_path / "whole" / "results.csv").read_text()
 
 

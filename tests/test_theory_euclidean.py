@@ -2,6 +2,7 @@
 
 import flows_oracles as oracle
 import numpy as np
+import pytest
 from scipy.linalg import expm
 
 import particleflow as pf
@@ -49,6 +50,7 @@ def test_attention_on_the_line_becomes_boolean():
     assert np.linalg.matrix_rank(weights) == 2
 
 
+@pytest.mark.slow
 def test_simple_leading_eigenvalue_gives_three_hyperplanes():
     value = np.diag([1.0, 0.3])
     start = np.random.default_rng(4).normal(size=(30, 2))

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 from PIL import Image
+from shares import by_default
 
 import particleflow
 from particleflow._files import written
@@ -60,8 +61,9 @@ def read(path):
 CASES = [(1, False), (2, False), (2, True), (3, False), (3, True), (8, False), (8, True)]
 
 
-@pytest.mark.parametrize(("dimension", "sphere"), CASES)
-def test_movie_has_the_asked_size_and_length_and_moves(tmp_path, dimension, sphere):
+@pytest.mark.parametrize("case", by_default(CASES, CASES[::3]), ids=str)
+def test_movie_has_the_asked_size_and_length_and_moves(tmp_path, case):
+    dimension, sphere = case
     run = make(dimension, sphere=sphere)
     calls = []
     path = view.animate(

@@ -49,7 +49,7 @@ def principal_components(points: FloatArray, count: int) -> PrincipalComponents:
     return PrincipalComponents(center, directions, variances[:count] / (variances.sum() or 1.0))
 
 
-def sphere_radius(trajectory: "Trajectory", points: FloatArray) -> float | None:
+def common_norm(trajectory: "Trajectory", points: FloatArray) -> float | None:
     """The common norm of a run's points (..., d), or None if they have none.
 
     A run that says that it lives on a sphere may be off by 1 %; of others, whose geometry may not be known, the norms

@@ -12,6 +12,7 @@ With A = f(N(y)) the output of attention, θ = y/|y| and r = |y|, on the unit sp
 The scheme and the space are two objects: any scheme takes any sphere, `PreNorm(LayerNorm(gain, bias, epsilon))`.
 """
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
@@ -90,7 +91,41 @@ class PeriNorm(AbstractStream):
         return self.output.normalise(velocity)
 
 
-class Ngpt(AbstractGeometry):
+class AbstractPaced(AbstractGeometry):
+    """A sphere on which the drift sets the direction and the scheme the pace: θ' = P p(A, t); noise keeps its own."""
+
+    space: eqx.AbstractVar[AbstractSphere]
+
+    @abstractmethod
+    def paced(self, velocity: State, time: Any) -> State:
+        """p(A, t): what the drift says, at the length that the scheme gives it."""
+
+    def retract(self, state: State) -> State:
+        """The point on the sphere."""
+        return self.space.retract(state)
+
+    def observe(self, state: State, time: Any = 0.0) -> State:
+        """What the space shows."""
+        return self.space.observe(state, time)
+
+    def tangent(self, state: State, velocity: State, time: Any = 0.0) -> State:
+        """(|y|/R) P_y p(A, t)."""
+        return self.space.tangent(state, self.paced(velocity, time), time)
+
+    def diffuse(self, state: State, increment: State, time: Any = 0.0) -> State:
+        """Brownian motion on the sphere: only the drift is paced."""
+        return self.space.diffuse(state, increment, time)
+
+    def advance(self, state: State, velocity: State, size: Any, time: Any = 0.0) -> State:
+        """N(x + size · p(A, t))."""
+        return self.space.advance(state, self.paced(velocity, time), size, time)
+
+    def facts(self, dimension: int) -> Facts:
+        """Those of the sphere."""
+        return self.space.facts(dimension)
+
+
+class Ngpt(AbstractPaced):
     """nGPT: steps of length α on the sphere, θ' = α P A/|A|."""
 
     alpha: Float[Array, ""]
@@ -100,32 +135,12 @@ class Ngpt(AbstractGeometry):
         self.alpha = as_positive(alpha, "alpha")
         self.space = _sphere(space)
 
-    def retract(self, state: State) -> State:
-        """The point on the sphere."""
-        return self.space.retract(state)
-
-    def observe(self, state: State, time: Any = 0.0) -> State:
-        """What the space shows."""
-        return self.space.observe(state, time)
-
-    def tangent(self, state: State, velocity: State, time: Any = 0.0) -> State:
-        """(|y|/R) α P_y (R A/|A|)."""
-        return self.space.tangent(state, self.alpha * self.space.retract(velocity), time)
-
-    def diffuse(self, state: State, increment: State, time: Any = 0.0) -> State:
-        """Brownian motion on the sphere: noise is neither normalised nor multiplied by α."""
-        return self.space.diffuse(state, increment, time)
-
-    def advance(self, state: State, velocity: State, size: Any, time: Any = 0.0) -> State:
-        """N(x + size · α N(A))."""
-        return self.space.advance(state, self.alpha * self.space.retract(velocity), size, time)
-
-    def facts(self, dimension: int) -> Facts:
-        """Those of the sphere."""
-        return self.space.facts(dimension)
+    def paced(self, velocity: State, time: Any) -> State:
+        """α R A/|A|."""
+        return self.alpha * self.space.retract(velocity)
 
 
-class SqrtScaled(AbstractGeometry):
+class SqrtScaled(AbstractPaced):
     """A sphere with depth-scaled steps, θ' = P A/√(t + 1)."""
 
     space: AbstractSphere
@@ -133,31 +148,8 @@ class SqrtScaled(AbstractGeometry):
     def __init__(self, space: AbstractSphere | None = None):
         self.space = _sphere(space)
 
-    def retract(self, state: State) -> State:
-        """The point on the sphere."""
-        return self.space.retract(state)
-
-    def observe(self, state: State, time: Any = 0.0) -> State:
-        """What the space shows."""
-        return self.space.observe(state, time)
-
-    def tangent(self, state: State, velocity: State, time: Any = 0.0) -> State:
-        """(|y|/R) P_y A/√(t + 1)."""
-        return self.space.tangent(state, self._scaled(velocity, time), time)
-
-    def diffuse(self, state: State, increment: State, time: Any = 0.0) -> State:
-        """Brownian motion on the sphere: only the drift is scaled."""
-        return self.space.diffuse(state, increment, time)
-
-    def advance(self, state: State, velocity: State, size: Any, time: Any = 0.0) -> State:
-        """N(x + size · A/√(t + 1))."""
-        return self.space.advance(state, self._scaled(velocity, time), size, time)
-
-    def facts(self, dimension: int) -> Facts:
-        """Those of the sphere."""
-        return self.space.facts(dimension)
-
-    def _scaled(self, velocity: State, time: Any) -> State:
+    def paced(self, velocity: State, time: Any) -> State:
+        """A/√(t + 1)."""
         return velocity / jnp.sqrt(1 + jnp.asarray(time, velocity.dtype))
 
 

@@ -11,6 +11,7 @@ flow: points stay on the sphere, and drifts see N of them. `schemes` puts the sa
 """
 
 import abc
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -183,7 +184,7 @@ class LayerNorm(AbstractSphere):
 
     def retract(self, state: State) -> State:
         """√d (y − ȳ)/|y − ȳ|, ȳ the mean of the coordinates."""
-        return np.sqrt(state.shape[-1]) * directions(_centred(state))
+        return math.sqrt(state.shape[-1]) * directions(_centred(state))
 
     def normalise(self, vectors: State) -> State:
         """gain ⊙ (y − ȳ)/√(|y − ȳ|²/d + ε) + bias."""
@@ -193,7 +194,7 @@ class LayerNorm(AbstractSphere):
         """(|y|/√d) P_y (v − v̄)."""
         centred = _centred(state)
         moved = project_out(directions(centred), _centred(velocity))
-        return norms(centred) / np.sqrt(state.shape[-1]) * moved
+        return norms(centred) / math.sqrt(state.shape[-1]) * moved
 
     def residual(self, state: State) -> dict[str, Array]:
         """|y − ȳ| and ȳ."""
@@ -207,7 +208,7 @@ class LayerNorm(AbstractSphere):
     def facts(self, dimension: int) -> Facts:
         """A sphere of radius √d; drifts see the points only without gain, bias and ε."""
         sees = is_neutral(self.gain, 1.0) and is_neutral(self.bias, 0.0) and is_neutral(self.epsilon, 0.0)
-        return Facts("sphere", np.sqrt(dimension), "layer-normalised vectors", sees)
+        return Facts("sphere", math.sqrt(dimension), "layer-normalised vectors", sees)
 
 
 class RmsNorm(AbstractSphere):
@@ -222,7 +223,7 @@ class RmsNorm(AbstractSphere):
 
     def retract(self, state: State) -> State:
         """√d y/|y|."""
-        return np.sqrt(state.shape[-1]) * directions(state)
+        return math.sqrt(state.shape[-1]) * directions(state)
 
     def normalise(self, vectors: State) -> State:
         """gain ⊙ y/√(|y|²/d + ε)."""
@@ -230,7 +231,7 @@ class RmsNorm(AbstractSphere):
 
     def tangent(self, state: State, velocity: State, time: Any = 0.0) -> State:
         """(|y|/√d) P_y v."""
-        return norms(state) / np.sqrt(state.shape[-1]) * project_out(directions(state), velocity)
+        return norms(state) / math.sqrt(state.shape[-1]) * project_out(directions(state), velocity)
 
     def residual(self, state: State) -> dict[str, Array]:
         """|y|."""
@@ -243,7 +244,7 @@ class RmsNorm(AbstractSphere):
     def facts(self, dimension: int) -> Facts:
         """A sphere of radius √d; drifts see the points only without gain and ε."""
         sees = is_neutral(self.gain, 1.0) and is_neutral(self.epsilon, 0.0)
-        return Facts("sphere", np.sqrt(dimension), "RMS-normalised vectors", sees)
+        return Facts("sphere", math.sqrt(dimension), "RMS-normalised vectors", sees)
 
 
 def is_neutral(parameter: Array, value: float) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 
 from particleflow.analysis.frames import first_run
 from particleflow.analysis.frames import select_frames as thinned  # particles are thinned out in the same way
-from particleflow.analysis.shape import STATED_TOLERANCE, principal_components, sphere_radius
+from particleflow.analysis.shape import STATED_TOLERANCE, common_norm, principal_components
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.view import style
 
@@ -77,7 +77,7 @@ def projection(trajectory: "Trajectory") -> Projection:
     run = first_run(trajectory)
     points = gather(run, thinned(len(run), 24), thinned(run.count, 2000))
     dimension = points.shape[-1]
-    radius = sphere_radius(run, points)
+    radius = common_norm(run, points)
     basis = np.eye(dimension)
     if radius and dimension > 2 and run.metadata.get("geometry") == "layer_norm":
         sums = np.abs(np.nan_to_num(points).sum(axis=-1)).max()

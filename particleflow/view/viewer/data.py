@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from particleflow.analysis.shape import PrincipalComponents, principal_components, sphere_radius
+from particleflow.analysis.shape import PrincipalComponents, common_norm, principal_components
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.view.drawing.base import gather, thinned
 from particleflow.view.resampling import step_lengths
@@ -98,7 +98,7 @@ def circle_radius(trajectory: Any) -> float | None:
     """Radius of the circle (d = 2) or sphere (d = 3) on which the first, middle and last frames lie, else None."""
     if trajectory.dimension not in (2, 3):
         return None
-    return sphere_radius(trajectory, gather(trajectory, thinned(len(trajectory), 3)))
+    return common_norm(trajectory, gather(trajectory, thinned(len(trajectory), 3)))
 
 
 def box(found: Survey, radius: float | None) -> tuple[np.ndarray, np.ndarray]:
