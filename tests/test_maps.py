@@ -92,6 +92,7 @@ def test_sphere_and_ngpt_layers():
     assert oracle.norm_error(sphere) < 1e-9
 
 
+@pytest.mark.slow
 def test_windows_do_not_change_a_map():
     flow = pf.Flow(pf.MeanShift(kernels.Gaussian(0.7)))
     times = 0.1 * np.arange(9)

@@ -285,7 +285,7 @@ def test_shipped_scenarios_cover_all_dynamics_geometries_and_clouds():
         assert missing <= {"feed_forward", "sum"}, (family, missing)
 
 
-@pytest.mark.parametrize("name", by_default(scenario.shipped(), list(scenario.shipped())[::2]))
+@pytest.mark.parametrize("name", by_default(scenario.shipped(), list(scenario.shipped())[::4]))
 def test_shipped_scenarios_load_and_take_three_steps(name):
     loaded = scenario.load(name)
     if loaded.document.initial.count is not None:

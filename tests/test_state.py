@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from moving_weights import FLOW, OPTIONS, POINTS, RATES, START, TIMES, WEIGHTS, ByForm, Cylinder, Halved, exact
+from shares import by_default
 
 import particleflow as pf
 from particleflow import drifts, events, geometry, kernels, observables
@@ -146,7 +147,7 @@ def test_an_ensemble_keeps_the_weights_and_positions_of_every_run(tmp_path):
             assert np.array_equal(np.asarray(both.run(run).positions), np.asarray(start.positions))
 
 
-@pytest.mark.parametrize("duration", [0.3, 0.1, 0.7])
+@pytest.mark.parametrize("duration", by_default([0.3, 0.1, 0.7], [0.3]))
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_layers_change_on_time(duration, dtype):
     layers = drifts.Layers([drifts.Linear(float(k)) for k in range(60)], duration)

@@ -221,6 +221,7 @@ def test_spreadsheets_see_no_formulas(load, tmp_path):
     assert row["title"].startswith("'=")
 
 
+@pytest.mark.slow
 def test_a_killed_sweep_goes_on(load, tmp_path):
     """Kill a sweep of many groups after its first one; resume it; compare with one that was left alone."""
     layers = BASE.replace("rtol = 1e-8\natol = 1e-10", 'step = 0.25\nsolver = "map"').replace('"energy", ', "")

@@ -42,18 +42,20 @@ def test_unnormalised_attention_follows_the_closed_equation():
     assert oracle.norm_error(run.points) < 1e-9
 
 
-PUBLISHED_TIMES = [5.192, 5.270, 5.458, 5.898, 6.954, 9.544, 15.995, 32.233, 73.446, 178.731]
+PUBLISHED_TIMES = {
+    0.1: 5.192, 1.0: 5.270, 2.0: 5.458, 3.0: 5.898, 4.0: 6.954,
+    5.0: 9.544, 6.0: 15.995, 7.0: 32.233, 8.0: 73.446, 9.0: 178.731,
+}  # fmt: skip
 
 
-def test_time_to_consensus_for_every_beta():
-    betas = [0.1, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]
-    event = events.Reached(observables.mean_similarity, 0.999)
-    for beta, published in zip(betas, PUBLISHED_TIMES, strict=True):
-        run = pf.simulate(attention(beta), oracle.equiangular(32), [0.0, 200.0], rtol=1e-11, atol=1e-12, event=event)
-        assert run.status == "stopped by event"
-        assert abs(run.times[-1] - published) < 6e-4
-        assert abs(run.times[-1] - oracle.equiangular_time(beta, 32, 0.999)) < 1e-8 * published
-        assert oracle.gram_deviation(run.points[-1], 0.999) < 1e-8
+@pytest.mark.parametrize("beta", by_default(PUBLISHED_TIMES, [1.0, 5.0]))
+def test_time_to_consensus(beta):
+    event, published = events.Reached(observables.mean_similarity, 0.999), PUBLISHED_TIMES[beta]
+    run = pf.simulate(attention(beta), oracle.equiangular(32), [0.0, 200.0], rtol=1e-11, atol=1e-12, event=event)
+    assert run.status == "stopped by event"
+    assert abs(run.times[-1] - published) < 6e-4
+    assert abs(run.times[-1] - oracle.equiangular_time(beta, 32, 0.999)) < 1e-8 * published
+    assert oracle.gram_deviation(run.points[-1], 0.999) < 1e-8
 
 
 @pytest.mark.parametrize("normalization", by_default(["row", "none"], ["none"]))
@@ -109,7 +111,7 @@ def one_minus_rho(points):
     return np.mean(np.sum((points - np.roll(points, 1, axis=-2)) ** 2, axis=-1), axis=-1) / 2
 
 
-@pytest.mark.parametrize("scheme", by_default(SCHEMES, ["pre", "sqrt"]))
+@pytest.mark.parametrize("scheme", by_default(SCHEMES, ["pre"]))
 def test_normalisation_schemes(scheme):
     where, times = SCHEMES[scheme]
     run = pf.simulate(attention(2.0, where=where), oracle.equiangular(32), times, rtol=1e-11, atol=1e-13)
