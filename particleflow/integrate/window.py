@@ -249,9 +249,10 @@ class _Problem(eqx.Module):
 
     def as_diffrax_event(self, event: AbstractEvent) -> diffrax.Event:
         def level(t: Any, y: Any, args: Any, **_: Any) -> Array:
-            return event.level(self.present(t, y))
+            return event.level(self.present(t, y)).astype(float)  # as diffrax' own zero, whatever the state's precision
 
-        return diffrax.Event(level, Bisection(rtol=1e-12, atol=1e-12))
+        finest = max(1e-12, 4 * float(jnp.finfo(self.begin.dtype).eps))
+        return diffrax.Event(level, Bisection(rtol=finest, atol=finest))
 
     def _solver(self) -> diffrax.AbstractSolver:
         name = self.method.solver
