@@ -46,7 +46,7 @@ def test_single_precision_stays_single_on_every_geometry(name):
     assert abs(stopped.times[-1] - wanted.times[-1]) < 1e-3
 
 
-class Stopped(Exception):
+class StopError(Exception):
     """Ends a run between two windows."""
 
 
@@ -65,10 +65,10 @@ def test_an_ensemble_of_blocks_is_its_single_runs_and_resumes_bit_for_bit(where,
         assert np.max(np.abs(whole.run(number).points[-1] - single.points[-1])) < 1e-12
 
     def stop(frames: Any) -> None:
-        raise Stopped
+        raise StopError
 
     cut: dict[str, Any] = {**options, "store": tmp_path / "cut.h5"}
-    with pytest.raises(Stopped):
+    with pytest.raises(StopError):
         pf.simulate(flows, CLOUD, times, **cut, progress=stop)
     resumed = pf.simulate(flows, CLOUD, times, **cut, resume=True)
     assert resumed.status == "finished"
