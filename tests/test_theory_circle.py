@@ -147,7 +147,7 @@ def test_metastable_staircase_by_an_explicit_method():
     early = STAIR_TIMES[STAIR_TIMES < 8e3]
     run = pf.simulate(attention(9.0), STAIRS, early, rtol=1e-8, atol=1e-10)
     tight = pf.simulate(attention(9.0), STAIRS, early, rtol=1e-10, atol=1e-12, solver="tsit5")
-    assert np.max(np.abs(run.points - tight.points)) < 5e-7
+    assert np.max(np.abs(np.asarray(run.points) - tight.points)) < 5e-7
 
 
 def test_eight_tokens_to_the_end_of_time():
