@@ -5,8 +5,10 @@ of fewer dimensions. On the unit sphere an inner product is a distance, |x − y
 exp β⟨x, y⟩ grows with the lengths of both vectors, and nothing keeps a flow of such tokens bounded.
 """
 
+from abc import abstractmethod
 from typing import Any, ClassVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -16,7 +18,37 @@ from particleflow.kernels.base import AbstractMatrixKernel, Form, inner_products
 from particleflow.kernels.forms import Bilinear, Radial
 
 
-class Attention(AbstractMatrixKernel):
+class AbstractInner(AbstractMatrixKernel):
+    """K(x, y) = e^{⟨q(x), k(y)⟩} with q ∝ β."""
+
+    beta: eqx.AbstractVar[Float[Array, ""]]
+
+    @abstractmethod
+    def queries(self, sites: Any) -> Float[Array, "m k"]:
+        """q(x) of every site, β included."""
+
+    @abstractmethod
+    def keys(self, sites: Any) -> Float[Array, "n k"]:
+        """k(y) of every site."""
+
+    def log_matrix(self, xs: Any, ys: Any) -> Float[Array, "m n"]:
+        """The matrix ⟨q(x_i), k(y_j)⟩."""
+        return inner_products(self.queries(xs), self.keys(ys))
+
+    def bilinear(self) -> Bilinear:
+        """θ = q(x), s = k(y), no offsets."""
+        return Bilinear(self.queries, self.keys)
+
+    def vanishes(self) -> bool:
+        """Never."""
+        return False
+
+    def inverse_temperature(self) -> Float[Array, ""]:
+        """β."""
+        return self.beta
+
+
+class Attention(AbstractInner):
     """K(x, y) = exp β⟨Qx, Ky⟩: the weights of softmax attention, before they are normalised.
 
     Source: Vaswani et al., Attention is all you need (2017), where β = 1/√d; as a flow of particles, Geshkovski et al.,
@@ -35,30 +67,16 @@ class Attention(AbstractMatrixKernel):
         self.query = as_linear_map(query, "query")
         self.key = as_linear_map(key, "key")
 
-    def log_matrix(self, xs: Any, ys: Any) -> Float[Array, "m n"]:
-        """The matrix β⟨Qx_i, Ky_j⟩."""
-        return inner_products(self._queries(xs), self._keys(ys))
-
-    def bilinear(self) -> Bilinear:
-        """θ = βQx, s = Ky, no offsets."""
-        return Bilinear(self._queries, self._keys)
-
-    def vanishes(self) -> bool:
-        """Never."""
-        return False
-
-    def inverse_temperature(self) -> Float[Array, ""]:
-        """β."""
-        return self.beta
-
-    def _queries(self, sites: Any) -> Float[Array, "m k"]:
+    def queries(self, sites: Any) -> Float[Array, "m k"]:
+        """βQx."""
         return self.beta * apply_linear_map(self.query, points_of(sites), "query")
 
-    def _keys(self, sites: Any) -> Float[Array, "n k"]:
+    def keys(self, sites: Any) -> Float[Array, "n k"]:
+        """Ky."""
         return apply_linear_map(self.key, points_of(sites), "key")
 
 
-class Cosine(AbstractMatrixKernel):
+class Cosine(AbstractInner):
     """K(x, y) = exp(β ⟨x, y⟩ / (|x| |y|)); a zero vector is orthogonal to everything.
 
     Source: query-key normalisation, Henry et al. (2020). On a sphere of radius r it is attention with β/r².
@@ -69,26 +87,12 @@ class Cosine(AbstractMatrixKernel):
     def __init__(self, beta: Any = 1.0):
         self.beta = as_scalar(beta, "beta")
 
-    def log_matrix(self, xs: Any, ys: Any) -> Float[Array, "m n"]:
-        """The matrix β cos∠(x_i, y_j)."""
-        return inner_products(self._queries(xs), self._keys(ys))
-
-    def bilinear(self) -> Bilinear:
-        """θ = βx/|x|, s = y/|y|, no offsets."""
-        return Bilinear(self._queries, self._keys)
-
-    def vanishes(self) -> bool:
-        """Never."""
-        return False
-
-    def inverse_temperature(self) -> Float[Array, ""]:
-        """β."""
-        return self.beta
-
-    def _queries(self, sites: Any) -> Float[Array, "m d"]:
+    def queries(self, sites: Any) -> Float[Array, "m d"]:
+        """βx/|x|."""
         return self.beta * _directions(points_of(sites))
 
-    def _keys(self, sites: Any) -> Float[Array, "n d"]:
+    def keys(self, sites: Any) -> Float[Array, "n d"]:
+        """y/|y|."""
         return _directions(points_of(sites))
 
 
