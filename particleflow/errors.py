@@ -42,3 +42,7 @@ class RunError(ParticleflowError):
 
 class ResumedElsewhere(UserWarning):
     """A run goes on with other versions or on another machine than it began with: the last digits may differ."""
+
+
+class ComputedAgain(UserWarning):
+    """A run goes on from before its last stored frame, because a checkpoint cannot be used; no frame is lost by it."""

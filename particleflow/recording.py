@@ -17,13 +17,21 @@ import numpy as np
 from particleflow._names import snake_case
 from particleflow.discretization.base import POINTS
 from particleflow.drifts.base import Interaction
-from particleflow.errors import ArgumentError, ResumedElsewhere, StoreError
+from particleflow.errors import ArgumentError, ComputedAgain, ResumedElsewhere, StoreError
 from particleflow.fingerprint import fingerprint
 from particleflow.integrate import frame
 from particleflow.loop import Frames, Progress
 from particleflow.plan import EVENT_TIME, Plan
 from particleflow.status import Status
-from particleflow.store import TrajectoryWriter, load_checkpoint, save_checkpoint
+from particleflow.store import (
+    Checkpoint,
+    StoredRun,
+    TrajectoryWriter,
+    checkpoint_folder,
+    load_checkpoint,
+    old_checkpoint_folder,
+    save_checkpoint,
+)
 from particleflow.trajectory import Trajectory
 
 if TYPE_CHECKING:
@@ -138,13 +146,11 @@ class Recorder:
         plan = self.plan
         fields, observables = frame_shapes(plan)
         count, dimension = plan.start.points.shape[-2:]
-        for old in _checkpoint_folder(path).glob("checkpoint-*.npz"):
-            old.unlink()
         constants: dict[str, Any] = {
             name: self._chosen(values, 1 if plan.runs is not None and values.shape[:2] == (plan.runs, count) else 0)
             for name, values in particle_constants(plan).items()
         }
-        return TrajectoryWriter.create(
+        writer = TrajectoryWriter.create(
             path,
             count=count if self.particles is None else len(self.particles),
             dimension=dimension,
@@ -160,19 +166,22 @@ class Recorder:
             fsync=fsync,
             **constants,
         )
+        # Only now is the file ours: whoever is refused above must leave the checkpoints of the run that is there.
+        for old in checkpoint_folder(path).glob("checkpoint-*.npz"):
+            old.unlink()
+        return writer
 
     def _reopen(self, path: Path, fsync: bool) -> TrajectoryWriter:
-        folder = _checkpoint_folder(path)
-        try:
-            checkpoint = load_checkpoint(folder)
-        except StoreError:
-            # Killed before the first window was acknowledged: nothing is lost by beginning again.
-            metadata = Trajectory.open(path).metadata
-            self._check_same(metadata)
-            self._compare_surroundings(metadata)
-            return TrajectoryWriter.reopen(path, frames=0, fsync=fsync)
-        self._check_same(checkpoint.info)
-        self._compare_surroundings(checkpoint.info)
+        return TrajectoryWriter.reopen(path, frames=self._go_on, fsync=fsync)
+
+    def _go_on(self, stored: StoredRun) -> int:
+        """Take up the state that the run goes on from, and return the number of frames before it."""
+        self._check_same(stored.provenance)
+        checkpoint = self._checkpoint(stored.path, stored.frames)
+        self._check_same(checkpoint.info if checkpoint else stored.provenance)
+        self._compare_surroundings(checkpoint.info if checkpoint else stored.provenance)
+        if checkpoint is None:
+            return 0
         arrays, info = checkpoint.arrays, checkpoint.info
         structure = jax.tree_util.tree_structure(self.plan.begin())
         state = [arrays[f"{_STATE}{index}"] for index in range(structure.num_leaves)]
@@ -181,7 +190,35 @@ class Recorder:
             **{name: arrays[name] for name in _CHECKPOINTED}, frames=info["frames"], time=info["time"],
             status=Status.RUNNING, message=info.get("message"),
         )  # fmt: skip
-        return TrajectoryWriter.reopen(path, frames=info["frames"], fsync=fsync)
+        return info["frames"]
+
+    def _checkpoint(self, path: Path, frames: int) -> Checkpoint | None:
+        """The newest checkpoint that the stored frames reach, or None for a run that has at most its first window."""
+
+        def unusable(info: dict[str, Any]) -> str | None:
+            if info.get("run format") == _RUN_FORMAT and info.get("fingerprint") != self.provenance["fingerprint"]:
+                return "belongs to another run"
+            return f"needs {info['frames']} frames, but {frames} are there" if info["frames"] > frames else None
+
+        found, reasons = None, []
+        for folder in (checkpoint_folder(path), old_checkpoint_folder(path)):
+            if found is None and folder.is_dir():
+                try:
+                    found = load_checkpoint(folder, unusable)
+                    reasons += found.skipped
+                except StoreError as error:
+                    reasons.append(str(error).removesuffix(". Run the scenario again from the start."))
+        reason = "; ".join(reasons) or "There are no checkpoints beside it"
+        if found is None and frames > self.plan.window:
+            raise StoreError(
+                f"The run in {path} holds {frames} frames, but no checkpoint to go on from. {reason}. Nothing was "
+                "changed, and its frames can be read. To go on, begin a new run from its last frame, stored elsewhere; "
+                "or delete the file and run it again."
+            )
+        again = frames - (found.info["frames"] if found else 0)
+        if again and (reasons or not found):
+            warnings.warn(f"{reason}. {again} frames of {path} are computed again.", ComputedAgain, stacklevel=2)
+        return found
 
     def _check_same(self, info: dict[str, Any]) -> None:
         if info.get("run format", 1) != _RUN_FORMAT:
@@ -213,7 +250,7 @@ class Recorder:
 
     def _save_checkpoint(self, progress: Progress) -> None:
         assert self.path is not None
-        folder = _checkpoint_folder(self.path)
+        folder = checkpoint_folder(self.path)
         folder.mkdir(exist_ok=True)
         arrays = {name: getattr(progress, name) for name in _CHECKPOINTED}
         arrays |= {f"{_STATE}{index}": leaf for index, leaf in enumerate(jax.tree_util.tree_leaves(progress.state))}
@@ -350,7 +387,3 @@ def frame_shapes(plan: Plan) -> tuple[dict[str, tuple[int, ...]], dict[str, tupl
     if plan.event is not None and plan.runs is not None:
         shapes[EVENT_TIME] = runs
     return {name: leaf.shape for name, leaf in fields.items()}, shapes
-
-
-def _checkpoint_folder(path: Path) -> Path:
-    return path.with_name(path.stem + ".checkpoints")

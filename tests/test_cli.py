@@ -187,7 +187,7 @@ def test_a_run_needs_nothing_but_its_folder(tmp_path, capsys):
 
 def cut_off(number, folder, *arguments):
     """Start the command line and send it a signal as soon as it has saved a new checkpoint; returns code and errors."""
-    before = set(folder.glob("trajectory.checkpoints/*.npz"))
+    before = set(folder.glob("trajectory.h5.checkpoints/*.npz"))
     log = folder.with_suffix(".log")
     with log.open("w") as file:
         process = subprocess.Popen(
@@ -198,7 +198,7 @@ def cut_off(number, folder, *arguments):
         )
     deadline = time.monotonic() + 240
     while process.poll() is None and time.monotonic() < deadline:
-        if set(folder.glob("trajectory.checkpoints/*.npz")) - before:
+        if set(folder.glob("trajectory.h5.checkpoints/*.npz")) - before:
             process.send_signal(number)
             break
         time.sleep(0.002)

@@ -271,7 +271,7 @@ def test_runs_of_before_open_and_are_not_resumed(tmp_path):
     flow, start = gaussian(kernels.Gaussian(0.5)), oracle.random_sphere(1, 5, 3)
     with pytest.raises(KeyboardInterrupt):
         pf.simulate(flow, start, TIMES, **options, progress=stop)
-    for checkpoint in (tmp_path / "old.checkpoints").glob("*.npz"):
+    for checkpoint in (tmp_path / "old.h5.checkpoints").glob("*.npz"):
         as_before(checkpoint)
     with pytest.raises(ArgumentError, match=r"begun by another version of particleflow.*cannot be resumed"):
         pf.simulate(flow, start, TIMES, **options, resume=True)

@@ -3,7 +3,13 @@
 Only NumPy is imported here; h5py follows when a file is opened, and JAX never does.
 """
 
-from particleflow.store.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from particleflow.store.checkpoint import (
+    Checkpoint,
+    checkpoint_folder,
+    load_checkpoint,
+    old_checkpoint_folder,
+    save_checkpoint,
+)
 from particleflow.store.files import BrokenWriterError, is_being_written, trajectory_path
 from particleflow.store.formats import export
 from particleflow.store.reader import StoredRun
@@ -16,9 +22,11 @@ __all__ = [
     "RecoveryReport",
     "StoredRun",
     "TrajectoryWriter",
+    "checkpoint_folder",
     "export",
     "is_being_written",
     "load_checkpoint",
+    "old_checkpoint_folder",
     "recover",
     "save_checkpoint",
     "trajectory_path",

@@ -9,7 +9,7 @@ import io
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,16 @@ class Checkpoint:
     skipped: tuple[str, ...] = field(default=())
 
 
+def checkpoint_folder(path: Path) -> Path:
+    """Where the checkpoints of a trajectory file lie: beside it, under its whole name."""
+    return path.with_name(path.name + ".checkpoints")
+
+
+def old_checkpoint_folder(path: Path) -> Path:
+    """Where earlier versions kept them: `beta0.5` and `beta0.7` shared one folder, so they must be told apart."""
+    return path.with_name(path.stem + ".checkpoints")
+
+
 def save_checkpoint(folder: str | os.PathLike[str], arrays: Mapping[str, Any], info: Mapping[str, Any]) -> Path:
     """Write the next checkpoint of a run and drop all but the newest two.
 
@@ -55,10 +65,12 @@ def save_checkpoint(folder: str | os.PathLike[str], arrays: Mapping[str, Any], i
     return path
 
 
-def load_checkpoint(folder: str | os.PathLike[str]) -> Checkpoint:
-    """Read the newest checkpoint of a run that is whole.
+def load_checkpoint(
+    folder: str | os.PathLike[str], unusable: Callable[[dict[str, Any]], str | None] = lambda info: None
+) -> Checkpoint:
+    """Read the newest checkpoint of a run that is whole and of use.
 
-    Parameters: `folder`, the run folder.
+    Parameters: `folder`, the run folder; `unusable` says of a checkpoint's plain values why it is of no use, if so.
     """
     skipped = []
     files = _files(Path(folder))
@@ -67,6 +79,9 @@ def load_checkpoint(folder: str | os.PathLike[str]) -> Checkpoint:
             arrays, info = _read(files[number])
         except Exception as error:  # a damaged archive fails in a dozen ways, and all mean the same here
             skipped.append(f"{files[number]} is damaged ({error or type(error).__name__})")
+            continue
+        if reason := unusable(info):
+            skipped.append(f"{files[number]} {reason}")
             continue
         return Checkpoint(arrays, info, files[number], tuple(skipped))
     reason = "; ".join(skipped) or "it has none"
@@ -106,5 +121,5 @@ def _digest(content: Mapping[str, np.ndarray]) -> bytes:
 def _files(folder: Path) -> dict[int, Path]:
     if not folder.is_dir():
         raise StoreError(f"There is no run folder at {folder}.")
-    matches = ((_FILE.fullmatch(path.name), path) for path in folder.iterdir())
+    matches = ((_FILE.fullmatch(path.name), path) for path in folder.iterdir() if path.is_file())
     return {int(match[1]): path for match, path in matches if match}

@@ -4,14 +4,17 @@ import errno
 import io
 import os
 import socket
+import stat
 import time
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from particleflow.errors import StoreError
 from particleflow.store.layout import FILE_NAME
 
 _FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
+# How a lock file is opened: a link is not followed, and nobody is waited for if it is a pipe.
+_OWN = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 _PATIENCE = 0.4  # seconds: a reader that asks whether a writer lives holds the lock for an instant
 
 
@@ -37,26 +40,33 @@ class WriterLock:
 
     def __init__(self, path: Path) -> None:
         self._path = _lock_path(path)
-        self._handle: IO[str] | None = _try_lock(self._path)
         deadline = time.monotonic() + _PATIENCE
-        while self._handle is None:
+        while (locked := _try_lock(self._path)) is None:
             if time.monotonic() > deadline:
                 raise StoreError(
                     f"{path} is being written by another process ({_owner(self._path)}). Wait until it ends or stop it,"
                     " or write to another folder; reading the file is possible meanwhile."
                 )
             time.sleep(0.02)
-            self._handle = _try_lock(self._path)
-        self._handle.truncate(0)
-        self._handle.write(f"process {os.getpid()} on {socket.gethostname()}\n")
-        self._handle.flush()
+        self._descriptor: int | None = locked[0]
+        self._found = None if locked[1] else os.pread(locked[0], 1000, 0)
+        self._write(f"process {os.getpid()} on {socket.gethostname()}\n".encode())
 
-    def release(self) -> None:
-        """Give the right back and remove the lock file."""
-        if self._handle is not None:
+    def release(self, *, refused: bool = False) -> None:
+        """Give the right back and remove the lock file; who is `refused` leaves one that a killed process left."""
+        if self._descriptor is None:
+            return
+        if refused and self._found is not None:
+            self._write(self._found)
+        else:
             self._path.unlink(missing_ok=True)
-            self._handle.close()
-            self._handle = None
+        os.close(self._descriptor)
+        self._descriptor = None
+
+    def _write(self, content: bytes) -> None:
+        assert self._descriptor is not None
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, content, 0)
 
 
 def is_being_written(path: Path) -> bool:
@@ -66,12 +76,17 @@ def is_being_written(path: Path) -> bool:
     except ImportError:
         return False
     try:
-        with _lock_path(path).open() as handle:
-            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        descriptor = os.open(_lock_path(path), os.O_RDONLY | _OWN)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     except OSError:
         return False
+    finally:
+        os.close(descriptor)
     return False
 
 
@@ -168,27 +183,50 @@ def _lock_path(path: Path) -> Path:
 
 def _owner(path: Path) -> str:
     try:
-        text = path.read_text(errors="replace")[:200].strip()
+        descriptor = os.open(path, os.O_RDONLY | _OWN)
     except OSError:
         return "unknown"
+    text = os.read(descriptor, 200).decode(errors="replace").strip()
+    os.close(descriptor)
     return "".join(letter if letter.isprintable() else "?" for letter in text) or "unknown"
 
 
-def _try_lock(path: Path) -> IO[str] | None:
-    """Open and lock the lock file; None if another holds it or removed it between the two steps."""
+def _try_lock(path: Path) -> tuple[int, bool] | None:
+    """Open and lock the lock file: its descriptor, and whether it is new.
+
+    None if another holds it or removed it between the two steps. A name that leads to another file is refused, since
+    the lock file is written to.
+    """
     try:
         import fcntl
     except ImportError as error:
         raise StoreError("Writing trajectories needs POSIX file locks, which this system lacks (try WSL).") from error
     try:
-        handle = path.open("a+")
+        descriptor, is_new = _open_lock(path)
+    except FileNotFoundError:
+        if path.parent.is_dir():
+            return None
+        raise StoreError(f"The folder {path.parent} does not exist. Choose another output folder.") from None
     except OSError as error:
+        if path.is_symlink() or (path.exists() and not path.is_file()):
+            raise StoreError(f"{path} is not a lock file of ours but leads elsewhere. Remove it.") from error
         raise StoreError(f"Cannot write to {path.parent}: {error.strerror}. Choose another output folder.") from error
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+        os.close(descriptor)
+        raise StoreError(f"{path} is not a lock file of ours but leads elsewhere. Remove it.")
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if path.exists() and os.fstat(handle.fileno()).st_ino == path.stat().st_ino:
-            return handle
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if path.exists() and os.fstat(descriptor).st_ino == path.stat().st_ino:
+            return descriptor, is_new
     except BlockingIOError:
         pass
-    handle.close()
+    os.close(descriptor)
     return None
+
+
+def _open_lock(path: Path) -> tuple[int, bool]:
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | _OWN, 0o666), True
+    except FileExistsError:
+        return os.open(path, os.O_RDWR | _OWN), False

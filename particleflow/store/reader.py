@@ -23,18 +23,19 @@ class StoredRun:
     """One trajectory file, open for reading; frames are read when they are asked for.
 
     Parameters: `path`, a run folder or its trajectory file; `lenient` opens a file whose count, status or times are
-    damaged as far as its frames are intact, which only `recover` wants.
+    damaged as far as its frames are intact, which only `recover` wants; `alone` is for who holds the writer's lock.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, lenient: bool = False) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, lenient: bool = False, alone: bool = False) -> None:
         self.path = trajectory_path(path)
-        self._lenient = lenient
+        self._lenient, self._alone = lenient, alone
         self._open()
 
     def _open(self) -> None:
         self.closed_cleanly = _check_file(self.path)
         self._inode = self.path.stat().st_ino
-        self._file, self._content = _open_file(self.path, self.closed_cleanly)
+        living = not self.closed_cleanly and not self._alone and is_being_written(self.path)
+        self._file, self._content = _open_file(self.path, self.closed_cleanly, living)
         try:
             self._load(self._file)
         except StoreError:
@@ -89,7 +90,8 @@ class StoredRun:
     def status(self) -> str:
         """running, finished, stopped by event, failed, interrupted, or killed: running, but by no living process."""
         status = str(self.record.get("status", Status.RUNNING))
-        return Status.KILLED if status == Status.RUNNING and not is_being_written(self.path) else status
+        lives = not self._alone and is_being_written(self.path)
+        return Status.KILLED if status == Status.RUNNING and not lives else status
 
     def refresh(self) -> int:
         """Look for frames that a running simulation has added since, and return their number in all."""
@@ -260,13 +262,16 @@ def _check_file(path: Path) -> bool:
     return head[11] == 0
 
 
-def _open_file(path: Path, closed_cleanly: bool) -> tuple[lay.Node, UnclosedFile | None]:
-    """Open a file as its state allows: beside a living writer as SWMR reader, plainly if closed, else by its bytes."""
+def _open_file(path: Path, closed_cleanly: bool, living: bool) -> tuple[lay.Node, UnclosedFile | None]:
+    """Open a file as its state allows: beside a living writer as SWMR reader, plainly if closed, else by its bytes.
+
+    A SWMR reader tries again, without end, what fails its checksum: only a living writer can end that.
+    """
     import h5py
 
     options = {"locking": "best-effort", "rdcc_nbytes": 1 << 21}
     try:
-        if not closed_cleanly and is_being_written(path):
+        if living:
             return h5py.File(path, "r", swmr=True, **options), None
         if closed_cleanly:
             with suppress(OSError):  # cut off, or open elsewhere in this process; the bytes will tell

@@ -51,20 +51,20 @@ def recover(path: str | os.PathLike[str]) -> RecoveryReport:
     if not path.exists():
         raise StoreError(f"There is no trajectory at {path}. Give a run folder or its {lay.FILE_NAME}.")
     lock = WriterLock(path)
+    refused = True
     try:
-        with StoredRun(path, lenient=True) as stored:
+        with StoredRun(path, lenient=True, alone=True) as stored:
             frames = stored.first_damaged()
             lost, status = stored.frames - frames, stored.status
             _, _, sound = lay.read_status(stored.dataset("time").file)
             counted = lay.read_committed(stored.dataset("time").file) == stored.frames == stored.longest
             intact = stored.closed_cleanly and sound and counted and not lost and not stored.damaged_frames()
         status = Status.KILLED if status == Status.RUNNING else status
-        if intact:
-            return RecoveryReport(path, frames, 0, status, written=False)
-        kept = rebuild(path, frames, keep_original=lost > 0)
-        return RecoveryReport(path, frames, lost, status, written=True, kept=kept)
+        kept = None if intact else rebuild(path, frames, keep_original=lost > 0)
+        refused = False
+        return RecoveryReport(path, frames, lost, status, written=not intact, kept=kept)
     finally:
-        lock.release()
+        lock.release(refused=refused)
 
 
 def rebuild(path: Path, frames: int | None, *, keep_original: bool = False) -> Path | None:
@@ -72,7 +72,7 @@ def rebuild(path: Path, frames: int | None, *, keep_original: bool = False) -> P
 
     Returns the name under which the original is kept, if it is to be.
     """
-    with StoredRun(path, lenient=True) as stored:
+    with StoredRun(path, lenient=True, alone=True) as stored:
         frames = stored.frames if frames is None else frames
         expected_frames = stored.dataset("time").chunks[0]  # gives every dataset the blocks it had
         file = new_file(path, stored.layout, stored.provenance, stored.constants, expected_frames)
@@ -111,6 +111,6 @@ def _status_after(stored: StoredRun, frames: int) -> dict[str, object]:
 
 def _free_name(path: Path) -> Path:
     number = 1
-    while (kept := path.with_name(f"{path.name}.damaged-{number}")).exists():
+    while os.path.lexists(kept := path.with_name(f"{path.name}.damaged-{number}")):
         number += 1
     return kept

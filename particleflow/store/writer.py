@@ -6,13 +6,13 @@ believe nothing beyond that number.
 """
 
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from math import ceil, prod
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -29,6 +29,9 @@ from particleflow.store.files import (
     trim,
     was_closed,
 )
+
+if TYPE_CHECKING:
+    from particleflow.store.reader import StoredRun
 
 _SLACK = 1 << 18  # bytes kept free for HDF5's own index blocks, on top of the frames
 
@@ -104,7 +107,7 @@ class TrajectoryWriter:
             file = new_file(path, layout, dict(provenance or {}), constants, expected_frames)
             return cls._start(file, layout, path, lock, fsync)
         except BaseException:
-            lock.release()
+            lock.release(refused=True)
             raise
 
     @classmethod
@@ -120,11 +123,18 @@ class TrajectoryWriter:
         return writer
 
     @classmethod
-    def reopen(cls, path: str | os.PathLike[str], *, frames: int | None = None, fsync: bool = True) -> Self:
+    def reopen(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        frames: "int | Callable[[StoredRun], int] | None" = None,
+        fsync: bool = True,
+    ) -> Self:
         """Go on with the file of an earlier process, kept up to its first `frames` frames (all of them if None).
 
-        A file that was closed and needs no cut goes on where it is; any other is first copied, block by block, to a new
-        file that then takes the old one's name.
+        `frames` may be a function that looks at the stored run and says how many, or refuses by an error; nobody else
+        can write to the run meanwhile. A file that was closed and needs no cut goes on where it is; any other is first
+        copied, block by block, to a new file that then takes the old one's name.
         """
         from particleflow.store.reader import StoredRun
         from particleflow.store.recovery import rebuild
@@ -132,9 +142,9 @@ class TrajectoryWriter:
         path = trajectory_path(path)
         lock = WriterLock(path) if path.parent.is_dir() else None
         try:
-            with StoredRun(path) as stored:
+            with StoredRun(path, alone=True) as stored:
                 available, layout, longest = stored.frames, stored.layout, stored.longest
-            frames = available if frames is None else frames
+                frames = frames(stored) if callable(frames) else available if frames is None else frames
             if not 0 <= frames <= available:
                 raise StoreError(f"{path} holds {available} frames; it cannot be continued from frame {frames}.")
             if not was_closed(path) or frames != longest:
@@ -145,7 +155,7 @@ class TrajectoryWriter:
             writer.set_status(Status.RUNNING)
         except BaseException:
             if lock is not None:
-                lock.release()
+                lock.release(refused=True)
             raise
         return writer
 
@@ -331,9 +341,11 @@ def new_file(
 
     built = partial_path(path)
     try:
-        file = h5py.File(built, "w", locking="best-effort", **lay.CREATION)
+        built.unlink(missing_ok=True)  # what is left there of a killed process, or a link that somebody put there
+        file = h5py.File(built, "x", locking="best-effort", **lay.CREATION)
     except OSError as error:
-        built.unlink(missing_ok=True)
+        with suppress(OSError):
+            built.unlink(missing_ok=True)
         raise StoreError(
             f"Cannot create {path}: {error.strerror or str(error).splitlines()[0]}."
             " Check that the folder can be written and the disk has space."
