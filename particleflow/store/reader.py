@@ -135,10 +135,11 @@ class StoredRun:
                 block = frame // dataset.chunks[0]
             if block not in known:
                 known[block] = self._bad_frames(column, block)
-            if frame in known[block]:
+            raw = None if frame in known[block] else self._raw_frame(column, frame)
+            if raw is None:
                 bad.append(frame)
             else:
-                good.append(self._raw_frame(column, frame)[rest])
+                good.append(raw[rest])
         if bad:
             raise self._damage(column, bad)
         return np.array(good, dtype=dataset.dtype)
@@ -157,14 +158,14 @@ class StoredRun:
         index = self.layout.columns.index(column)
         bad = []
         for frame in range(start, stop):
-            raw = self._raw_frame(column, frame, missing=None)
+            raw = self._raw_frame(column, frame)
             if raw is None or lay.checksum(raw) != int(self.read("checksums", slice(frame, frame + 1), (index,))[0]):
                 bad.append(frame)
         tail = not self.closed_cleanly and stop == self.frames
         return bad if bad or tail else list(range(start, stop))
 
-    def _raw_frame(self, column: str, frame: int, missing: Any = ...) -> np.ndarray:
-        """One frame from the stored bytes, past the block's checksum; `missing` if the bytes are not there."""
+    def _raw_frame(self, column: str, frame: int) -> np.ndarray | None:
+        """One frame from the stored bytes, past the block's checksum; None if the bytes are not there."""
         dataset = self._datasets[column]
         chunk, shape = dataset.chunks, dataset.shape[1:]
         whole = np.empty(shape, dtype=dataset.dtype)
@@ -174,9 +175,7 @@ class StoredRun:
                 _, content = dataset.id.read_direct_chunk((frame - row, *corner))
                 block = np.frombuffer(content[:-4], dtype=dataset.dtype).reshape(chunk)
             except (OSError, RuntimeError, ValueError):
-                if missing is ...:
-                    raise
-                return missing
+                return None
             edges = list(zip(corner, chunk[1:], shape, strict=True))  # the last piece of an axis may stick out
             target = tuple(slice(start, start + piece) for start, piece, _ in edges)
             whole[target] = block[row][tuple(slice(0, size - start) for start, _, size in edges)]

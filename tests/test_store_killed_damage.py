@@ -1,0 +1,140 @@
+"""Bit flips in the file of a killed process: nothing hangs, and what is shown is right."""
+
+import faulthandler
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from particleflow.errors import StoreError
+from particleflow.store import TrajectoryWriter, recover
+from particleflow.trajectory import Trajectory
+
+FRAMES, COUNT = 40, 30
+LIMIT = 10  # seconds that one look at a damaged file may take; a sound one takes a hundredth of one
+
+WRITE_AND_WAIT = """
+    import sys, time
+    import numpy as np
+    from particleflow.store import TrajectoryWriter
+    points = np.random.default_rng(8).normal(size=(40, 30, 3))
+    writer = TrajectoryWriter.create(sys.argv[1], count=30, dimension=3, observables={"energy": ()},
+                                     log_weights=np.linspace(-1, 0, 30), provenance={"title": "killed"}, fsync=False)
+    for start in range(0, 40, 4):
+        steps = np.arange(start, start + 4)
+        writer.append(steps / 10, steps, points[start : start + 4], {"energy": points[start : start + 4, 0, 0]})
+    print("written", flush=True)
+    time.sleep(60)
+"""
+
+
+def truth() -> np.ndarray:
+    return np.random.default_rng(8).normal(size=(FRAMES, COUNT, 3))
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The file of a writer that SIGKILL ended after 40 frames."""
+    folder = tmp_path_factory.mktemp("killed")
+    command = [sys.executable, "-c", textwrap.dedent(WRITE_AND_WAIT), str(folder)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "written\n"
+        process.send_signal(signal.SIGKILL)
+    return (folder / "trajectory.h5").read_bytes()
+
+
+def check_shown(path: Path) -> int:
+    """Compare all that is shown of a file with what was written, and return the number of its frames."""
+    points = truth()
+    with Trajectory.open(path) as trajectory:
+        shown = len(trajectory)
+        np.testing.assert_array_equal(np.asarray(trajectory.points), points[:shown])
+        np.testing.assert_array_equal(trajectory.times, np.arange(shown) / 10)
+        np.testing.assert_array_equal(trajectory.observables["energy"], points[:shown, 0, 0])
+        assert trajectory.log_weights is not None
+        np.testing.assert_array_equal(trajectory.log_weights, np.linspace(-1, 0, COUNT))
+        assert trajectory.metadata["title"] == "killed"
+        damaged = trajectory.damaged_frames()
+    if damaged:
+        raise StoreError(f"reported as damaged: {damaged}")
+    return shown
+
+
+def look(path: Path) -> None:
+    assert check_shown(path) == FRAMES
+
+
+def bring_back(path: Path) -> None:
+    """What recovery keeps is right, and it says how many frames it could not keep."""
+    report = recover(path)
+    assert report.frames + report.lost == FRAMES
+    try:
+        assert check_shown(path) == report.frames
+    except StoreError as error:
+        raise AssertionError("still damaged") from error
+
+
+def go_on(path: Path) -> None:
+    points = truth()
+    with TrajectoryWriter.reopen(path, fsync=False) as writer:
+        assert writer.committed == FRAMES
+        writer.append([4.0], [FRAMES], points[:1], {"energy": [1.0]})
+    with Trajectory.open(path) as trajectory:
+        np.testing.assert_array_equal(trajectory.points[:FRAMES], points)
+
+
+DOORS: dict[str, Callable[[Path], None]] = {"open": look, "recover": bring_back, "resume": go_on}
+
+
+def flip_and_look(folder: Path, door: str, bits: list[int]) -> None:
+    """Flip one bit after the other in a copy of a killed file and go through a door; print how many were refused."""
+    content, refused = (folder / "killed.h5").read_bytes(), 0
+    for bit in bits:
+        changed = bytearray(content)
+        changed[bit // 8] ^= 1 << bit % 8
+        path = folder / f"{door}.h5"
+        path.write_bytes(changed)
+        faulthandler.dump_traceback_later(LIMIT, exit=True)  # ends this process also from within HDF5
+        try:
+            DOORS[door](path)
+        except StoreError:
+            refused += 1
+        except BaseException:
+            print(f"bit {bit} of byte {bit // 8}", file=sys.stderr, flush=True)
+            raise
+    faulthandler.cancel_dump_traceback_later()
+    print(refused)
+
+
+def chosen_bits(content: bytes, sample: int) -> list[int]:
+    """Half of the bits within the blocks of HDF5's own structure, a quarter in the first 64 kB, the others anywhere."""
+    rng = np.random.default_rng(11)
+    blocks = [match.start() for match in re.finditer(rb"\x89HDF|OHDR|OCHK|FRHP|FHDB|BTHD|EAHD|EAIB|EADB", content)]
+    assert len(blocks) > 20
+    bits = []
+    for trial in range(sample):
+        first = int(rng.choice(blocks)) if trial % 2 else 0
+        bits.append(
+            first * 8 + int(rng.integers(48 * 8 if trial % 2 else (1 << 19 if trial % 4 else len(content) * 8)))
+        )
+    return bits
+
+
+@pytest.mark.parametrize("sample", [pytest.param(16, id="16"), pytest.param(2000, id="2000", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("door", DOORS)
+def test_a_flipped_bit_in_a_killed_file_neither_hangs_nor_passes(killed, tmp_path, door, sample):
+    (tmp_path / "killed.h5").write_bytes(killed)
+    bits = chosen_bits(killed, sample)
+    code = "import sys, pathlib, test_store_killed_damage as case\n"
+    code += "case.flip_and_look(pathlib.Path(sys.argv[1]), sys.argv[2], [int(bit) for bit in sys.argv[3:]])"
+    command = [sys.executable, "-c", code, str(tmp_path), door, *map(str, bits)]
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parent, check=False)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    assert int(ended.stdout) > 0
