@@ -21,12 +21,15 @@ def written(path: Path, advice: str = "", failures: tuple[type[Exception], ...] 
     """A hidden path beside `path`, of the same ending, that takes its place if the block succeeds and else is removed.
 
     Parameters: `failures` raised in the block mean that the file cannot be written, and become a `StoreError` that
-    names the file and the reason, with `advice` at its end. What killed processes left beside the file is removed.
+    names the file and the reason, with `advice` at its end. What killed processes left beside the file is removed. The
+    hidden file is there from the beginning, empty and our own: a link that waits under its name is not followed.
     """
     partial = path.with_name(f".{path.stem}.partial-{os.getpid()}{path.suffix}")
     with contextlib.suppress(OSError):
         _remove_abandoned(path)
     try:
+        partial.unlink(missing_ok=True)
+        os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o666))
         yield partial
         replace(partial, path)
     except failures as error:

@@ -9,6 +9,7 @@ import io
 import json
 import os
 import re
+import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -99,13 +100,17 @@ def _numbers(name: str, value: Any) -> np.ndarray:
 
 
 def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as archive:
-        content = {name: archive[name] for name in archive.files}
-    digest = content.pop(_DIGEST).tobytes()
-    if digest != _digest(content):
+    content = path.read_bytes()
+    with zipfile.ZipFile(io.BytesIO(content)) as members:
+        if sum(each.file_size for each in members.infolist()) > len(content):
+            raise ValueError("its arrays are longer than the file")
+    with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    digest = arrays.pop(_DIGEST).tobytes()
+    if digest != _digest(arrays):
         raise ValueError("its SHA-256 does not match")
-    info = json.loads(content.pop(_INFO).tobytes())
-    return content, dict(info)
+    info = json.loads(arrays.pop(_INFO).tobytes())
+    return arrays, dict(info)
 
 
 def _digest(content: Mapping[str, np.ndarray]) -> bytes:

@@ -141,11 +141,11 @@ class UnclosedFile(io.RawIOBase):
         head = self._handle.read(48)
         size, end = os.fstat(self._handle.fileno()).st_size, int.from_bytes(head[28:36], "little")
         self.cut_off = size < max(end, 48)
-        self._size = max(size, end)
+        self.size = max(size, end)
         self._place = 0
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        self._place = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._place, os.SEEK_END: self._size}[whence]
+        self._place = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._place, os.SEEK_END: self.size}[whence]
         return self._place
 
     def tell(self) -> int:

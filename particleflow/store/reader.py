@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import product
@@ -12,11 +13,13 @@ import numpy as np
 
 from particleflow.errors import ArgumentError, StoreError
 from particleflow.status import Status
+from particleflow.store import guard
 from particleflow.store import layout as lay
 from particleflow.store.files import UnclosedFile, is_being_written, trajectory_path, was_closed
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
-_DAMAGE = (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError, RecursionError, MemoryError)
+# What h5py and json raise where a structure is not as expected; RuntimeError includes a recursion without end.
+_DAMAGE = (OSError, RuntimeError, LookupError, ValueError, TypeError, AttributeError, ArithmeticError, MemoryError)
 
 
 class StoredRun:
@@ -51,24 +54,46 @@ class StoredRun:
     def _load(self, file: lay.Node) -> None:
         cut_off = self._content is not None and self._content.cut_off
         _check_ours(file, self.path, "is cut off" if cut_off else "is an HDF5 file of another program")
-        columns = [name.decode() for name in file[lay.path_of("checksums")].attrs["columns"]]
+        size = self._size()
+        guard.check_records(file, self.path)
+        columns = [name.decode() for name in guard.numbers(file, lay.path_of("checksums"), self.path).attrs["columns"]]
         places = {column: lay.path_of(column, columns) for column in (*columns, "checksums")}
-        self._datasets = {column: _dataset(file, place, self.path) for column, place in places.items()}
-        fixed = None if "position" in columns else _dataset(file, lay.POSITION, self.path)
+        self._datasets = {column: guard.numbers(file, place, self.path) for column, place in places.items()}
+        if self._datasets["checksums"].shape[1:] != (len(columns),) or len(set(columns)) != len(columns):
+            raise StoreError(f"{self.path} has checksums that do not fit its datasets: no trajectory of ours.")
+        fixed = None if "position" in columns else guard.numbers(file, lay.POSITION, self.path)
         self.layout = _layout(columns, self._datasets, fixed, self.path)
-        self.provenance = dict(json.loads(_text(file, "provenance", self.path)))
-        if "scenario" in file[lay.OURS]:
-            self.provenance["scenario"] = _text(file, "scenario", self.path)
-        ours = file[lay.OURS]
-        self.constants = {
-            name: _dataset(file, f"{lay.OURS}/{name}", self.path)[...] for name in lay.CONSTANTS if name in ours
-        }
-        if fixed is not None:
-            self.constants["position"] = fixed[...]
-        self._count_frames()
+        self._load_constants(file, fixed, size)
+        self._count_frames(size)
 
-    def _count_frames(self) -> None:
-        """Read the number of committed frames first and the lengths after it: the writer goes the other way."""
+    def _size(self) -> int:
+        """The number of bytes that the file has, without a limit while it grows."""
+        if self._content is not None:
+            return self._content.size
+        return self.path.stat().st_size if self.closed_cleanly else sys.maxsize
+
+    def _load_constants(self, file: lay.Node, fixed: lay.Node | None, size: int) -> None:
+        """Read what does not change with time: where the run comes from, and one entry for every particle."""
+
+        def read(dataset: lay.Node) -> np.ndarray:
+            return guard.read_whole(dataset, size, self.path)
+
+        ours = guard.node(file, lay.OURS, self.path)
+        names = [name for name in ("provenance", "scenario", *lay.CONSTANTS) if guard.has(ours, name)]
+        found = {name: guard.numbers(ours, name, self.path) for name in names}
+        texts = {name: found.pop(name) for name in ("provenance", "scenario") if name in found}
+        guard.check_shapes(self.layout, {name: each.shape for name, each in found.items()}, size, self.path)
+        written = {name: read(dataset).tobytes().decode("utf-8", "replace") for name, dataset in texts.items()}
+        self.provenance = dict(json.loads(written.pop("provenance"))) | written
+        self.constants = {name: read(dataset) for name, dataset in found.items()}
+        if fixed is not None:
+            self.constants["position"] = read(fixed)
+
+    def _count_frames(self, size: int | None = None) -> None:
+        """Read the number of committed frames first and the lengths after it: the writer goes the other way.
+
+        A file of `size` bytes that states more frames than its blocks can hold is refused.
+        """
         committed = lay.read_committed(self._file)
         self.record, _, sound = lay.read_status(self._file)
         if self.closed_cleanly and not self._lenient and (committed is None or not sound or not self.record):
@@ -80,7 +105,14 @@ class StoredRun:
         lengths = [len(dataset) for dataset in self._datasets.values()]
         self.longest = max(lengths)
         self.frames = min(lengths) if committed is None else min(committed, *lengths)
+        most = self.frames if size is None else guard.stored_frames(self._datasets, size, self.path)
+        if self.frames > most and committed is not None:
+            raise StoreError(
+                f"{self.path} states {self.frames} frames, but its blocks hold at most {most}. Not written by us; not"
+                " read."
+            )
         if committed is None:
+            self.frames = min(self.frames, most)
             self.frames = self.first_damaged()
         shown = 0 if self._lenient else self.frames
         self.times = self.read("time", slice(0, shown))
@@ -247,6 +279,8 @@ def _check_file(path: Path) -> bool:
     """Refuse what is no trajectory file, and return whether its last writer closed it."""
     if not path.exists():
         raise StoreError(f"There is no trajectory at {path}. Give a run folder or its {lay.FILE_NAME}.")
+    if not path.is_file():
+        raise StoreError(f"{path} is a pipe or a device, not a file. Give a run folder or its {lay.FILE_NAME}.")
     try:
         with path.open("rb") as handle:
             head = handle.read(12)
@@ -285,8 +319,8 @@ def _open_file(path: Path, closed_cleanly: bool, living: bool) -> tuple[lay.Node
 
 
 def _check_ours(file: lay.Node, path: Path, otherwise: str) -> None:
-    ours = file.get("particleflow")
-    if ours is None or "h5md" not in file or "format_version" not in ours.attrs:
+    ours = guard.node(file, lay.OURS, path) if guard.has(file, "particleflow") else None
+    if ours is None or not guard.has(file, "h5md") or "format_version" not in ours.attrs:
         raise StoreError(
             f"{path} {otherwise}: it has no /particleflow group. Give the {lay.FILE_NAME} of a particleflow run."
         )
@@ -296,19 +330,6 @@ def _check_ours(file: lay.Node, path: Path, otherwise: str) -> None:
             f"{path} was written by a newer particleflow (file format {version}, this one reads {lay.FORMAT_VERSION})."
             " Update particleflow."
         )
-
-
-def _dataset(file: lay.Node, name: str, path: Path) -> lay.Node:
-    """A dataset that lies in this very file: links and storage that lead elsewhere are refused."""
-    import h5py
-
-    link = file.get(name, getlink=True)
-    found = file[name] if isinstance(link, h5py.HardLink) else None
-    if isinstance(found, h5py.Dataset) and found.chunks is not None and found.dtype.kind in "iuf":
-        leads_elsewhere = found.file.filename != file.filename
-        if not leads_elsewhere:
-            return found
-    raise StoreError(f"{path}: {name} is not a plain dataset of numbers in this file. Not written by us; not read.")
 
 
 def _layout(columns: list[str], datasets: dict[str, lay.Node], fixed: lay.Node | None, path: Path) -> lay.Layout:
@@ -328,10 +349,6 @@ def _layout(columns: list[str], datasets: dict[str, lay.Node], fixed: lay.Node |
         return lay.Layout(position[-2], position[-1], runs, dtype, observables, fields, moving=fixed is None)
     except ArgumentError as error:
         raise StoreError(f"{path} is no trajectory of ours: {error}") from error
-
-
-def _text(file: lay.Node, name: str, path: Path) -> str:
-    return _dataset(file, f"{lay.OURS}/{name}", path)[...].tobytes().decode("utf-8", "replace")
 
 
 def _first_line(error: BaseException) -> str:
