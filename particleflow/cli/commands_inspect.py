@@ -79,7 +79,7 @@ def _sweep_info(folder: Path, *, json: bool) -> int:
     result(printable(manifest.title)[:200])
     for name, value in facts.items():
         if name != "title":
-            result(f"  {name:<12} {', '.join(value) if isinstance(value, list) else value}")
+            result(printable(f"  {name:<12} {', '.join(value) if isinstance(value, list) else value}"))
     return 0
 
 

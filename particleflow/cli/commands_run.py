@@ -2,13 +2,13 @@
 
 import warnings
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
 from particleflow.cli.console import Meter, RunMeter, note, result, result_json
 from particleflow.cli.options import AllowCode, Device, Flag, Overrides, Quiet, Scenario
-from particleflow.errors import ResumedElsewhere
+from particleflow.errors import ResumedElsewhere, UserError
 from particleflow.status import Status
 
 Switch = Annotated[bool | None, Parameter(show_default=False)]
@@ -68,6 +68,7 @@ def resume(
     run: Path,
     /,
     *,
+    retry: Literal["failed"] | None = None,
     device: Device = None,
     allow_code: AllowCode = False,
     json: Flag = False,
@@ -79,6 +80,8 @@ def resume(
     ----------
     run
         The folder of a run or of a sweep, or the trajectory file of a run.
+    retry
+        Of a sweep, run those that failed once more; those that a full disk stopped are run in any case.
     json
         Print what was made as JSON.
     """
@@ -87,11 +90,15 @@ def resume(
     from particleflow.cli.device import prepare
 
     folder = run_folder.folder_of(run)
-    description = prepare(device)
     if (folder / run_folder.MANIFEST_FILE).is_file():
-        from particleflow.cli.commands_sweep import continue_sweep
+        from particleflow.cli.commands_sweep import resume_sweep
 
-        return continue_sweep(folder, allow_code=allow_code, json=json, quiet=quiet)
+        return resume_sweep(
+            folder, device=device, allow_code=allow_code, retry_failed=retry is not None, json=json, quiet=quiet
+        )
+    if retry is not None:
+        raise UserError(f"Option --retry is for sweeps, but {folder} holds a single run: leave it out.")
+    description = prepare(device)
     loaded = scenarios.load(run_folder.scenario_file(folder), allow_code=allow_code)
     note(f"{loaded.title[:200]}\n  resumed in {folder} on {description}", quiet=quiet)
     return _simulate(loaded, folder, resumed=True, json=json, quiet=quiet)
@@ -115,7 +122,6 @@ def check(
     """
     from particleflow import scenario as scenarios
     from particleflow.cli.device import prepare
-    from particleflow.errors import UserError
 
     prepare()
     try:

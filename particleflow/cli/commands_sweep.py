@@ -1,10 +1,13 @@
 """sweep: one scenario over many values of its keys."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from particleflow.cli.console import Meter, note, result, result_json
 from particleflow.cli.options import AllowCode, Device, Flag, Overrides, Quiet
+
+if TYPE_CHECKING:
+    from particleflow.sweep import Manifest
 
 
 def sweep(
@@ -44,26 +47,47 @@ def sweep(
     folder = run_folder.new_folder(loaded.stem, output)
     note(f"{loaded.title[:200]}\n  into {folder} on {description}", quiet=quiet)
     try:
-        start_sweep(loaded, folder)
+        manifest = start_sweep(loaded, folder)
     finally:
         run_folder.discard_if_empty(folder)
-    return continue_sweep(folder, allow_code=allow_code, json=json, quiet=quiet)
+    with manifest.locked():
+        return _continue(manifest, allow_code=allow_code, retry_failed=False, json=json, quiet=quiet)
 
 
-def continue_sweep(folder: Path, *, allow_code: bool, json: bool, quiet: bool) -> int:
+def resume_sweep(
+    folder: Path, *, device: str | None, allow_code: bool, retry_failed: bool, json: bool, quiet: bool
+) -> int:
     """Run what waits in the folder of a sweep, then write its tables and figures."""
-    from particleflow import run_folder
-    from particleflow import scenario as scenarios
-    from particleflow.sweep import Manifest, run_sweep, write_results
-    from particleflow.sweep.manifest import FAILED
+    from particleflow.cli.device import prepare
+    from particleflow.sweep.manifest import Manifest
 
     manifest = Manifest.open(folder)
+    with manifest.locked():  # before JAX is loaded, so that a second process is refused at once
+        prepare(device)
+        return _continue(manifest, allow_code=allow_code, retry_failed=retry_failed, json=json, quiet=quiet)
+
+
+def _continue(manifest: "Manifest", *, allow_code: bool, retry_failed: bool, json: bool, quiet: bool) -> int:
+    from particleflow import run_folder
+    from particleflow import scenario as scenarios
+    from particleflow.sweep import run_sweep, write_results
+
+    folder = manifest.folder
     loaded = scenarios.load(run_folder.scenario_file(folder), allow_code=allow_code)
     with Meter(quiet=quiet) as meter:
-        run_sweep(loaded, manifest, lambda done, total, text: meter.update("sweeping", done, total, text))
+        run_sweep(
+            loaded, manifest, lambda done, total, text: meter.update("sweeping", done, total, text),
+            retry_failed=retry_failed, note=note,
+        )  # fmt: skip
     products = [str(path) for path in write_results(manifest)]
     products += _figures(loaded, manifest)
-    states = manifest.states()
+    return _finish(manifest, products, json=json, quiet=quiet)
+
+
+def _finish(manifest: "Manifest", products: list[str], *, json: bool, quiet: bool) -> int:
+    from particleflow.sweep.manifest import FAILED
+
+    folder, states = manifest.folder, manifest.states()
     if json:
         result_json({"folder": str(folder), "runs": len(manifest.runs), **states, "products": products})
     else:
@@ -71,6 +95,8 @@ def continue_sweep(folder: Path, *, allow_code: bool, json: bool, quiet: bool) -
         result(str(folder))
     for number, run in [(n, run) for n, run in enumerate(manifest.runs) if run["state"] == FAILED][:5]:
         note(f"Run {number} failed: {run['message']}")
+    if states[FAILED]:
+        note(f"`particleflow resume {folder} --retry failed` runs those that failed once more.", quiet=quiet)
     return 1 if states[FAILED] else 0
 
 

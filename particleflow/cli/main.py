@@ -26,6 +26,7 @@ def make_app() -> App:
         help_format="plaintext",
         help_epilogue="A scenario is a TOML file, or the name of a shipped one (see `particleflow list`).",
         result_action="return_value",
+        suppress_keyboard_interrupt=False,
     )
     for function in (
         commands_run.run,

@@ -1,5 +1,6 @@
 """Running a sweep: runs of one structure go as one compiled ensemble, the others one by one."""
 
+import contextlib
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,19 +10,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from particleflow import _toml
-from particleflow._files import written
-from particleflow.errors import ParticleflowError, UserError
+from particleflow.errors import ParticleflowError, StoreError, UserError
 from particleflow.run_folder import SCENARIO_FILE, freeze
+from particleflow.status import Status
 from particleflow.sweep.expand import read_plan
+from particleflow.sweep.groups import GROUPS_FOLDER, group_path, load_group, save_group, trajectories_beside
 from particleflow.sweep.manifest import DONE, RUNNING, WAITING, Manifest
 
 if TYPE_CHECKING:
     from particleflow.scenario import Scenario, Setup
 
-GROUPS_FOLDER = "groups"
 _MOST_RUNS = 256
 _MOST_BYTES = 2**28
 _EXPLAINED = 4
+
+# What says nothing about the runs themselves: a full, failing or read-only disk, too little memory.
+_TRANSIENT = (StoreError, OSError, MemoryError)
 
 Report = Callable[[int, int, str], None]
 
@@ -44,25 +48,75 @@ def start_sweep(scenario: "Scenario", folder: Path) -> Manifest:
     return Manifest.create(folder, scenario.title, list(plan.keys), plan.runs, sorted(groups))
 
 
-def run_sweep(scenario: "Scenario", manifest: Manifest, report: Report | None = None) -> None:
-    """Run every group that waits; a run that fails is noted and the others go on."""
-    keep = read_plan(scenario).table.keep
+def run_sweep(
+    scenario: "Scenario",
+    manifest: Manifest,
+    report: Report | None = None,
+    *,
+    retry_failed: bool = False,
+    note: Callable[[str], None] | None = None,
+) -> None:
+    """Run every group that waits or was stopped by the disk; a run that fails is noted and the others go on.
+
+    A disk that fails stops the sweep, since it would stop the next group, too.
+
+    Parameters: `report(done, total, text)` is told how far it is, `note` in words what is done again; `retry_failed`
+    runs those that failed by themselves once more.
+    """
+    store = read_plan(scenario).table.keep == "trajectories"
     builder = _Builder(scenario)
     say = report or (lambda *_: None)
-    for index in manifest.waiting_groups():
-        numbers = manifest.groups[index]
-        manifest.mark(numbers, RUNNING)
-        finished = sum(run["state"] not in (WAITING, RUNNING) for run in manifest.runs)
-        path = manifest.folder / GROUPS_FOLDER / f"{index:05d}.npz"
-        store = path.with_suffix(".h5") if keep == "trajectories" else None
-        values = [manifest.runs[number]["values"] for number in numbers]
+    with manifest.locked():
+        _requeue_damaged(manifest, note or (lambda _: None))
+        for index in manifest.groups_to_run(retry_failed=retry_failed):
+            _continue(builder, manifest, index, store, say)
+
+
+def _continue(builder: "_Builder", manifest: Manifest, index: int, store: bool, say: Report) -> None:
+    """Run a group and keep its states in the manifest, whatever happens."""
+    numbers, path = manifest.groups[index], group_path(manifest.folder, index)
+    before = [dict(manifest.runs[number]) for number in numbers]
+    manifest.mark(numbers, RUNNING)
+    finished = sum(run["state"] not in (WAITING, RUNNING) for run in manifest.runs)
+    values = [each["values"] for each in before]
+    try:
+        report_share = _reporter(say, finished, len(numbers), len(manifest.runs))
+        failed = _run_group(builder, values, path, path.with_suffix(".h5") if store else None, report_share)
+    except KeyboardInterrupt:
+        manifest.restore(numbers, before)
+        raise
+    except _TRANSIENT as error:
+        raise _stopped(manifest, numbers, before, error) from error
+    manifest.mark(numbers, DONE, {numbers[place]: message for place, message in failed.items()})
+
+
+def _stopped(manifest: Manifest, numbers: list[int], before: list[dict[str, Any]], error: Exception) -> Exception:
+    """Note that the disk stopped a group, of which results that were there before are still there."""
+    message = str(error)[:500] or type(error).__name__
+    unfinished = [number for number, run in zip(numbers, before, strict=True) if run["state"] != DONE]
+    with contextlib.suppress(StoreError):  # the same disk: then the manifest says that they run, which is as good
+        manifest.restore(numbers, before)
+        manifest.mark(unfinished, DONE, dict.fromkeys(unfinished, message), transient=True)
+    if getattr(error, "hard_exit", False):
+        return error
+    done = manifest.states()[DONE]
+    return StoreError(
+        f"{message.rstrip('.')}. The sweep stops with {done} of {len(manifest.runs)} runs done; "
+        f"`particleflow resume {manifest.folder}` goes on when that is mended."
+    )
+
+
+def _requeue_damaged(manifest: Manifest, note: Callable[[str], None]) -> None:
+    """Let runs wait again whose results cannot be read."""
+    for index, numbers in enumerate(manifest.groups):
+        finished = [number for number in numbers if manifest.runs[number]["state"] == DONE]
+        if not finished:
+            continue
         try:
-            report_share = _reporter(say, finished, len(numbers), len(manifest.runs))
-            failed = _run_group(builder, values, path, store, report_share)
-        except KeyboardInterrupt:
-            manifest.mark(numbers, WAITING)
-            raise
-        manifest.mark(numbers, DONE, {numbers[place]: message for place, message in failed.items()})
+            load_group(group_path(manifest.folder, index), len(numbers))
+        except StoreError as error:
+            note(str(error))
+            manifest.mark(finished, WAITING)
 
 
 def _reporter(say: Report, before: int, size: int, total: int) -> Callable[[float, str], None]:
@@ -145,13 +199,11 @@ def _run_group(
     try:
         setups = [builder.setup(each) for each in values]
         result = _simulated(setups, store, say)
+    except StoreError:
+        raise
     except ParticleflowError as error:
-        if getattr(error, "hard_exit", False):
-            raise
-        if len(values) == 1:
-            return {0: str(error)[:500]}
         return {place: str(error)[:500] for place in range(len(values))}
-    _save(path, result)
+    save_group(path, result)
     broken = np.flatnonzero(result.pop("failed"))
     return {int(place): _reason(setups[place], index < _EXPLAINED) for index, place in enumerate(broken)}
 
@@ -174,8 +226,12 @@ def _simulated(setups: list["Setup"], store: Path | None, say: Callable[[float, 
         for frames in stream(flow, start, first.times, **arguments):
             take(frames)
     else:
-        store.unlink(missing_ok=True)
-        simulate(flow, start, first.times, store=store, progress=take, **arguments, **first.storing).close()
+        with (
+            trajectories_beside(store) as place,
+            simulate(flow, start, first.times, store=place, progress=take, **arguments, **first.storing) as run,
+        ):
+            if run.status == Status.INTERRUPTED:  # `simulate` brings its file in order and returns
+                raise KeyboardInterrupt
     return {
         **_collected(kept, len(setups) == 1),
         "thresholds": np.asarray([_threshold(setup) for setup in setups]),
@@ -224,11 +280,6 @@ def _collected(kept: list[Any], single: bool) -> dict[str, np.ndarray]:
     ended = progress.ended.astype(float)
     result["end_times"] = np.where(np.isnan(ended), times[-1], ended)
     return result
-
-
-def _save(path: Path, arrays: dict[str, np.ndarray]) -> None:
-    with written(path) as partial:
-        np.savez(partial, **arrays)  # pyright: ignore[reportArgumentType]
 
 
 def _reason(setup: "Setup", explain: bool) -> str:

@@ -5,6 +5,8 @@ whole, so that a sweep killed at any moment goes on with what was not done.
 """
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,19 +15,24 @@ from particleflow._files import write_text
 from particleflow.errors import StoreError
 from particleflow.run_folder import MANIFEST_FILE
 from particleflow.status import Status
+from particleflow.store.files import WriterLock
 
 WAITING, RUNNING, DONE, FAILED = "waiting", Status.RUNNING, "done", Status.FAILED
 
 
 @dataclass
 class Manifest:
-    """The runs of a sweep (`values`, `state`, `message` of each) and the groups that run together, by run number."""
+    """The runs of a sweep (`values`, `state`, `message` of each) and the groups that run together, by run number.
+
+    A run that failed is `transient` if it was not its own doing: the disk was full, say. It is run again on resume.
+    """
 
     folder: Path
     title: str
     keys: list[str]
     runs: list[dict[str, Any]]
     groups: list[list[int]]
+    _lock: WriterLock | None = None
 
     @classmethod
     def create(cls, folder: Path, title: str, keys: list[str], values: Any, groups: list[list[int]]) -> "Manifest":
@@ -41,7 +48,8 @@ class Manifest:
         path = folder / MANIFEST_FILE
         try:
             raw = json.loads(path.read_text(encoding="utf-8"))
-            manifest = cls(folder, str(raw["title"]), list(raw["keys"]), list(raw["runs"]), list(raw["groups"]))
+            keys = [str(key) for key in raw["keys"]]
+            manifest = cls(folder, str(raw["title"]), keys, list(raw["runs"]), list(raw["groups"]))
             numbers = sorted(number for group in manifest.groups for number in group)
             if numbers != list(range(len(manifest.runs))):
                 raise ValueError("its groups do not hold every run once")
@@ -50,6 +58,23 @@ class Manifest:
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise StoreError(f"{path} cannot be read as the manifest of a sweep: {error}.") from error
         return manifest
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """The right to write this sweep: other processes are refused; who had it before has left its states on disk.
+
+        May be taken again by who holds it.
+        """
+        if self._lock is not None:
+            yield
+            return
+        self._lock = WriterLock(self.folder / MANIFEST_FILE)
+        try:
+            self.runs = Manifest.open(self.folder).runs
+            yield
+        finally:
+            self._lock.release()
+            self._lock = None
 
     def save(self) -> None:
         """Replace the file."""
@@ -62,12 +87,21 @@ class Manifest:
         }
         write_text(self.folder / MANIFEST_FILE, json.dumps(content, default=str))
 
-    def mark(self, numbers: list[int], state: str, messages: dict[int, str] | None = None) -> None:
+    def mark(
+        self, numbers: list[int], state: str, messages: dict[int, str] | None = None, *, transient: bool = False
+    ) -> None:
         """Set the state of some runs and save; runs with a message have failed."""
         for number in numbers:
             message = (messages or {}).get(number)
             self.runs[number]["state"] = FAILED if message else state
             self.runs[number]["message"] = message
+            self.runs[number]["transient"] = transient and bool(message)
+        self.save()
+
+    def restore(self, numbers: list[int], runs: list[dict[str, Any]]) -> None:
+        """Bring some runs back to what they were before, and save."""
+        for number, run in zip(numbers, runs, strict=True):
+            self.runs[number] = dict(run)
         self.save()
 
     def states(self) -> dict[str, int]:
@@ -75,10 +109,13 @@ class Manifest:
         found = [run["state"] for run in self.runs]
         return {state: found.count(state) for state in (WAITING, RUNNING, DONE, FAILED)}
 
-    def waiting_groups(self) -> list[int]:
-        """The groups that hold a run that waits."""
-        return [
-            index
-            for index, group in enumerate(self.groups)
-            if any(self.runs[number]["state"] == WAITING for number in group)
-        ]
+    def groups_to_run(self, *, retry_failed: bool = False) -> list[int]:
+        """The groups that hold a run that waits, then those with one that the disk stopped, or (on wish) any failed."""
+        waiting, stopped = [], []
+        for index, group in enumerate(self.groups):
+            runs = [self.runs[number] for number in group]
+            if any(run["state"] == WAITING for run in runs):
+                waiting.append(index)
+            elif any(run["state"] == FAILED and (retry_failed or run.get("transient")) for run in runs):
+                stopped.append(index)
+        return waiting + stopped

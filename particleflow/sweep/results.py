@@ -9,7 +9,7 @@ import numpy as np
 
 from particleflow._files import HDF5_FAILURES, write_text, written
 from particleflow.errors import UserError
-from particleflow.sweep.execute import GROUPS_FOLDER
+from particleflow.sweep.groups import group_path, load_group
 from particleflow.sweep.manifest import DONE, Manifest
 
 _OBSERVABLE = "observable."
@@ -126,10 +126,9 @@ def _overlay(phase: Any, x: np.ndarray, y: np.ndarray, count: int | None) -> tup
 def _groups(manifest: Manifest) -> Any:
     """The run numbers and the arrays of every group whose results are there."""
     for index, numbers in enumerate(manifest.groups):
-        path = manifest.folder / GROUPS_FOLDER / f"{index:05d}.npz"
+        path = group_path(manifest.folder, index)
         if path.is_file() and any(manifest.runs[number]["state"] == DONE for number in numbers):
-            with np.load(path, allow_pickle=False) as archive:
-                yield numbers, {name: archive[name] for name in archive}
+            yield numbers, load_group(path, len(numbers))
 
 
 def _write_hdf5(manifest: Manifest, rows: list[dict[str, Any]], columns: list[str], path: Path) -> None:
