@@ -5,15 +5,24 @@ disk: its name always stands for the old contents or the complete new ones.
 """
 
 import contextlib
+import errno
+import io
 import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from particleflow.errors import StoreError
 
 HDF5_FAILURES = (OSError, RuntimeError)  # HDF5 raises the second where a disk is full
+_ADVICE = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "Free some space (or raise the limit) and try again."),
+    **dict.fromkeys((errno.EACCES, errno.EPERM), "Change the permissions, or write to another folder."),
+    errno.EROFS: "Write to another folder.",
+    errno.EIO: "Check the disk, or write to another one.",
+}
 
 
 @contextmanager
@@ -21,8 +30,9 @@ def written(path: Path, advice: str = "", failures: tuple[type[Exception], ...] 
     """A hidden path beside `path`, of the same ending, that takes its place if the block succeeds and else is removed.
 
     Parameters: `failures` raised in the block mean that the file cannot be written, and become a `StoreError` that
-    names the file and the reason, with `advice` at its end. What killed processes left beside the file is removed. The
-    hidden file is there from the beginning, empty and our own: a link that waits under its name is not followed.
+    names the file and the reason, with `advice` (that for the reason, if left out) at its end. What killed processes
+    left beside the file is removed. The hidden file is there from the beginning, empty and our own: a link that waits
+    under its name is not followed.
     """
     partial = path.with_name(f".{path.stem}.partial-{os.getpid()}{path.suffix}")
     with contextlib.suppress(OSError):
@@ -33,7 +43,7 @@ def written(path: Path, advice: str = "", failures: tuple[type[Exception], ...] 
         yield partial
         replace(partial, path)
     except failures as error:
-        raise StoreError(f"Cannot write {path}: {_reason(error)}. {advice}".rstrip()) from error
+        raise StoreError(f"Cannot write {path}: {_reason(error)}. {advice or advice_for(error)}".rstrip()) from error
     finally:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
@@ -50,12 +60,61 @@ def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode("utf-8"))
 
 
+@contextmanager
+def new_hdf5(path: Path) -> Iterator[Any]:
+    """A new HDF5 file to fill; what the disk refused is raised when it is closed."""
+    import h5py
+
+    with _PatientFile(path, "w+") as target:
+        with h5py.File(target, "w") as file:
+            yield file
+        if target.refusal is not None:
+            raise target.refusal
+
+
+class _PatientFile(io.FileIO):
+    """A file that remembers the first write that failed and takes all others: HDF5 crashes when one of its own fails.
+
+    What was never written reads as zeros.
+    """
+
+    refusal: OSError | None = None
+
+    def write(self, content: Any) -> int:
+        view, done = memoryview(content).cast("B"), 0
+        try:
+            while done < len(view):
+                done += super().write(view[done:])
+        except OSError as error:
+            self.refusal = self.refusal or error
+        return len(view)
+
+    def truncate(self, size: int | None = None) -> int:
+        try:
+            return super().truncate(size)
+        except OSError as error:
+            self.refusal = self.refusal or error
+            return size or 0
+
+    def readinto(self, buffer: Any) -> int:
+        view, done = memoryview(buffer).cast("B"), 0
+        while done < len(view) and (count := super().readinto(view[done:])):
+            done += count
+        view[done:] = bytes(len(view) - done)
+        return len(view)
+
+
 def replace(source: Path, target: Path) -> None:
     """Rename a finished file into place, durably: contents, then name, then folder reach the disk."""
     _sync(source)
     source.replace(target)
     with contextlib.suppress(OSError):  # some network file systems cannot; the rename itself is then all there is
         _sync(target.parent)
+
+
+def advice_for(error: Exception) -> str:
+    """What a user can do about a failure of the operating system; nothing for reasons that tell it themselves."""
+    return _ADVICE.get(getattr(error, "errno", None) or 0, "")
 
 
 def _sync(path: Path) -> None:

@@ -221,7 +221,8 @@ def make_products(
         try:
             outcome.products[name] = makers[name](folder, trajectory, analysis, say)
         except Exception as error:  # a picture that cannot be drawn must not cost the run
-            outcome.failures[name] = f"{type(error).__name__}: {str(error)[:300]}"
+            kind = "" if isinstance(error, ParticleflowError) else f"{type(error).__name__}: "
+            outcome.failures[name] = f"{kind}{str(error)[:300]}"
 
 
 class _Analysis:
@@ -257,8 +258,11 @@ def _figures(folder: Path, trajectory: "Trajectory", analysis: _Analysis, say: R
 
     partial = folder / ".figures.partial"  # so that a folder of figures is always a complete one
     shutil.rmtree(partial, ignore_errors=True)
-    view.figures(trajectory, partial, analysis=analysis.track)
-    partial.rename(folder / "figures")
+    try:
+        view.figures(trajectory, partial, analysis=analysis.track)
+        partial.rename(folder / "figures")
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
     return "figures"
 
 

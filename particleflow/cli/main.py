@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from cyclopts import App, CycloptsError
 
+from particleflow._files import advice_for
 from particleflow._version import __version__
 from particleflow.cli import commands_inspect, commands_products, commands_run, commands_sweep
 from particleflow.cli.console import note
@@ -65,6 +66,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except ParticleflowError as error:
         return _report(error)
+    except OSError as error:
+        if os.environ.get(DEBUG):
+            raise
+        place = f"{error.filename}: " if error.filename is not None else ""
+        note(f"Error: {place}{error.strerror or error}. {advice_for(error)}".rstrip())
+        return 1
     except SystemExit as error:
         return error.code if isinstance(error.code, int) else int(error.code is not None)
     except Exception as error:

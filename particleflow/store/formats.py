@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from particleflow._files import HDF5_FAILURES, written
+from particleflow._files import HDF5_FAILURES, new_hdf5, written
 from particleflow.errors import ArgumentError, StoreError
 from particleflow.status import Status
 from particleflow.store.files import trajectory_path
@@ -131,11 +131,9 @@ def windows(trajectory: "Trajectory") -> list[slice]:
 
 def _write_h5md(trajectory: "Trajectory", path: Path, project: Projection) -> None:
     """H5MD as MDAnalysis wants it: group `trajectory`, three dimensions, a box, units as variable-length text."""
-    import h5py
-
     from particleflow._version import __version__
 
-    with h5py.File(path, "w") as file:
+    with new_hdf5(path) as file:
         file.create_group("h5md").attrs["version"] = np.array([1, 1], dtype="<i4")
         file.create_group("h5md/author").attrs["name"] = str(trajectory.metadata.get("author", "unknown"))
         file.create_group("h5md/creator").attrs.update({"name": "particleflow", "version": __version__})

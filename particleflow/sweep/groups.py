@@ -23,7 +23,7 @@ def group_path(folder: Path, index: int) -> Path:
 
 def save_group(path: Path, arrays: dict[str, np.ndarray]) -> None:
     """Write the results of a group; they are on disk when this returns."""
-    with written(path, advice="Free some space.") as partial:
+    with written(path) as partial:
         np.savez(partial, **arrays)  # pyright: ignore[reportArgumentType]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from particleflow._files import HDF5_FAILURES, write_text, written
+from particleflow._files import HDF5_FAILURES, new_hdf5, write_text, written
 from particleflow.errors import UserError
 from particleflow.sweep.groups import group_path, load_group
 from particleflow.sweep.manifest import DONE, Manifest
@@ -134,7 +134,7 @@ def _groups(manifest: Manifest) -> Any:
 def _write_hdf5(manifest: Manifest, rows: list[dict[str, Any]], columns: list[str], path: Path) -> None:
     import h5py
 
-    with written(path, failures=HDF5_FAILURES) as partial, h5py.File(partial, "w") as file:
+    with written(path, failures=HDF5_FAILURES) as partial, new_hdf5(partial) as file:
         target = file.create_group("table")
         for name in columns:
             values = [row.get(name) for row in rows]

@@ -5,12 +5,13 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from particleflow._files import written
-from particleflow.errors import ArgumentError, StoreError, UserError
+from particleflow.errors import ArgumentError, StoreError
+from particleflow.view.animation.encoder import Encoder, find_ffmpeg
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -52,43 +53,20 @@ def check_target(path: Path, fps: float) -> None:
     if not 0 < fps <= highest:
         raise ArgumentError(f"Argument `fps` must be above 0 and at most {highest} for {suffix}, but is {fps}.")
     if suffix == ".mp4":
-        import_ffmpeg()
+        find_ffmpeg()
     if not path.parent.is_dir():
         raise StoreError(f"The folder of {str(path)!r} must exist, but does not: create it first.")
-
-
-def import_ffmpeg() -> Any:
-    """imageio_ffmpeg, or an error that says how to install it."""
-    try:
-        import imageio_ffmpeg
-    except ImportError:
-        raise UserError(
-            "Writing an mp4 needs imageio-ffmpeg, which is not installed: "
-            "run `pip install particleflow[video]`, or write a .gif."
-        ) from None
-    return imageio_ffmpeg
 
 
 @contextmanager
 def _mp4(path: Path, size: tuple[int, int], fps: float) -> Iterator[Write]:
     """H.264, 4:2:0, constant quality; the index in front, so that a browser plays it at once."""
-    encoder = import_ffmpeg().write_frames(
-        str(path.absolute()), size, pix_fmt_in="rgba", pix_fmt_out="yuv420p", fps=fps, codec="libx264", quality=None,
-        macro_block_size=16, output_params=["-preset", "veryfast", "-crf", "18", "-movflags", "+faststart"],
-    )  # fmt: skip
-    encoder.send(None)
-
-    def hand_over(frame: bytes) -> None:
-        try:
-            encoder.send(frame)
-        except OSError as error:
-            raise StoreError(f"The video encoder stopped: {error}") from None
-
+    encoder = Encoder(path, size, fps)
     with ThreadPoolExecutor(1) as courier:  # while the encoder takes a frame, the next one is drawn
         waiting: deque[Future[None]] = deque()
 
         def write(image: "Image") -> None:
-            waiting.append(courier.submit(hand_over, image.tobytes()))
+            waiting.append(courier.submit(encoder.take, image.tobytes()))
             while len(waiting) > _FRAMES_AHEAD:
                 waiting.popleft().result()
 
@@ -96,10 +74,11 @@ def _mp4(path: Path, size: tuple[int, int], fps: float) -> Iterator[Write]:
             yield write
             while waiting:
                 waiting.popleft().result()
+            encoder.finish()
         finally:
             for frame in waiting:
                 frame.cancel()
-            courier.submit(encoder.close).result()
+            encoder.stop()
 
 
 @contextmanager
