@@ -1,12 +1,16 @@
-"""The identity of a run: a hash of everything that decides its numbers.
+"""The identity of a run: a hash of every argument that decides what its file holds.
 
 Objects are described by their class, their fields and the bytes of their arrays, so that a Gaussian and a Laplace
-kernel of one width are as different as two widths. Nothing in it depends on the process: a function is its name.
+kernel of one width are as different as two widths. Nothing in it depends on the process: a function is its name and the
+numbers it carries along (defaults, what it closes over, what `partial` has filled in), not its code.
 """
 
+import functools
 import hashlib
+import types
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from pathlib import PurePath
 from typing import Any
 
 import equinox as eqx
@@ -18,46 +22,103 @@ from particleflow.observables import name_of
 from particleflow.plan import Plan
 
 
-def fingerprint(plan: Plan) -> str:
-    """A hash of start, flow, discretization, times, method, observables, event and window."""
+def fingerprints(plan: Plan, **recorded: Any) -> dict[str, str]:
+    """The arguments of `simulate` that decide the file of a run, each as a hash.
+
+    Parameters: `plan`; `recorded`, what decides how much of the run is kept, by the name of its argument. `max_steps`
+    is not among them: a run that stays below this limit has the same bits. A `key` counts where there is noise.
+    """
+    numbers = plan.numbers
+    decisive = {
+        "flow": plan.flow,
+        "start": (plan.start, plan.runs),
+        "times": plan.times,
+        "discretization": plan.discretization,
+        "rtol": numbers.rtol,
+        "atol": numbers.atol,
+        "step": (numbers.step, plan.method.adaptive),
+        "solver": plan.method.solver,
+        "observe": [(name_of(each), each) for each in plan.observe],
+        "event": plan.event,
+        "key": numbers.key if plan.method.noisy else None,
+        "window": plan.window,
+    }
+    return {name: _hash(value) for name, value in (decisive | recorded).items()}
+
+
+def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """The names of the arguments whose hashes differ."""
+    return [name for name in now if before.get(name) != now[name]]
+
+
+def _hash(value: Any) -> str:
     digest = hashlib.sha256()
-    decisive = (
-        plan.start, plan.flow, plan.discretization, plan.event, plan.numbers, plan.method, plan.window, plan.runs,
-        plan.times, [(name_of(each), each) for each in plan.observe],
-    )  # fmt: skip
-    for part in described(decisive):
+    for part in described(value):
         digest.update(len(part).to_bytes(8, "little") + part)
-    return digest.hexdigest()
+    return digest.hexdigest()[:32]
 
 
-def described(value: Any) -> Iterator[bytes]:
-    """An object as a stream of bytes that another process would write the same way."""
+def described(value: Any, above: tuple[int, ...] = ()) -> Iterator[bytes]:
+    """An object as a stream of bytes that another process would write the same way.
+
+    `above` are the identities of the objects it was found in: a function that closes over itself ends there.
+    """
     if eqx.is_array(value) or isinstance(value, np.ndarray | np.generic):
         is_key = jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
         numbers = np.asarray(jax.random.key_data(jnp.asarray(value)) if is_key else value)
         yield f"array {numbers.shape} {numbers.dtype}".encode()
         yield np.ascontiguousarray(numbers).tobytes()
-    elif is_dataclass(value) and not isinstance(value, type):
-        yield _name(type(value))
-        for each in fields(value):
-            yield each.name.encode()
-            yield from described(getattr(value, each.name, None))
-    elif isinstance(value, Mapping):
-        yield f"mapping {len(value)}".encode()
-        for key in sorted(value, key=str):
-            yield str(key).encode()
-            yield from described(value[key])
-    elif isinstance(value, list | tuple):
-        yield f"{type(value).__name__} {len(value)}".encode()
-        for item in value:
-            yield from described(item)
-    elif isinstance(value, jax.tree_util.Partial):
-        yield b"partial"
-        yield from described((value.func, value.args, value.keywords))
-    elif value is None or isinstance(value, str | int | float | complex | bytes):
+    elif value is None or isinstance(value, str | int | float | complex | bytes | np.dtype | PurePath):
         yield f"{type(value).__name__} {value!r}".encode()
+    elif id(value) in above:
+        yield b"itself"
     else:
-        yield _name(value if callable(value) else type(value))
+        yield from _described_parts(value, (*above, id(value)))
+
+
+def _described_parts(value: Any, above: tuple[int, ...]) -> Iterator[bytes]:
+    """An object that is made of others: its name, then what it holds in a fixed order."""
+    if isinstance(value, Mapping):
+        yield f"mapping {len(value)}".encode()
+        parts = {str(key): value[key] for key in sorted(value, key=str)}
+    elif isinstance(value, list | tuple | set | frozenset):
+        yield f"{type(value).__name__} {len(value)}".encode()
+        parts = dict(enumerate(value if isinstance(value, list | tuple) else sorted(value, key=repr)))
+    else:
+        yield _name(value if callable(value) and hasattr(value, "__qualname__") else type(value))
+        parts = _carried(value)
+    for name, part in parts.items():
+        yield str(name).encode()
+        yield from described(part, above)
+
+
+def _carried(value: Any) -> dict[str, Any]:
+    """What an object carries along: fields; defaults and closure of a function; arguments of a partial one."""
+    if isinstance(value, type | types.ModuleType | types.BuiltinFunctionType):
+        return {}
+    if is_dataclass(value):
+        return {each.name: getattr(value, each.name, None) for each in fields(value)}
+    if isinstance(value, functools.partial):
+        return {"func": value.func, "args": value.args, "keywords": value.keywords}
+    if isinstance(value, types.MethodType):
+        return {"self": value.__self__, "func": value.__func__}
+    if isinstance(value, types.FunctionType):
+        held = {"defaults": value.__defaults__, "keyword defaults": value.__kwdefaults__}
+        return held | _closure(value)
+    if hasattr(value, "__wrapped__"):  # a compiled function
+        return {"wrapped": value.__wrapped__}
+    return {name: vars(value)[name] for name in sorted(vars(value))} if hasattr(value, "__dict__") else {}
+
+
+def _closure(function: types.FunctionType) -> dict[str, Any]:
+    """The variables that a function takes from the function around it; one that is not set yet is left out."""
+    found = {}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            found[name] = cell.cell_contents
+        except ValueError:
+            continue
+    return found
 
 
 def _name(value: Any) -> bytes:

@@ -18,7 +18,7 @@ from particleflow._names import snake_case
 from particleflow.discretization.base import POINTS
 from particleflow.drifts.base import Interaction
 from particleflow.errors import ArgumentError, ComputedAgain, ResumedElsewhere, StoreError
-from particleflow.fingerprint import fingerprint
+from particleflow.fingerprint import differences, fingerprints
 from particleflow.integrate import frame
 from particleflow.loop import Frames, Progress
 from particleflow.plan import EVENT_TIME, Plan
@@ -42,7 +42,7 @@ _CHECKPOINTED = ("proposed", "accepted", "rejected", "evaluations", "ended", "fa
 _STATE = "state."
 _SURROUNDINGS = ("versions", "device", "platform")
 # What a checkpoint is a checkpoint of: changes whenever a resumed run would no longer be the same run.
-_RUN_FORMAT = 2
+_RUN_FORMAT = 3
 
 
 class Recorder:
@@ -63,8 +63,13 @@ class Recorder:
         self.plan = plan
         self.path = path
         self.labels = labels
-        self.provenance = {**describe(plan), **provenance}
-        self.particles = None if particles is None else np.asarray(particles)
+        self.particles = None if particles is None else _as_particles(particles, plan.start.points.shape[-2])
+        recorded = {
+            "storage": storage or str(np.dtype(plan.dtype)),
+            "particles": self.particles,
+            "labels": _as_labels(labels),
+        }
+        self.provenance = {**describe(plan), "fingerprint": fingerprints(plan, **recorded), **provenance}
         self.resumed: Progress | None = None
         self._windows: list[Frames] = []
         self._changes: str | None = None
@@ -227,10 +232,12 @@ class Recorder:
                 "in another form, so it cannot be resumed. Its frames can be read; to go on, begin a new run from its "
                 "last frame, or run it again."
             )
-        if info.get("fingerprint") != self.provenance["fingerprint"]:
+        others = differences(info.get("fingerprint", {}), self.provenance["fingerprint"])
+        if others:
             raise ArgumentError(
-                f"The run in {self.path} was made with other settings, so it cannot be resumed with these; "
-                "use the settings it began with, or store the new run elsewhere."
+                f"The run in {self.path} was made with other settings, so it cannot be resumed with these: "
+                f"{' and '.join(f'`{name}`' for name in others)} {'differs' if len(others) == 1 else 'differ'}. "
+                "Use the settings it began with, or store the new run elsewhere."
             )
 
     def _compare_surroundings(self, info: dict[str, Any]) -> None:
@@ -266,7 +273,7 @@ class Recorder:
 
 
 def describe(plan: Plan) -> dict[str, Any]:
-    """Where a run comes from: settings and their fingerprint, space and interactions, versions, device, precision."""
+    """Where a run comes from: settings, space and interactions, versions, device, precision."""
     import platform
 
     device = jax.devices()[0]
@@ -285,7 +292,6 @@ def describe(plan: Plan) -> dict[str, Any]:
         "atol": float(plan.numbers.atol),
         "step": float(plan.numbers.step),
         "run format": _RUN_FORMAT,
-        "fingerprint": fingerprint(plan),
         "versions": _versions(),
         "device": f"{device.platform} ({device.device_kind})",
         "platform": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
@@ -387,3 +393,20 @@ def frame_shapes(plan: Plan) -> tuple[dict[str, tuple[int, ...]], dict[str, tupl
     if plan.event is not None and plan.runs is not None:
         shapes[EVENT_TIME] = runs
     return {name: leaf.shape for name, leaf in fields.items()}, shapes
+
+
+def _as_particles(particles: Any, count: int) -> np.ndarray:
+    """The indices of the particles that are stored, checked."""
+    indices = np.asarray(particles)
+    fits = indices.ndim == 1 and indices.size > 0 and indices.dtype.kind in "iu" and indices.min() >= 0
+    if not fits or indices.max() >= count or np.unique(indices).size < indices.size:
+        raise ArgumentError(
+            f"Argument `particles` must hold different indices from 0 to {count - 1}, but is {particles!r}."[:300]
+        )
+    return indices.astype(np.int64)
+
+
+def _as_labels(labels: Any) -> np.ndarray | None:
+    """Labels as they are stored; whether they fit the particles is the store's question."""
+    given = None if labels is None else np.asarray(labels)
+    return given.astype(np.int64) if given is not None and given.dtype.kind in "iu" else given
