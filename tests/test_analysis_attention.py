@@ -5,10 +5,12 @@ from typing import Any
 import numpy as np
 import ot
 import pytest
-from scipy.special import softmax
+from numpy.typing import NDArray
+from scipy.special import entr, softmax
 
 from particleflow.analysis import attention_matrix, attention_statistics, summarize
 from particleflow.analysis.attention import _scores
+from particleflow.analysis.positions import CAUSAL, position_kernel
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.trajectory import Trajectory
 
@@ -53,7 +55,7 @@ def test_statistics_do_not_depend_on_the_blocks(monkeypatch):
     points = np.random.default_rng(1).normal(size=(50, 3))
     whole = attention_statistics(points, 2.0, causal=True)
     monkeypatch.setattr("particleflow.analysis.attention._BLOCK_ENTRIES", 350)
-    assert len(list(_scores(points, 2.0, None, None, True, None, None).blocks())) == 8
+    assert len(list(_scores(points, 2.0, None, None, CAUSAL, None, None).blocks())) == 8
     parts = attention_statistics(points, 2.0, causal=True)
     assert parts.entropy == pytest.approx(whole.entropy, rel=1e-13)
     assert (parts.rank, parts.leaders) == (whole.rank, whole.leaders)
@@ -180,7 +182,14 @@ def test_summary_reads_the_normalization_of_the_run(normalization):
         (SPACE | {"sees_stored": "yes"}, ATTENTION, {}),
         (SPACE, ATTENTION, {"data": True}),
         (SPACE, ATTENTION, {"data": "no"}),
-        (SPACE, ATTENTION, {"positional": {"kind": "alibi", "form": "positional", "slope": 1.0}}),
+        (SPACE, ATTENTION, {"positional": {"kind": "rotary", "form": "positional"}}),
+        (SPACE, ATTENTION, {"positional": {"kind": "alibi", "form": "other", "slope": 1.0}}),
+        (SPACE, ATTENTION, {"positional": {"kind": "alibi", "form": "positional", "omitted": ["slope"]}}),
+        (SPACE, ATTENTION, {"positional": {"kind": "alibi", "form": "positional", "slope": [1.0, 2.0]}}),
+        (SPACE, ATTENTION, {"positional": {"kind": "window", "form": "positional", "radius": "inf"}}),
+        (SPACE, ATTENTION, {"positional": {"kind": "product", "kernels": [{"kind": "causal"}, {"kind": "rotary"}]}}),
+        (SPACE, ATTENTION, {"positional": {"kind": "scaled", "factor": 0.0, "kernel": {"kind": "causal"}}}),
+        (SPACE, {"kind": "product", "kernels": [ATTENTION, ATTENTION]}, {}),
         (SPACE, ATTENTION, {"positional": 3}),
         (SPACE, ATTENTION, {"positional": {"kind": "causal"}, "normalization": "sinkhorn"}),
         (SPACE, ATTENTION, {"normalization": None}),
@@ -199,6 +208,7 @@ def test_attention_that_is_not_known_has_no_section(space, kernel, interaction):
     summary = summarize(run_with(space, kernel, **interaction))
     assert summary["attention"] is None
     assert summary["parking"] is None
+    assert len(summary["omitted"]["attention"]) > 20
 
 
 def test_the_first_attention_that_can_be_computed_is_taken_and_named():
@@ -232,7 +242,8 @@ kernel = {{ kind = "attention", beta = 3.0 }}
         ("", "layer_norm", None),  # a gain may come before the kernel
         ('normalization = "sinkhorn"', "sphere", "sinkhorn"),
         ('normalization = "none"', "euclidean", "none"),
-        ('positional = { kind = "window", radius = 2.0 }', "sphere", None),
+        ('positional = { kind = "window", radius = 2.0 }', "sphere", "row"),
+        ('positional = { kind = "something_else", radius = 2.0 }', "sphere", None),
         ('data = { kind = "uniform_sphere" }', "sphere", None),
         ("normalization = 3", "sphere", None),
     ],
@@ -241,3 +252,139 @@ def test_runs_without_facts_are_read_by_their_scenario(line, geometry, normaliza
     metadata = {"geometry": geometry, "scenario": SCENARIO.format(line)}
     section = summarize(Trajectory.from_arrays([0], on_sphere(9, 2)[None], metadata=metadata))["attention"]
     assert (None if section is None else section["last"]["normalization"]) == normalization
+
+
+TIMES: NDArray[np.float64] = np.random.default_rng(8).permutation(np.arange(0.0, 6.0, 0.5))
+LAGS = TIMES[:, None] - TIMES[None, :]
+# Description of K₂ → its matrix, by the formula.
+POSITIONAL: dict[str, tuple[dict[str, Any], np.ndarray]] = {
+    "causal": ({"kind": "causal"}, 1.0 * (LAGS >= 0)),
+    "strictly causal": ({"kind": "strictly_causal"}, 1.0 * (LAGS > 0)),
+    "window": ({"kind": "window", "radius": 1.5}, 1.0 * (abs(LAGS) < 1.5)),
+    "alibi": ({"kind": "alibi", "slope": 0.7}, np.exp(-0.7 * abs(LAGS))),
+    "time gaussian": ({"kind": "time_gaussian", "width": 1.2}, np.exp(-(LAGS**2) / (2 * 1.2**2))),
+    "product": (
+        {"kind": "product", "kernels": [{"kind": "causal"}, {"kind": "alibi", "slope": 0.2}]},
+        (LAGS >= 0) * np.exp(-0.2 * abs(LAGS)),
+    ),
+    "product of products": (
+        {
+            "kind": "product",
+            "kernels": [
+                {"kind": "scaled", "factor": 3.0, "kernel": {"kind": "window", "radius": 2.5}},
+                {"kind": "product", "kernels": [{"kind": "strictly_causal"}, {"kind": "time_gaussian", "width": 2.0}]},
+            ],
+        },
+        (abs(LAGS) < 2.5) * (LAGS > 0) * np.exp(-(LAGS**2) / 8),
+    ),
+}
+
+
+def as_stored(table: dict[str, Any]) -> dict[str, Any]:
+    """A description with the forms that a run writes beside the kinds."""
+    parts: dict[str, Any] = {name: as_stored(value) for name, value in table.items() if isinstance(value, dict)}
+    if "kernels" in table:
+        parts["kernels"] = [as_stored(each) for each in table["kernels"]]
+    return table | {"form": "other" if parts else "positional"} | parts
+
+
+def brute_force(points: np.ndarray, beta: float, mask: np.ndarray) -> np.ndarray:
+    """A_ij = K_ij / Σ_k K_ik; a row without anything to see is 0."""
+    kernel = np.exp(beta * points @ points.T) * mask
+    mass = kernel.sum(axis=1, keepdims=True)
+    return np.divide(kernel, mass, out=np.zeros_like(kernel), where=mass > 0)
+
+
+@pytest.mark.parametrize("name", POSITIONAL)
+@pytest.mark.parametrize("inside", [False, True], ids=["positional", "factor of the kernel"])
+def test_attention_of_a_run_has_its_kernel_of_positions(name, inside):
+    """Entropy, rank, targets and leaders are those of the matrix by its formula."""
+    table, mask = POSITIONAL[name]
+    if inside:
+        kernel = {"kind": "product", "form": "other", "kernels": [ATTENTION, as_stored(table)]}
+        run = run_with(SPACE, kernel)
+    else:
+        run = run_with(SPACE, ATTENTION, positional=as_stored(table))
+    points = np.asarray(run.points)
+    run = Trajectory.from_arrays([0, 1], points, positions=TIMES, metadata=run.metadata)
+    found = summarize(run)["attention"]["last"]
+    matrix = brute_force(points[-1], 4.0, mask)
+    entropies = entr(matrix).sum(axis=1)
+    sees = matrix.sum(axis=1) > 0
+    assert found["entropy"] == pytest.approx(entropies.mean(), rel=1e-12)
+    assert found["effective_targets"] == pytest.approx(np.where(sees, np.exp(entropies), 0).mean(), rel=1e-12)
+    assert found["rank"] == np.linalg.matrix_rank(matrix, tol=1e-6 * np.linalg.norm(matrix, 2))
+    assert sorted(found["leaders"]) == sorted(set(matrix[sees].argmax(axis=1).tolist()))
+    assert sum(found["followers"]) == pytest.approx(sees.mean())
+    assert found["causal"] is (name == "causal")
+    np.testing.assert_allclose(
+        attention_matrix(points[-1], 4.0, positional=table, positions=TIMES), matrix, rtol=1e-12, atol=1e-300
+    )
+
+
+def test_a_given_beta_keeps_the_kernel_of_positions_and_a_given_causal_replaces_it():
+    run = run_with(SPACE, ATTENTION, positional={"kind": "alibi", "form": "positional", "slope": 1.0})
+    points, lags = np.asarray(run.points[-1]), np.subtract.outer(np.arange(12.0), np.arange(12.0))
+    biased = brute_force(points, 2.0, np.exp(-abs(lags)))
+    assert summarize(run, beta=2.0)["attention"]["last"]["entropy"] == pytest.approx(entr(biased).sum() / 12)
+    causal = brute_force(points, 4.0, 1.0 * (lags >= 0))
+    assert summarize(run, causal=True)["attention"]["last"]["entropy"] == pytest.approx(entr(causal).sum() / 12)
+    unknown = summarize(run_with(SPACE, ATTENTION, positional={"kind": "rotary", "form": "positional"}), beta=2.0)
+    assert unknown["attention"] is None
+    assert "kernel of positions of interaction 0 is not known" in unknown["omitted"]["attention"]
+
+
+def test_symmetric_kernels_of_positions_go_with_sinkhorn_and_one_sided_ones_do_not():
+    points = on_sphere(12, 3)
+    for table in (POSITIONAL["window"][0], POSITIONAL["alibi"][0]):
+        found = attention_matrix(points, 1.0, positional=table, positions=TIMES, normalization="sinkhorn")
+        np.testing.assert_allclose(found.sum(axis=0), 1.0, rtol=1e-9)
+        np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=1e-9)
+    with pytest.raises(ArgumentError, match="triangular"):
+        attention_matrix(points, 1.0, positional=POSITIONAL["product"][0], normalization="sinkhorn")
+    with pytest.raises(ArgumentError, match="`positional` must be a known kernel"):
+        attention_matrix(points, 1.0, positional={"kind": "rotary"})
+
+
+def test_descriptions_of_kernels_of_positions_stand_for_these_kernels():
+    """What a file says of a kernel gives the matrix that the kernel gives."""
+    import jax.numpy as jnp
+
+    from particleflow import kernels
+    from particleflow.measure import Sites
+
+    sites = Sites(jnp.zeros((12, 1)), jnp.asarray(TIMES))
+    causal, strict, window, alibi, gaussian = (
+        kernels.Causal(), kernels.StrictlyCausal(), kernels.Window(1.5), kernels.Alibi(0.7), kernels.TimeGaussian(1.2)
+    )  # fmt: skip
+    for kernel in (causal, strict, window, alibi, gaussian, causal * alibi, causal * (window * gaussian), 2.0 * alibi):
+        found = position_kernel(kernel.description())
+        assert found is not None
+        scale = np.log(2.0) if "scaled" in str(kernel.description()) else 0.0
+        expected = np.asarray(kernel.log_matrix(sites, sites)) - scale
+        np.testing.assert_allclose(found.log_matrix(TIMES, TIMES), expected, rtol=1e-14, atol=1e-14)
+
+
+@pytest.mark.slow
+def test_what_an_ensemble_stores_of_its_kernels_of_positions_gives_its_own_entropy():
+    """Facts of runs whose slopes differ, as they are written, against the observable."""
+    import particleflow as pf
+    from particleflow.plan import make_plan
+    from particleflow.recording import describe
+
+    start = on_sphere(9, 3)
+
+    def flow(slope: float) -> pf.Flow:
+        positional = pf.kernels.Causal() * pf.kernels.Alibi(slope)
+        return pf.Flow(pf.Attend(pf.kernels.Attention(beta=4.0), positional=positional), geometry=pf.Sphere())
+
+    flows = [flow(0.1), flow(2.0)]
+    plan = make_plan(
+        flows, start, [0.0, 0.1], step=0.1, solver="map", rtol=None, atol=None, observe=(), event=None, key=None,
+        window=None, max_steps=10,
+    )  # fmt: skip
+    run = Trajectory.from_arrays([0.0], np.stack([start, start])[None], metadata=describe(plan))
+    for each, summary in zip(flows, summarize(run)["runs"], strict=True):
+        measure = pf.Measure.uniform(start, positions=np.arange(9.0))
+        expected = float(pf.observables.attention_entropy(each, 0.0, measure))
+        assert summary["attention"]["last"]["entropy"] == pytest.approx(expected, rel=1e-10)

@@ -1,10 +1,13 @@
 """Statistics of the attention matrix of a cloud: rank, entropy, distance to Boolean, leaders.
 
-With the kernel K_ij = e^{β⟨Q x_i, K x_j⟩}, in the causal case only for s_j ≤ s_i and otherwise zero, and masses w_j:
+With the kernel K_ij = e^{β⟨Q x_i, K x_j⟩} K₂(s_i, s_j), K₂ a kernel of positions (in the causal case 1 for s_j ≤ s_i
+and otherwise 0), and masses w_j:
 
     row        A_ij = w_j K_ij / Σ_k w_k K_ik                  softmax: rows sum to one
     sinkhorn   A_ij = w_j K_ij e^{f_i + g_j}                   doubly stochastic: also Σ_i w_i A_ij = w_j
     none       unnormalised attention has weights w_j K_ij; what is reported are its row-normalised ones
+
+A token that sees nobody, as the first one of a strictly causal sequence, has a row of zeros.
 
 The potentials f and g are unique up to a constant that moves from one to the other, and A is unique. As β grows,
 softmax rows turn Boolean, each token following the points that are largest in its direction; Sinkhorn's tend to the
@@ -14,7 +17,7 @@ Everything is computed in the log domain and, except for the rank, by blocks of 
 memory. Only the product of β and the scale of the points enters: on a sphere of radius R, β stands for βR².
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -23,6 +26,7 @@ from numpy.typing import ArrayLike
 
 from particleflow.analysis.facts import NORMALIZATIONS
 from particleflow.analysis.frames import FloatArray, IntArray, as_points, as_weights
+from particleflow.analysis.positions import CAUSAL, PositionKernel, position_kernel
 from particleflow.errors import ArgumentError, ShapeError
 
 _BLOCK_ENTRIES = 1 << 22
@@ -35,14 +39,16 @@ _SMALLEST_SUM = 1e-200  # a smaller sum of exponentials may have lost terms that
 class AttentionStatistics:
     """What the attention matrix of the tokens that have mass looks like.
 
-    rank: singular values above rank_tolerance times the largest (None beyond rank_limit tokens); entropy: mean
-    over rows of −Σ_j A_ij log A_ij, in nats, weighted by the tokens' masses; effective_targets: mean of
-    e^{row entropy}; boolean_distance: max_ij min(A_ij, 1 − A_ij), 0 for a matrix of zeros and ones; leaders: the
-    tokens that are the strongest target of some token, the most followed first; followers: the mass that follows each.
+    causal: whether K₂ is the causal mask and nothing else; positional: the factors of K₂; rank: singular values above
+    rank_tolerance times the largest (None beyond rank_limit tokens); entropy: mean over rows of −Σ_j A_ij log A_ij, in
+    nats, weighted by the tokens' masses; effective_targets: mean of e^{row entropy}, 0 for a token that sees nobody;
+    boolean_distance: max_ij min(A_ij, 1 − A_ij), 0 for a matrix of zeros and ones; leaders: the tokens that are the
+    strongest target of some token, the most followed first; followers: the mass that follows each.
     """
 
     beta: float
     causal: bool
+    positional: list[dict[str, Any]]
     normalization: str
     rank: int | None
     rank_tolerance: float
@@ -65,6 +71,7 @@ def attention_matrix(
     query: ArrayLike | None = None,
     key: ArrayLike | None = None,
     causal: bool = False,
+    positional: PositionKernel | Mapping[str, Any] | None = None,
     positions: ArrayLike | None = None,
     weights: ArrayLike | None = None,
     normalization: str = "row",
@@ -72,10 +79,11 @@ def attention_matrix(
     """Return the attention matrix (N, N) of a cloud; its rows sum to one.
 
     query, key: a matrix (d', d), a diagonal (d,) or a number; the identity if left out. causal: token i sees the tokens
-    at positions s_j ≤ s_i only; positions: (N,), the order of the tokens if left out. weights: (N,); nobody looks at a
-    token of weight zero. normalization: "row", "sinkhorn", or "none", which gives the row-normalised weights, too.
+    at positions s_j ≤ s_i only; positional: K₂, or a table that describes it (see `positions`), {"kind": "window",
+    "radius": 3.0}. positions: (N,), the order of the tokens if left out. weights: (N,); nobody looks at a token of
+    weight zero. normalization: "row", "sinkhorn", or "none", which gives the row-normalised weights, too.
     """
-    scores = _scores(points, beta, query, key, causal, positions, weights)
+    scores = _scores(points, beta, query, key, _position_kernel(causal, positional), positions, weights)
     return np.exp(np.concatenate([rows for _, rows in _log_rows(scores, normalization)]))
 
 
@@ -86,6 +94,7 @@ def attention_statistics(
     query: ArrayLike | None = None,
     key: ArrayLike | None = None,
     causal: bool = False,
+    positional: PositionKernel | Mapping[str, Any] | None = None,
     positions: ArrayLike | None = None,
     weights: ArrayLike | None = None,
     normalization: str = "row",
@@ -99,21 +108,22 @@ def attention_statistics(
     log-attention is so close to the strongest are equal, and the first of them leads. Tokens of weight zero are left
     out of everything.
     """
-    array = as_points(points)
+    kernel, array = _position_kernel(causal, positional), as_points(points)
     mass = as_weights(weights, array.shape[0])
     alive = np.flatnonzero(mass > 0)
     mass, places = mass[alive], _positions(positions, array.shape[0])[alive]
-    log_rows = _log_rows(_scores(array[alive], beta, query, key, causal, places, mass), normalization)
+    log_rows = _log_rows(_scores(array[alive], beta, query, key, kernel, places, mass), normalization)
     entropy, leader, distance, blocks = _row_statistics(log_rows, mass.size, tie_tolerance, mass.size <= rank_limit)
     leaders, followers = _followers(leader, mass)
     return AttentionStatistics(
         beta=float(beta),
-        causal=causal,
+        causal=kernel.is_causal,
+        positional=kernel.description(),
         normalization=normalization,
         rank=_rank(np.concatenate(blocks), rank_tolerance) if blocks else None,
         rank_tolerance=rank_tolerance,
         entropy=float(mass @ entropy),
-        effective_targets=float(mass @ np.exp(entropy)),
+        effective_targets=float(mass @ np.where(leader >= 0, np.exp(entropy), 0.0)),
         boolean_distance=distance,
         leaders=alive[leaders].tolist(),
         followers=followers,
@@ -122,12 +132,13 @@ def attention_statistics(
 
 @dataclass(frozen=True)
 class _Scores:
-    """The exponents log K_ij = β⟨Q x_i, K x_j⟩, a block of rows at a time; −∞ where token i does not see token j."""
+    """The exponents log K_ij = β⟨Q x_i, K x_j⟩ + log K₂(s_i, s_j), a block of rows at a time; −∞ for what is unseen."""
 
     queries: FloatArray
     keys: FloatArray
     log_mass: FloatArray
-    positions: FloatArray | None
+    kernel: PositionKernel
+    positions: FloatArray
 
     def blocks(self) -> Iterator[tuple[slice, FloatArray]]:
         """Yield (rows, log K of these rows), a new array each."""
@@ -136,8 +147,8 @@ class _Scores:
         for start in range(0, count, size):
             rows = slice(start, min(start + size, count))
             logits = self.queries[rows] @ self.keys.T
-            if self.positions is not None:
-                logits[self.positions[None, :] > self.positions[rows, None]] = -np.inf
+            if self.kernel.factors:
+                logits += self.kernel.log_matrix(self.positions[rows], self.positions)
             yield rows, logits
 
 
@@ -146,7 +157,7 @@ def _scores(
     beta: float,
     query: ArrayLike | None,
     key: ArrayLike | None,
-    causal: bool,
+    kernel: PositionKernel,
     positions: ArrayLike | None,
     weights: ArrayLike | None,
 ) -> _Scores:
@@ -166,11 +177,19 @@ def _scores(
         if not np.isfinite(float(beta) * np.abs(queries).sum(axis=1).max() * np.abs(keys).max()):
             raise ArgumentError(f"Argument `beta` is {beta:g}, which makes exponents that are no numbers any more.")
     places = _positions(positions, array.shape[0])
-    if causal and places[mass > 0].min() > places.min():
+    if kernel.is_causal and places[mass > 0].min() > places.min():
         raise ArgumentError("The first token of a causal sequence must have mass: it sees only itself.")
     with np.errstate(divide="ignore"):
         log_mass = np.log(mass)
-    return _Scores(float(beta) * queries, keys, log_mass, places if causal else None)
+    return _Scores(float(beta) * queries, keys, log_mass, kernel, places)
+
+
+def _position_kernel(causal: bool, positional: PositionKernel | Mapping[str, Any] | None) -> PositionKernel:
+    """Return K₂: what is given, times the causal mask if that is asked for, too."""
+    kernel = positional if isinstance(positional, PositionKernel) else position_kernel(positional)
+    if kernel is None:
+        raise ArgumentError(f"Argument `positional` must be a known kernel of positions, but is {positional!r}.")
+    return PositionKernel((*CAUSAL.factors, *kernel.factors)) if causal else kernel
 
 
 def _positions(positions: ArrayLike | None, count: int) -> FloatArray:
@@ -194,7 +213,8 @@ def _log_rows(scores: _Scores, normalization: str) -> Iterator[tuple[slice, Floa
         return
     for rows, logits in scores.blocks():
         logits += scores.log_mass
-        yield rows, logits - _log_sum(logits, axis=1)[:, None]
+        total = _log_sum(logits, axis=1)[:, None]
+        yield rows, logits - np.where(np.isneginf(total), 0.0, total)
 
 
 def _sinkhorn_potentials(scores: _Scores) -> tuple[FloatArray, FloatArray]:
@@ -204,7 +224,7 @@ def _sinkhorn_potentials(scores: _Scores) -> tuple[FloatArray, FloatArray]:
     halves the error with every sweep where K is symmetric and positive definite, at any β; for others the convergence
     may be slow. Sweeps end when the potentials stand still to rounding; each computes the blocks of K anew.
     """
-    if scores.positions is not None:
+    if scores.kernel.is_one_sided:
         raise ArgumentError(
             'Argument `normalization` must not be "sinkhorn" for causal attention: a triangular matrix is doubly '
             "stochastic only if it is the identity."
@@ -275,13 +295,15 @@ def _apply(matrix: ArrayLike | None, points: FloatArray, name: str) -> FloatArra
 def _row_statistics(
     log_rows: Iterator[tuple[slice, FloatArray]], count: int, tie_tolerance: float, keep: bool
 ) -> tuple[FloatArray, IntArray, float, list[FloatArray]]:
-    """Return every row's entropy and leader, the distance to Boolean, and, to keep, the blocks of the matrix."""
+    """Return every row's entropy and leader (−1: none), the distance to Boolean, and, to keep, the matrix's blocks."""
     entropy, leader, distance = np.empty(count), np.empty(count, dtype=np.int64), 0.0
     blocks: list[FloatArray] = []
     for place, rows in log_rows:
         matrix = np.exp(rows)
         entropy[place] = _entropies(matrix)
-        leader[place] = np.argmax(rows >= rows.max(axis=1, keepdims=True) - tie_tolerance, axis=1)
+        strongest = rows.max(axis=1, keepdims=True)
+        first = np.argmax(rows >= strongest - tie_tolerance, axis=1)
+        leader[place] = np.where(np.isneginf(strongest[:, 0]), -1, first)
         distance = max(distance, _boolean_distance(matrix))
         blocks += [matrix] if keep else []
     return entropy, leader, distance, blocks
@@ -297,10 +319,11 @@ def _entropies(matrix: FloatArray) -> FloatArray:
 def _followers(leader: IntArray, mass: FloatArray) -> tuple[list[int], list[float]]:
     """Return the distinct leaders j, the most followed first, and the mass Σ w_i of the tokens i that follow each.
 
-    The masses sum to one: every token follows exactly one leader, possibly itself.
+    Every token that sees somebody follows exactly one leader, possibly itself; the others, of leader −1, follow nobody.
     """
-    followed = np.bincount(leader, weights=mass, minlength=mass.size)
-    leaders: list[int] = sorted(np.unique(leader).tolist(), key=lambda token: -followed[token])
+    follows = leader >= 0
+    followed = np.bincount(leader[follows], weights=mass[follows], minlength=mass.size)
+    leaders: list[int] = sorted(np.unique(leader[follows]).tolist(), key=lambda token: -followed[token])
     return leaders, followed[leaders].tolist()
 
 

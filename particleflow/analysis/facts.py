@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from particleflow.analysis.positions import EVERYONE, PositionKernel, factors_of, is_of_positions, position_kernel
+
 if TYPE_CHECKING:
     from particleflow.trajectory import Trajectory
 
@@ -55,7 +57,8 @@ class Interaction:
 
     kind, form: of K₁; the form "inner" of the kind "attention" is exp β⟨Qx, Ky⟩; beta, query, key: its parameters, Q
     and K each a number, a diagonal or a matrix; normalization: one of NORMALIZATIONS; positional: the kind of K₂, None
-    if there is none; data: the points y are fixed data rather than the particles. What else is None is not known.
+    if there is none; positions: K₂ itself, together with the factors of K₁ that are kernels of positions; data: the
+    points y are fixed data rather than the particles. What else is None is not known.
     """
 
     kind: str | None
@@ -65,19 +68,14 @@ class Interaction:
     key: LinearMap | None = 1.0
     normalization: str | None = "row"
     positional: str | None = None
+    positions: PositionKernel | None = EVERYONE
     data: bool = False
 
     @property
-    def causal(self) -> bool:
-        """Whether K₂(t, s) = 1 where s ≤ t, else 0."""
-        return self.positional == "causal"
-
-    @property
     def is_attention(self) -> bool:
-        """Whether the particles attend to each other by exp β⟨Qx, Ky⟩, all known, causally or to everyone."""
+        """Whether the particles attend to each other by exp β⟨Qx, Ky⟩, all known but perhaps for K₂."""
         known = None not in (self.beta, self.normalization) and self.query is not None and self.key is not None
-        plain = (self.kind, self.form) == ("attention", "inner") and self.positional in (None, "causal")
-        return known and plain and not self.data
+        return known and (self.kind, self.form) == ("attention", "inner") and not self.data
 
 
 def space_of(trajectory: "Trajectory") -> Space:
@@ -105,9 +103,9 @@ def interactions_of(trajectory: "Trajectory") -> tuple[Interaction, ...]:
 
 def _interaction(row: Any) -> Interaction:
     table = row if isinstance(row, Mapping) else {}
-    kernel = table.get("kernel")
-    kernel = kernel if isinstance(kernel, Mapping) else {}
     normalization, positional = table.get("normalization"), table.get("positional")
+    kernel, factors = _without_positions(table.get("kernel"))
+    whole = [*factors, *([] if positional is None else [positional])]
     return Interaction(
         kind=_text(kernel.get("kind")),
         form=_text(kernel.get("form")),
@@ -116,8 +114,17 @@ def _interaction(row: Any) -> Interaction:
         key=_linear_map(kernel.get("key", 1.0)),
         normalization=normalization if isinstance(normalization, str) and normalization in NORMALIZATIONS else None,
         positional=_kind(positional),
+        positions=position_kernel({"kind": "product", "kernels": whole}),
         data=table.get("data", False) is not False,
     )
+
+
+def _without_positions(table: Any) -> tuple[Mapping[str, Any], list[Any]]:
+    """K₁ without those of its factors that are kernels of positions, and these factors."""
+    factors = factors_of(table)
+    others = [each for each in factors if not is_of_positions(each)]
+    kernel = others[0] if len(others) == 1 else table
+    return kernel if isinstance(kernel, Mapping) else {}, [each for each in factors if is_of_positions(each)]
 
 
 def _kind(table: Any) -> str | None:

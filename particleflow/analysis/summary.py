@@ -143,7 +143,7 @@ def _summarize_run(
     weights = fixed_weights(trajectory)
     energy = parts.energy_series(trajectory)
     first, last = frame_points(trajectory, 0), frame_points(trajectory, -1)
-    attention, parking = parts.attention_section(trajectory, beta, causal)
+    attention, parking, why = parts.attention_section(trajectory, beta, causal)
     return {
         **_header(),
         **_card(trajectory),
@@ -160,6 +160,7 @@ def _summarize_run(
         "agreement": parts.agreement_section(trajectory, track, last, seed),
         "attention": attention,
         "parking": parking,
+        "omitted": {} if why is None else {"attention": why},
     }
 
 

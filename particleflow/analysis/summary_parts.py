@@ -23,6 +23,7 @@ from particleflow.analysis.modes import growth_rates, mode_amplitudes
 from particleflow.analysis.parking import expected_centres, parking_centres, parking_separation
 from particleflow.analysis.persistence import largest_gap, single_linkage
 from particleflow.analysis.plateaus import collapse_time, find_plateaus
+from particleflow.analysis.positions import CAUSAL, EVERYONE
 from particleflow.analysis.rates import fit_exponential, fit_power_law
 from particleflow.analysis.similarity import SimilarityQuantiles, similarity_quantiles
 from particleflow.analysis.tracking import ClusterTrack
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 Section = dict[str, Any]
 _FRAMES = 150  # frames used by the sections that need not see all of them
 _LISTED = 100
+_MOST_TOKENS = 4096  # beyond it the attention matrix is left out
 _EXACT = 1000  # particles up to which exact W2, the energy distance and the attention matrix's rank are computed
 
 
@@ -219,17 +221,22 @@ def agreement_section(trajectory: "Trajectory", track: ClusterTrack, last: Float
 
 def attention_section(
     trajectory: "Trajectory", beta: float | None, causal: bool | None
-) -> tuple[Section | None, Section | None]:
-    """Attention statistics of the first and last frame, and the parking centres of a causal run.
+) -> tuple[Section | None, Section | None, str | None]:
+    """Attention statistics of the first and last frame, the parking centres of a causal run, or why there are none.
 
-    They are those of the first interaction of the run that is attention between the stored points; where there is none,
-    or what is known of it does not fit the cloud, there is no section. A given β asks for softmax even then.
+    They are those of the first interaction of the run that is attention between the stored points, kernel of positions
+    included; where there is none, or what is known of it does not fit the cloud, there is no section. A given β asks
+    for softmax even then, and a given `causal` stands in for the kernel of positions.
     """
-    found = _attention_of(trajectory)
-    settings: Section = {"causal": False} if found is None else dict(found[1])
-    settings |= {name: value for name, value in (("beta", beta), ("causal", causal)) if value is not None}
-    if "beta" not in settings or trajectory.count > 4096:
-        return None, None
+    place, settings, reason = _attention_of(trajectory)
+    given = {} if causal is None else {"positional": CAUSAL if causal else EVERYONE}
+    settings |= given | ({} if beta is None else {"beta": beta})
+    if settings.get("positional", EVERYONE) is None:
+        return None, None, f"the kernel of positions of interaction {place or 0} is not known to the analysis"
+    if "beta" not in settings:
+        return None, None, reason
+    if trajectory.count > _MOST_TOKENS:
+        return None, None, f"there are more than {_MOST_TOKENS} particles"
     settings |= {"weights": fixed_weights(trajectory), "positions": trajectory.positions}
     first, last = (frame_points(trajectory, frame) for frame in (0, -1))
     try:
@@ -237,29 +244,34 @@ def attention_section(
             name: attention_statistics(points, rank_limit=_EXACT, **settings).to_dict()
             for name, points in (("first", first), ("last", last))
         }
-    except (ArgumentError, ValueError):  # matrices that this cloud does not fit, potentials that do not settle
-        return None, None
-    section["interaction"] = None if found is None else found[0]
-    return section, _parking_section(trajectory, first, settings)
+    except (ArgumentError, ValueError) as error:  # matrices that this cloud does not fit, potentials that do not settle
+        return None, None, str(error)
+    section["interaction"] = place
+    return section, _parking_section(trajectory, first, settings), None
 
 
-def _attention_of(trajectory: "Trajectory") -> tuple[int, Section] | None:
-    """The place and the settings of the first interaction that is attention between the stored points.
+def _attention_of(trajectory: "Trajectory") -> tuple[int | None, Section, str | None]:
+    """The place and the settings of the first interaction that is attention between the stored points, or why not.
 
     There is none where kernels see something else than is stored, or particles that are not stored.
     """
-    if not space_of(trajectory).sees_stored or trajectory.particles is not None:
-        return None
-    for place, interaction in enumerate(interactions_of(trajectory)):
-        if interaction.is_attention:
-            names = ("beta", "causal", "query", "key", "normalization")
-            return place, {name: getattr(interaction, name) for name in names}
-    return None
+    interactions = interactions_of(trajectory)
+    attention = [place for place, each in enumerate(interactions) if each.is_attention]
+    place = next((each for each in attention if interactions[each].positions is not None), (attention or [0])[0])
+    positional: Section = {"positional": interactions[place].positions} if interactions else {}
+    if not space_of(trajectory).sees_stored:
+        return None, positional, "the kernels see something else than the stored points"
+    if trajectory.particles is not None:
+        return None, positional, "only some of the particles are stored"
+    if not attention:
+        return None, positional, "no interaction is known to be attention of the particles to each other"
+    names = ("beta", "query", "key", "normalization")
+    return place, {name: getattr(interactions[place], name) for name in names} | positional, None
 
 
 def _parking_section(trajectory: "Trajectory", first: FloatArray, settings: Section) -> Section | None:
     """Where the clusters of a causal run on a sphere are expected: for QᵀK = c I, with the β c R² of unit vectors."""
-    if not settings["causal"] or not is_spherical(trajectory):
+    if not settings.get("positional", EVERYONE).is_causal or not is_spherical(trajectory):
         return None
     factor = _isotropic(settings.get("query", 1.0), settings.get("key", 1.0), trajectory.dimension)
     radius, _ = sphere_radius(trajectory)
