@@ -11,6 +11,7 @@ from particleflow.errors import ArgumentError
 from particleflow.initial.base import AbstractInitial, Start, check_own_count
 from particleflow.measure import Measure
 
+UTF8 = "utf-8-sig"  # some programs begin a text with a byte-order mark, which is no part of it
 _KNOWN = ("points", "log_weights", "values", "positions", "labels")
 _FIELD = "field."  # of every other number that a particle carries, by name
 _DAMAGE = (OSError, ValueError, KeyError, EOFError, UnicodeDecodeError, MemoryError)
@@ -86,9 +87,9 @@ def _read_npz(path: Path) -> dict[str, np.ndarray]:
 
 
 def _read_csv(path: Path) -> dict[str, np.ndarray]:
-    with path.open(encoding="utf-8") as file:
+    with path.open(encoding=UTF8) as file:
         first = file.readline()
-    return {"points": np.loadtxt(path, delimiter=",", ndmin=2, skiprows=0 if _is_numbers(first) else 1)}
+    return {"points": np.loadtxt(path, delimiter=",", ndmin=2, skiprows=int(_is_header(first)), encoding=UTF8)}
 
 
 def _read_trajectory(path: Path, frame: int) -> dict[str, np.ndarray]:
@@ -115,9 +116,14 @@ def _as_float(array: np.ndarray, name: str, path: Path) -> np.ndarray:
     return array.astype(default_dtype())
 
 
-def _is_numbers(line: str) -> bool:
+def _is_header(line: str) -> bool:
+    """Whether a line names columns: nothing in it is a number. A line with a slip in one number is none, but wrong."""
+    return not any(map(_is_number, line.split(",")))
+
+
+def _is_number(text: str) -> bool:
     try:
-        [float(part) for part in line.split(",")]
+        float(text)
     except ValueError:
         return False
     return True

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 from particleflow._arrays import as_nonnegative, default_dtype
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.initial.base import AbstractInitial, Start, check_count, check_own_count, whole
-from particleflow.initial.files import check_path, read_cloud
+from particleflow.initial.files import UTF8, check_path, read_cloud
 from particleflow.kernels.positional import Sinusoidal
 from particleflow.measure import Measure
 
@@ -98,8 +98,9 @@ class ImagePatches(AbstractInitial):
     """The square patches of an image as vectors of brightness in [0, 1], in reading order; positions are their places.
 
     `path` is an .npy array (height, width) or (height, width, channels), or a picture; the sides are cut down to
-    multiples of `patch`. The mean of all patches is subtracted if `centred`. With `place_scale` > 0 the row and column
-    of a patch, from −1 to 1, times this number, are two more coordinates.
+    multiples of `patch`. Unsigned numbers of 8 and 16 bits are divided by the largest of their type, 255 and 65535; all
+    other numbers are brightnesses as they are. The mean of all patches is subtracted if `centred`. With `place_scale` >
+    0 the row and column of a patch, from −1 to 1, times this number, are two more coordinates.
     """
 
     counted: ClassVar[bool] = False
@@ -141,7 +142,7 @@ def _hash(word: str) -> int:
 
 def _read_text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding=UTF8)
     except (OSError, UnicodeDecodeError) as error:
         raise ArgumentError(f"{path} cannot be read as text: {error}.") from error
 
@@ -161,16 +162,30 @@ def _named_rows(path: Path, words: list[str]) -> np.ndarray:
 
 
 def _read_image(path: Path) -> np.ndarray:
+    """The numbers of an image, (height, width) or (height, width, channels); whole ones of 8 and 16 bits in [0, 1]."""
     try:
-        if path.suffix.lower() == ".npy":
-            image = np.load(path, allow_pickle=False)
-        else:
-            from PIL import Image
-
-            with Image.open(path) as picture:
-                image = np.asarray(picture.convert("RGB" if picture.mode not in ("L", "1", "I;16") else "L"))
+        image = np.load(path, allow_pickle=False) if path.suffix.lower() == ".npy" else _read_picture(path)
     except (OSError, ValueError, EOFError, SyntaxError) as error:
         raise ArgumentError(f"{path} cannot be read as an image: {error}.") from error
     if image.ndim not in (2, 3) or image.dtype.kind not in "fiu":
         raise ArgumentError(f"{path} must hold numbers (height, width[, channels]), but has shape {image.shape}.")
-    return image / 255.0 if image.dtype == np.uint8 else image.astype(float)
+    is_small = image.dtype.kind == "u" and image.dtype.itemsize <= 2
+    return image / float(np.iinfo(image.dtype).max) if is_small else image.astype(float)
+
+
+def _read_picture(path: Path) -> np.ndarray:
+    """The pixels of a picture: 16-bit greys as such, floating-point ones as they are, everything else as 8 bits.
+
+    Pillow has one kind of 32-bit whole numbers for 16-bit greys (of a PNG or PGM) and for numbers of any range.
+    """
+    from PIL import Image
+
+    with Image.open(path) as picture:
+        if picture.mode == "F" or picture.mode.startswith("I;16"):
+            return np.asarray(picture)
+        if picture.mode == "I":
+            numbers = np.asarray(picture)
+            if picture.format not in ("PNG", "PPM") or numbers.min() < 0 or numbers.max() > 65535:
+                raise ValueError("its 32-bit numbers have no known range; save brightnesses as an .npy array")
+            return numbers.astype(np.uint16)
+        return np.asarray(picture.convert("L" if picture.mode in ("1", "L") else "RGB"))
