@@ -1,20 +1,25 @@
 """The loop over windows: the same for one run and for many.
 
 Every array of a run's progress has a leading axis of runs, one long for a single run. A run of an ensemble that met its
-event stands still from then on, one that failed is NaN, and the others go on; a single run ends with its event, or
-fails with an error that names time and particle.
+event stands still from then on, one that failed is NaN, and the others go on, but the ensemble as a whole has failed;
+a single run ends with its event, or fails with an error that names time and particle. No run is finished with a field
+that is not finite in any frame.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import numpy as np
+from jaxtyping import Array
 
+from particleflow.discretization import Present
 from particleflow.discretization.base import POINTS
 from particleflow.ensemble import solve_runs
 from particleflow.errors import RunError
-from particleflow.integrate import Window, compiled_frame
+from particleflow.integrate import MAP, Window, compiled_frame
 from particleflow.plan import EVENT_TIME, Plan
 from particleflow.status import Status
 
@@ -62,7 +67,7 @@ def run_plan(plan: Plan, resumed: Progress | None = None) -> Iterator[Frames]:
         frames = _next_window(plan, progress)
         progress = frames.progress
         yield frames
-    if progress.status == Status.FAILED:
+    if progress.status == Status.FAILED and plan.runs is None:
         raise RunError(progress.message)
 
 
@@ -95,20 +100,20 @@ def _next_window(plan: Plan, before: Progress) -> Frames:
     """Solve the next window, settle how each run stands after it, and hold still those that have ended."""
     filled, wanted = plan.window_times(before.frames)
     over = before.failed | ~np.isnan(before.ended)
+    times = plan.times[before.frames : before.frames + wanted]
+    reached = np.zeros((len(over), wanted), bool)
     if over.all():
         after, window = before, None
     else:
         window = solve_runs(plan, before.frames, filled, _without(before.state, over), before.proposed)
-        after = _settled(plan, before, window)
-    times = plan.times[before.frames : before.frames + wanted]
-    reached = np.zeros((len(over), wanted), bool)
-    if window is not None:
-        reached = np.isfinite(np.asarray(window.times)[:, :wanted]) & ~over[:, None]
+        shown = np.isfinite(np.asarray(window.times)[:, :wanted]) & ~over[:, None]
+        reached = shown & np.logical_and.accumulate(_finite_frames(window, wanted), axis=1)
+        broken = shown & ~reached
+        after = _settled(plan, before, _ended_at(window, times, broken), broken.any(axis=1))
     fields, observables = _frames(plan, after, window, reached, times)
     last = before.frames + wanted >= len(plan.times)
-    after = after._replace(
-        frames=before.frames + wanted, time=float(times[-1]), status=Status.FINISHED if last else Status.RUNNING
-    )
+    end = Status.FAILED if after.failed.any() else Status.FINISHED
+    after = after._replace(frames=before.frames + wanted, time=float(times[-1]), status=end if last else Status.RUNNING)
     if plan.event is not None and plan.runs is not None:
         observables[EVENT_TIME] = np.where(times >= after.ended[:, None], after.ended[:, None], np.nan)
     if plan.runs is None:
@@ -120,11 +125,26 @@ def _next_window(plan: Plan, before: Progress) -> Frames:
     return Frames(before.frames, times, fields, observables, after)
 
 
-def _settled(plan: Plan, before: Progress, window: Window) -> Progress:
-    """Who has met its event or failed in this window; those who had before stay as they were."""
+def _finite_frames(window: Window, wanted: int) -> np.ndarray:
+    """Which frames hold finite fields only (runs first)."""
+    finite = [np.isfinite(values[:, :wanted]) for values in map(np.asarray, window.fields.values())]
+    return np.logical_and.reduce([each.all(axis=tuple(range(2, each.ndim))) for each in finite])
+
+
+def _ended_at(window: Window, times: np.ndarray, broken: np.ndarray) -> Window:
+    """The window, with the first frame that is broken as the end of a run."""
+    ends = np.where(broken.any(axis=1), times[np.argmax(broken, axis=1)], np.asarray(window.end_time))
+    return replace(window, end_time=ends)  # pyright: ignore[reportArgumentType]
+
+
+def _settled(plan: Plan, before: Progress, window: Window, broken: np.ndarray) -> Progress:
+    """Who has met its event or failed in this window; those who had before stay as they were.
+
+    `broken` are the runs with a frame that is not finite: a finite state may have no finite point to show.
+    """
     on = ~before.failed & np.isnan(before.ended)
-    stopped = on & np.asarray(window.stopped_by_event)
-    lost = on & ~np.asarray(window.succeeded) & ~stopped
+    stopped = on & np.asarray(window.stopped_by_event) & ~broken
+    lost = on & ~np.asarray(window.succeeded) & ~stopped | broken
 
     def kept(new: Any, old: Any) -> np.ndarray:
         new, old = np.asarray(new), np.asarray(old)
@@ -196,8 +216,8 @@ def _explained(plan: Plan, window: Window, lost: np.ndarray) -> list[str]:
 def _explanation(plan: Plan, window: Window, run: int, who: str) -> str:
     time = float(np.asarray(window.end_time)[run])
     present = plan.present(run, _of_run(window.state, run), time)
-    points, velocity = np.asarray(present.measure.points), np.asarray(present.velocity)
-    speeds = np.linalg.norm(np.where(np.isfinite(velocity), velocity, np.inf), axis=1)
+    points, rate = map(np.asarray, _motion(plan.method.solver, plan.numbers.step, present))
+    speeds = np.linalg.norm(np.where(np.isfinite(rate), rate, np.inf), axis=1)
     broken = np.flatnonzero(~np.isfinite(points).all(axis=1))
     particle = int(broken[0]) if broken.size else int(np.argmax(speeds))
     place = f"t = {time:.10g}, particle {particle}"
@@ -206,10 +226,24 @@ def _explanation(plan: Plan, window: Window, run: int, who: str) -> str:
             f"{who} needs more than {plan.method.max_steps} steps in one window at {place} (speed "
             f"{speeds[particle]:.3g}). If it is stiff, use solver = 'kvaerno5'; otherwise raise max_steps."
         )
+    step = float(plan.numbers.step)
+    why = "no step is small enough" if plan.method.adaptive else f"after a step of {step:g} it is not finite"
+    why = "its point is not finite" if broken.size else why
     return (
         f"{who} blew up at {place}: its speed is {speeds[particle]:.3g} and its distance from the origin "
-        f"{np.linalg.norm(points[particle]):.3g}, and no step is small enough. All frames before are kept."
+        f"{np.linalg.norm(points[particle]):.3g}, and {why}. All frames before are kept."
     )
+
+
+@eqx.filter_jit  # a measure that is looked at outside of a program must be finite
+def _motion(solver: str, size: Array, present: Present) -> tuple[Array, Array]:
+    """The points and how they move; of a map, which need not have a velocity, what a layer changes in unit time."""
+    points = present.measure.points
+    if solver != MAP:
+        return points, present.velocity
+    flow, how, time = present.flow, present.discretization, present.time
+    after = how.measure(flow, time, how.step(flow, time, present.state, size))
+    return points, (after.points - points) / size
 
 
 def _of_run(state: Any, run: int) -> Any:

@@ -113,6 +113,11 @@ class ExplicitMap(diffrax.AbstractSolver):
         return terms.vf(t0, y0, args)
 
 
+def all_finite(state: Any) -> Array:
+    """Whether every number of a state is finite."""
+    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(state)]))
+
+
 class _Carried(eqx.Module):
     """What a controller tells at the end: the step it wants next, and the field evaluations counted so far."""
 
@@ -140,10 +145,12 @@ class OnGrid(diffrax.AbstractStepSizeController):
         return self._next(t0), _Carried(None, self.step, jnp.zeros((), int))
 
     def adapt_step_size(self, t0, t1, y0, y1_candidate, args, y_error, error_order, controller_state):
-        """Always on to the next grid point."""
+        """On to the next grid point, unless the state has overflown: then the run ends before this step."""
         carried = _Carried(None, self.step, controller_state.evaluations + uncounted(y_error)[1])
         begin, jumped = after_jumps(t1, self.jumps)
-        return True, begin, self._next(t1), jumped, carried, diffrax.RESULTS.successful
+        finite = all_finite(y1_candidate)
+        result = diffrax.RESULTS.where(finite, diffrax.RESULTS.successful, diffrax.RESULTS.dt_min_reached)
+        return finite, jnp.where(finite, begin, t0), self._next(t1), jumped, carried, result
 
 
 class Carrying(diffrax.AbstractAdaptiveStepSizeController):

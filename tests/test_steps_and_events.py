@@ -1,0 +1,80 @@
+"""Steps that overflow, steps in single precision, and events between steps, against closed forms."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import particleflow as pf
+from particleflow import drifts, kernels
+from particleflow.errors import RunError
+
+SQUARE = pf.Flow(pf.Attend(kernels.Attention(beta=1.0), normalization="none"))  # ẋ = e^{x²} x for one particle
+TWO = np.array([[[0.5]], [[0.01]]])
+
+
+def overflow_time(start: float, step: float) -> float:
+    """The last time at which x ← x + step · e^{x²} x is finite."""
+    with np.errstate(over="ignore"):
+        time, x = 0.0, start
+        while np.isfinite(x):
+            time, x = time + step, x + step * np.exp(x * x) * x
+    return time - step
+
+
+@pytest.mark.parametrize("solver", ["euler", pytest.param("map", marks=pytest.mark.slow)])
+def test_fixed_steps_that_overflow_fail_and_keep_every_finite_frame(solver):
+    step, times = 0.125, np.arange(0.0, 4.0, 0.25)
+    last = overflow_time(0.5, step)
+    message = rf"The run blew up at t = {last:g}, particle 0: .* after a step of 0.125 it is not finite"
+    with pytest.raises(RunError, match=message) as caught:
+        pf.simulate(SQUARE, TWO[0], times, step=step, solver=solver, window=4)
+    kept = caught.value.trajectory
+    assert kept is not None
+    assert kept.status == "failed"
+    assert kept.times.tolist() == times[times <= last].tolist()
+    assert np.isfinite(np.asarray(kept.points)).all()
+
+
+def test_a_run_of_an_ensemble_that_overflows_is_named_and_the_others_go_on():
+    step, times = 0.125, np.arange(0.0, 4.0, 0.25)
+    run = pf.simulate(SQUARE, TWO, times, step=step, solver="euler", window=4)
+    lost, kept = np.asarray(run.points)[:, :, 0, 0].T
+    last = overflow_time(0.5, step)
+    assert run.status == "failed"
+    assert f"run 0 blew up at t = {last:g}" in run.metadata["message"]
+    assert np.array_equal(np.isfinite(lost), times <= last)
+    assert np.isfinite(kept).all()
+
+
+class HalfLine(pf.geometry.AbstractGeometry):
+    """x > 0, shown as it is; a state below 0 stands for no point."""
+
+    def retract(self, state: Any) -> Any:
+        return jnp.where(state > 0, state, jnp.nan)
+
+    def observe(self, state: Any, time: Any = 0.0) -> Any:
+        return state
+
+    def tangent(self, state: Any, velocity: Any, time: Any = 0.0) -> Any:
+        return velocity
+
+    def advance(self, state: Any, velocity: Any, size: Any, time: Any = 0.0) -> Any:
+        return state + size * velocity
+
+
+class Falling(drifts.AbstractDrift):
+    """v = −1."""
+
+    def __call__(self, time: Any, queries: Any, measure: Any) -> Any:
+        return -jnp.ones_like(queries.points)
+
+
+def test_a_frame_that_is_not_finite_is_a_failure_whatever_the_state():
+    flow, times = pf.Flow(Falling(), geometry=HalfLine()), np.linspace(0.0, 3.0, 7)
+    with pytest.raises(RunError, match=r"at t = 1\.5, particle 1: .* its point is not finite") as caught:
+        pf.simulate(flow, np.array([[4.0], [1.25]]), times, step=0.5, solver="euler")
+    kept = caught.value.trajectory
+    assert kept is not None
+    assert kept.times.tolist() == [0.0, 0.5, 1.0]
