@@ -86,9 +86,9 @@ class Hardmax(AbstractDrift):
 
     Softmax weights at inverse temperature β concentrate on the maximisers of ⟨Qx, Ky⟩ at the rate e^{−β gap}, so this
     is what attention tends to wherever the gap is not zero. Leaders of x are the points whose ⟨Qx, Ky⟩ is within
-    `tolerance` of the largest: ties are decided by distance from the maximum, never by equality of floats. With
-    `pull` = 1 and V = 1 an explicit step of size α/(1 + α) is
-    the map x ← (x + α · leader)/(1 + α).
+    `tolerance` of the largest: ties are decided by distance from the maximum, never by equality of floats. A point
+    without weight leads nobody, nor does one that a positional kernel hides; a point without any leader stays where
+    it is. With `pull` = 1 and V = 1 an explicit step of size α/(1 + α) is the map x ← (x + α · leader)/(1 + α).
     """
 
     query: Float[Array, "..."]
@@ -119,16 +119,19 @@ class Hardmax(AbstractDrift):
         score = Attention(1.0, self.query, self.key)
         values, weights = value_columns(measure), jnp.exp(measure.log_weights)
 
-        def leaders_of(site: Sites) -> Array:
+        def velocity(site: Sites) -> Array:
             lifted = jax.tree_util.tree_map(lambda leaf: leaf[None], site)
             scores = score.log_matrix(lifted, measure.sites)[0]
             if self.positional is not None:
                 scores = scores + self.positional.log_matrix(lifted, measure.sites)[0]
-            leading = jnp.where(scores >= jnp.max(scores) - self.tolerance, weights, 0.0)
-            return leading @ values / jnp.sum(leading)
+            scores = jnp.where(weights > 0, scores, -jnp.inf)
+            visible = scores > -jnp.inf
+            leading = jnp.where(visible & (scores >= jnp.max(scores) - self.tolerance), weights, 0.0)
+            mean = leading @ values / jnp.where(jnp.any(visible), jnp.sum(leading), 1.0)
+            moved = apply_linear_map(self.value, mean[None], "value")[0] - self.pull * site.points
+            return jnp.where(jnp.any(visible), moved, 0.0)
 
-        leaders = jax.lax.map(leaders_of, queries, batch_size=64)
-        return apply_linear_map(self.value, leaders, "value") - self.pull * queries.points
+        return jax.lax.map(velocity, queries, batch_size=64)
 
 
 class LinearAttention(AbstractDrift):
