@@ -1,5 +1,12 @@
 """When to stop: each event is a number, a function of the present, that crosses zero; it is located by root finding.
 
+Every step looks at the number at its ends, at three places in between, and where parabolas through these have their
+extrema. An adaptive step that such parabolas do not describe is halved, down to 1/1024 of a window. So a crossing is
+seen, and the first one is reported, also where the number comes back within the same step, unless it crosses zero by
+less than the parabolas tell, a small part of its range over the step. Fixed steps are looked at in the same places but
+not shortened; explicit layers and noise have states at the ends of their steps only. The time is that of the solver's
+own path: the step of the event is taken again, to end there.
+
 Particles of weight zero do not count.
 """
 

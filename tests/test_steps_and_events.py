@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import particleflow as pf
-from particleflow import drifts, kernels
+from particleflow import drifts, events, kernels
 from particleflow.errors import RunError
 
 SQUARE = pf.Flow(pf.Attend(kernels.Attention(beta=1.0), normalization="none"))  # ẋ = e^{x²} x for one particle
@@ -78,3 +78,37 @@ def test_a_frame_that_is_not_finite_is_a_failure_whatever_the_state():
     kept = caught.value.trajectory
     assert kept is not None
     assert kept.times.tolist() == [0.0, 0.5, 1.0]
+
+
+def sine(present: Any) -> Any:
+    """sin t, whatever the particles do."""
+    return jnp.sin(present.time)
+
+
+def height(present: Any) -> Any:
+    """The second coordinate of the first particle."""
+    return present.measure.points[0, 1]
+
+
+TURNING = pf.Flow(drifts.Linear(np.array([[0.0, -1.0], [1.0, 0.0]])))  # (cos t, sin t) from (1, 0)
+RIGHT = np.array([[1.0, 0.0]])
+FIRST = np.arcsin(0.99)
+
+
+@pytest.mark.parametrize(
+    ("observable", "options"),
+    [
+        (sine, {"rtol": 1e-6, "atol": 1e-8}),
+        pytest.param(height, {"rtol": 1e-9, "atol": 1e-11, "solver": "dopri8"}, marks=pytest.mark.slow),
+        (height, {"rtol": 1e-10, "atol": 1e-11, "solver": "kvaerno5"}),
+        pytest.param(sine, {"step": 5.0, "solver": "tsit5"}, marks=pytest.mark.slow),
+        pytest.param(height, {"rtol": 1e-3, "atol": 1e-3, "solver": "tsit5"}, marks=pytest.mark.slow),
+        pytest.param(height, {"rtol": 1e-10, "atol": 1e-11, "solver": "kvaerno3"}, marks=pytest.mark.slow),
+    ],
+)
+def test_a_level_that_is_crossed_twice_within_a_step_is_seen(observable, options):
+    """sin t is above 0.99 from 1.43 to 1.71 only."""
+    run = pf.simulate(TURNING, RIGHT, [0.0, 10.0], **options, event=events.Reached(observable, 0.99))
+    allowed = 1e-8 if observable is sine or options.get("rtol") < 1e-8 else 0.1
+    assert run.status == "stopped by event"
+    assert abs(run.times[-1] - FIRST) < allowed

@@ -14,12 +14,14 @@ from particleflow.discretization import AbstractDiscretization
 from particleflow.discretization.present import split
 from particleflow.flow import Flow
 from particleflow.integrate.implicit import uncounted
+from particleflow.integrate.watching import unwatched
 
 _FIELD_ROUNDING = 4.0  # the rounding error of a field, in units of eps · max |y|
 # A step that ends where the field jumps still belongs to what was before, and the next one begins after it. Fields are
 # asked `_EARLIER` rounding units before their time, and such a step begins `_LATER` units after it; both are more, and
 # less, than the slack with which layers take turns (8 units).
 _EARLIER, _LATER = 12.0, 24.0
+_ON_GRID = 1e-3  # a time within so much of a step from a grid point is that point
 
 
 class Numbers(NamedTuple):
@@ -138,19 +140,28 @@ class OnGrid(diffrax.AbstractStepSizeController):
         return self
 
     def _next(self, time: Any) -> Array:
-        return self.origin + (jnp.round((time - self.origin) / self.step) + 1) * self.step
+        """The grid point after this time, which is one itself unless a step was cut short."""
+        cells = (time - self.origin) / self.step
+        nearest = jnp.round(cells)
+        before = jnp.where(jnp.abs(cells - nearest) <= _ON_GRID, nearest, jnp.floor(cells))
+        return self.origin + (before + 1) * self.step
 
     def init(self, terms, t0, t1, y0, dt0, args, func, error_order):
         """The first grid point after t0."""
         return self._next(t0), _Carried(None, self.step, jnp.zeros((), int))
 
     def adapt_step_size(self, t0, t1, y0, y1_candidate, args, y_error, error_order, controller_state):
-        """On to the next grid point, unless the state has overflown: then the run ends before this step."""
+        """On to the next grid point, or to an event before it.
+
+        A state that overflows ends the run before this step.
+        """
+        y_error, cut, resolved = unwatched(y_error, t1)
         carried = _Carried(None, self.step, controller_state.evaluations + uncounted(y_error)[1])
         begin, jumped = after_jumps(t1, self.jumps)
         finite = all_finite(y1_candidate)
+        keep = finite & ((cut >= t1) | ~resolved)
         result = diffrax.RESULTS.where(finite, diffrax.RESULTS.successful, diffrax.RESULTS.dt_min_reached)
-        return finite, jnp.where(finite, begin, t0), self._next(t1), jumped, carried, result
+        return keep, jnp.where(keep, begin, t0), jnp.where(keep, self._next(t1), cut), jumped, carried, result
 
 
 class Carrying(diffrax.AbstractAdaptiveStepSizeController):
@@ -179,6 +190,7 @@ class Carrying(diffrax.AbstractAdaptiveStepSizeController):
 
     def adapt_step_size(self, t0, t1, y0, y1_candidate, args, y_error, error_order, controller_state):
         """As the error controller says, but blind to the rounding of the field: it would bound the step by tol/eps."""
+        y_error, cut, resolved = unwatched(y_error, t1)
         y_error, evaluations = uncounted(y_error)
         y_error = jax.tree_util.tree_map(lambda error, y: _above_rounding(error, y, t1 - t0), y_error, y0)
         keep, next_t0, next_t1, jump, inner, result = self.pid.adapt_step_size(
@@ -187,6 +199,10 @@ class Carrying(diffrax.AbstractAdaptiveStepSizeController):
         was_cut = keep & (t1 - t0 < 0.999 * controller_state.proposed)
         wish = next_t1 - next_t0
         wish = jnp.where(was_cut, jnp.maximum(wish, controller_state.proposed), wish)
+        again = keep & (cut < t1)  # only up to an event, or in steps that show it; what the error allows stays
+        keep, next_t0, next_t1 = keep & ~again, jnp.where(again, t0, next_t0), jnp.where(again, cut, next_t1)
+        wish = jnp.where(again, jnp.where(resolved, controller_state.proposed, cut - t0), wish)
+        inner = jax.tree.map(lambda new, old: jnp.where(again, old, new), inner, controller_state.inner)
         carried = _Carried(inner, wish, controller_state.evaluations + evaluations)
         if self.jumps is not None:
             begin, on_jump = after_jumps(next_t0, self.jumps)

@@ -13,6 +13,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import lineax as lx
+import optimistix as optx
 from jaxtyping import Array, Bool, Float
 
 from particleflow.discretization import AbstractDiscretization, Noise, Present
@@ -32,6 +33,7 @@ from particleflow.integrate.stepping import (
     after_jumps,
     error_controller,
 )
+from particleflow.integrate.watching import FINEST, Watching
 from particleflow.observables import Observable, measured, name_of
 
 _EXPLICIT: dict[str, Callable[[], diffrax.AbstractSolver]] = {
@@ -129,7 +131,7 @@ def solve_window(
 
     `proposed` is the step size to begin with, 0 for none; `state` is what the discretization began or left.
     """
-    problem = _Problem.of(method, flow, discretization, state, begin, numbers)
+    problem = _Problem.of(method, flow, discretization, state, begin, numbers, event)
 
     def saved(time: Array, y: Any, args: Any) -> Any:
         return frame(observe, problem.present(time, y))
@@ -146,7 +148,7 @@ def solve_window(
         ),
         stepsize_controller=problem.controller(times),
         throw=False,
-        event=None if event is None else problem.as_diffrax_event(event),
+        event=problem.as_diffrax_event(),
     )
     assert solution.ys is not None
     assert solution.ts is not None
@@ -179,14 +181,13 @@ def final_state(
     numbers: Numbers,
 ) -> Any:
     """The state at time `end`, as a differentiable function of flow and state."""
-    problem = _Problem.of(method, flow, discretization, state, begin, numbers, counted=False)
+    problem = _Problem.of(method, flow, discretization, state, begin, numbers, None, counted=False)
     solution = problem.solve(
         end,
         dt0=None if method.adaptive else numbers.step,
         saveat=diffrax.SaveAt(t1=True),
         stepsize_controller=problem.plain_controller(end),
         throw=True,
-        event=None,
     )
     return problem.system.whole(jax.tree_util.tree_map(lambda leaf: leaf[0], solution.ys))
 
@@ -200,19 +201,20 @@ class _Problem(eqx.Module):
     begin: Array
     jumps: Float[Array, " k"] | None
     numbers: Numbers
+    event: AbstractEvent | None
     counted: bool = eqx.field(static=True)
 
     @staticmethod
     def of(
         method: Method, flow: Flow, discretization: AbstractDiscretization, state: Any, begin: Array, numbers: Numbers,
-        *, counted: bool = True,
+        event: AbstractEvent | None, *, counted: bool = True,
     ) -> "_Problem":  # fmt: skip
         rate = _left_by_a_layer if method.solver == MAP else _rate
         moving, fixed = split(state, rate(flow, discretization, begin, state))
         changes = flow.drift.changes() if method.solver not in _ASKED_AT_THE_BEGINNING else ()
         jumps = jnp.concatenate(changes).astype(begin.dtype) if changes else None
         system = System(flow, discretization, fixed, jumps is not None)
-        return _Problem(method, system, moving, after_jumps(begin, jumps)[0], jumps, numbers, counted)
+        return _Problem(method, system, moving, after_jumps(begin, jumps)[0], jumps, numbers, event, counted)
 
     def present(self, time: Array, y: Any) -> Present:
         return Present(self.system.flow, self.system.discretization, time, self.system.whole(y))
@@ -220,7 +222,7 @@ class _Problem(eqx.Module):
     def solve(self, end: Array, **settings: Any) -> diffrax.Solution:
         return diffrax.diffeqsolve(
             self._terms(),
-            self._solver(),
+            self._solver(end),
             t0=self.begin,
             t1=end,
             y0=self.moving,
@@ -247,22 +249,46 @@ class _Problem(eqx.Module):
             return pid
         return Carrying(rtol=pid.rtol, atol=pid.atol, norm=pid.norm, pid=pid, jumps=self.jumps)
 
-    def as_diffrax_event(self, event: AbstractEvent) -> diffrax.Event:
+    def _level(self, time: Any, y: Any) -> Array:
+        assert self.event is not None
+        # as diffrax' own zero, whatever the state's precision
+        return self.event.level(self.present(time, y)).astype(float)
+
+    def as_diffrax_event(self) -> diffrax.Event | None:
+        """The event as diffrax takes it, None where there is none."""
+        if self.event is None:
+            return None
+
         def level(t: Any, y: Any, args: Any, **_: Any) -> Array:
-            return event.level(self.present(t, y)).astype(float)  # as diffrax' own zero, whatever the state's precision
+            return self._level(t, y)
 
         finest = max(1e-12, 4 * float(jnp.finfo(self.begin.dtype).eps))
         return diffrax.Event(level, Bisection(rtol=finest, atol=finest))
 
-    def _solver(self) -> diffrax.AbstractSolver:
-        name = self.method.solver
+    def _solver(self, end: Array) -> diffrax.AbstractSolver:
+        name, method = self.method.solver, self.method
         if name == MAP:
             return ExplicitMap(self.system)
-        if name not in TABLEAUX:
-            return _EXPLICIT[name]()
-        if self.method.adaptive:
-            return Implicit(name, self.counted)
-        return Implicit(name, self.counted, newton_to_rounding(self.begin.dtype))
+        if name in TABLEAUX:
+            plain = Implicit(name, self.counted)
+            if not method.adaptive:
+                plain = Implicit(name, self.counted, newton_to_rounding(self.begin.dtype))
+        else:
+            plain = _EXPLICIT[name]()
+        # Maps and noise have no states between the ends of their steps.
+        return plain if self.event is None or method.noisy else self._watching(plain, end)
+
+    def _watching(self, solver: Any, end: Array) -> Watching:
+        """The solver, looking for the event on its way; diffrax no longer sees what it would set for a plain one."""
+        if self.method.solver in TABLEAUX and self.method.adaptive:
+            pid = error_controller(self.begin, end, self.numbers)
+            newton = optx.Newton(rtol=pid.rtol, atol=pid.atol, norm=pid.norm)
+            solver = Implicit(self.method.solver, self.counted, newton)
+        elif hasattr(solver, "scan_kind"):
+            solver = eqx.tree_at(lambda each: each.scan_kind, solver, "lax", is_leaf=lambda leaf: leaf is None)
+        rounding = 1e3 * float(jnp.finfo(self.begin.dtype).eps)
+        shortest = FINEST * (end - self.begin) if self.method.adaptive else jnp.asarray(jnp.inf, end.dtype)
+        return Watching(solver, self._level, shortest, rounding)
 
     def _terms(self) -> Any:
         if self.method.solver == MAP:  # has no field, and need not have one; diffrax asks for its shape
