@@ -370,7 +370,7 @@ def test_what_an_ensemble_stores_of_its_kernels_of_positions_gives_its_own_entro
     """Facts of runs whose slopes differ, as they are written, against the observable."""
     import particleflow as pf
     from particleflow.plan import make_plan
-    from particleflow.recording import describe
+    from particleflow.provenance import describe
 
     start = on_sphere(9, 3)
 

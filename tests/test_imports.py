@@ -37,6 +37,7 @@ LEVELS = [
     ["plan"],
     ["ensemble", "fingerprint"],
     ["loop"],
+    ["provenance"],
     ["recording"],
     ["simulation"],
     ["_schema"],

@@ -1,0 +1,99 @@
+"""What is said of a run before it begins: where it comes from, what does not change in it, and how large a frame is."""
+
+from functools import cache
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from particleflow._names import snake_case
+from particleflow.drifts.base import Interaction
+from particleflow.integrate import frame
+from particleflow.plan import EVENT_TIME, Plan
+
+# What a checkpoint is a checkpoint of: changes whenever a resumed run would no longer be the same run.
+RUN_FORMAT = 3
+
+
+def describe(plan: Plan) -> dict[str, Any]:
+    """Where a run comes from: settings, space and interactions, versions, device, precision."""
+    import platform
+
+    device = jax.devices()[0]
+    facts = plan.flow.geometry.facts(plan.start.points.shape[-1]).description()
+    interactions = [each.description() for each in _interactions(plan)]
+    if plan.flow_per_run:
+        facts, interactions = _by_run(facts, plan.runs), _by_run(interactions, plan.runs)
+    return {
+        "geometry": plan.flow.geometry.name,
+        "space": facts,
+        "interactions": interactions,
+        "discretization": snake_case(type(plan.discretization).__name__),
+        "precision": str(np.dtype(plan.dtype)),
+        "solver": plan.method.solver,
+        "rtol": float(plan.numbers.rtol),
+        "atol": float(plan.numbers.atol),
+        "step": float(plan.numbers.step),
+        "run format": RUN_FORMAT,
+        "versions": _versions(),
+        "device": f"{device.platform} ({device.device_kind})",
+        "platform": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
+    }
+
+
+def _interactions(plan: Plan) -> tuple[Interaction, ...]:
+    """What interacts when the run begins; the numbers of an ensemble's flows are lists over its runs."""
+    time = jnp.asarray(plan.times[0], plan.dtype)
+    if not plan.flow_per_run:
+        return plan.flow.interactions(time)
+    return eqx.filter_vmap(lambda flow: flow.interactions(time), in_axes=eqx.if_array(0))(plan.flow)
+
+
+def _by_run(value: Any, runs: int | None) -> Any:
+    """Descriptions of vmapped objects, whose numbers are lists over runs: one value if all agree, else {"runs": …}."""
+    if isinstance(value, dict):
+        return {key: inner if key == "omitted" else _by_run(inner, runs) for key, inner in value.items()}
+    if isinstance(value, list) and len(value) == runs and not any(isinstance(inner, dict) for inner in value):
+        return value[0] if all(inner == value[0] for inner in value) else {"runs": value}
+    return [_by_run(inner, runs) for inner in value] if isinstance(value, list) else value
+
+
+@cache
+def _versions() -> dict[str, str]:
+    from importlib.metadata import version
+
+    return {name: version(name) for name in ("particleflow", "jax", "jaxlib", "diffrax", "equinox", "numpy", "h5py")}
+
+
+def particle_constants(plan: Plan) -> dict[str, np.ndarray]:
+    """The weights, positions and values that particles keep, one row a run only where runs differ."""
+    given = {name: getattr(plan.start, name) for name in ("log_weights", "positions", "values")}
+    arrays = {name: np.asarray(values, float) for name, values in given.items() if values is not None}
+    if plan.runs is None:
+        return arrays
+    # Values have axes of their own, so only a row for every run tells what is what.
+    return {name: rows[0] if name != "values" and (rows == rows[0]).all() else rows for name, rows in arrays.items()}
+
+
+def fixed_points(plan: Plan) -> np.ndarray:
+    """The points of a measure that never move, of all runs."""
+    state = plan.begin()
+
+    def points(run: int) -> np.ndarray:
+        mine = jax.tree_util.tree_map(lambda leaf: leaf[run], state)
+        return np.asarray(plan.present(run, mine, plan.times[0]).measure.points)
+
+    return points(0) if plan.runs is None else np.stack([points(run) for run in range(plan.runs)])
+
+
+def frame_shapes(plan: Plan) -> tuple[dict[str, tuple[int, ...]], dict[str, tuple[int, ...]]]:
+    """The shapes of a frame's fields (of one run) and of its observables (of all runs)."""
+    runs = () if plan.runs is None else (plan.runs,)
+    begin = plan.discretization.begin(plan.flow_of(0), plan.start_of(0))
+    fields, observables = jax.eval_shape(lambda: frame(plan.observe, plan.present(0, begin, plan.times[0])))
+    shapes = {name: runs + leaf.shape for name, leaf in observables.items()}
+    if plan.event is not None and plan.runs is not None:
+        shapes[EVENT_TIME] = runs
+    return {name: leaf.shape for name, leaf in fields.items()}, shapes
