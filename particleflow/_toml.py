@@ -142,6 +142,8 @@ def parse_override(text: str) -> tuple[list[str | int], Any]:
         parsed = {"value": value.strip()}
     if list(parsed) != ["value"]:
         raise UserError(f"--set takes one value, but {text!r} holds several lines.")
+    if any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise UserError(f"--set takes text in UTF-8, but got {text!r}.")
     return parse_path(path), parsed["value"]
 
 

@@ -38,6 +38,7 @@ FILES = {
     "page": ("viewer.html",),
 }
 PRODUCTS = tuple(FILES)
+FARTHEST = 1e150  # where squared distances still are numbers
 
 Progress = Callable[[Any], None]
 Report = Callable[[str, int, int], None]
@@ -234,18 +235,40 @@ class _Analysis:
 
     @property
     def track(self) -> Any:
-        """The cluster track of the (first) run, or None where it cannot be had."""
-        from particleflow.analysis import track_clusters
-        from particleflow.analysis.frames import first_run
-
+        """The cluster track of the (first) run."""
         if self._track is None:
-            self._track = track_clusters(first_run(self._trajectory))
+            self._track = track(self._trajectory)
         return self._track
+
+
+def track(trajectory: "Trajectory") -> Any:
+    """The clusters of the (first) run through time."""
+    from particleflow.analysis import track_clusters
+    from particleflow.analysis.frames import first_run
+
+    check_extent(trajectory)
+    return track_clusters(first_run(trajectory))
+
+
+def check_extent(trajectory: "Trajectory") -> None:
+    """Refuse points so far out that their distances are no numbers: nothing could be said of them, or be drawn."""
+    from particleflow.store.formats import windows
+
+    for window in windows(trajectory):
+        points = np.abs(np.asarray(trajectory.points[window]))
+        farthest = float(np.max(points, initial=0.0, where=np.isfinite(points)))
+        if farthest > FARTHEST:
+            raise UserError(
+                f"The points of {trajectory.path or 'the run'} reach {farthest:.3g} by time "
+                f"{float(trajectory.times[window][-1]):.4g}, too far to measure distances (above {FARTHEST:g}). "
+                "Run the scenario in smaller units or to an earlier time; `particleflow export` gives out the points."
+            )
 
 
 def _summary(folder: Path, trajectory: "Trajectory", analysis: _Analysis, say: Report) -> str:
     from particleflow.analysis import write_summary
 
+    check_extent(trajectory)
     write_summary(trajectory, folder / "summary.json", progress=lambda done, total: say("summary", done, total))
     return "summary.json"
 

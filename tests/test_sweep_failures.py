@@ -244,6 +244,24 @@ def test_a_hostile_manifest_cannot_write_to_the_terminal(tmp_path, capsys):
     assert not set(captured.out + captured.err) & set("\x1b\x07")
 
 
+def test_what_killed_processes_left_is_gone_after_a_resume(begin):
+    """Partial files and locks of a sweep and its groups, under the names that they have."""
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    folder = begin('seed = [1]\nkeep = "trajectories"\n')[1]
+    whole = {each.relative_to(folder) for each in folder.rglob("*")}
+    Manifest.open(folder).mark([0], "running")
+    groups = folder / "groups"
+    (groups / ".00000.partial.checkpoints").mkdir()
+    left = [groups / ".00000.partial.checkpoints" / "checkpoint-1.npz", folder / "manifest.json.lock"]
+    left += [groups / f".00000.partial{end}" for end in (".h5", ".h5.lock", f"-{ended.pid}.npz")]
+    left += [folder / f".{name}.partial-{ended.pid}.{end}" for name, end in (("manifest", "json"), ("results", "csv"))]
+    for each in left:
+        each.write_text("half")
+    assert main(["resume", str(folder), "--quiet"]) == 0
+    assert {each.relative_to(folder) for each in folder.rglob("*")} == whole
+
+
 @pytest.mark.slow
 def test_a_second_process_is_refused_while_the_first_goes_on(tmp_path):
     """Two processes of their own: the second gives up, the first finishes as if it had been alone."""

@@ -1,7 +1,7 @@
 """analyze, plot, animate, view, export, recover: what can be made of a run that is there. JAX is not imported."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from particleflow.cli.console import Meter, note, result, result_json
 from particleflow.cli.options import Flag, Quiet, Run
@@ -22,6 +22,7 @@ def analyze(run: Run, /, *, threshold: float | None = None, json: Flag = False, 
 
     target = run_folder.folder_of(run) / "summary.json"
     with run_folder.open_run(run) as trajectory, Meter(quiet=quiet) as meter:
+        run_folder.check_extent(trajectory)
         summary = write_summary(
             trajectory, target, threshold=threshold, progress=lambda done, total: meter.update("analysing", done, total)
         )
@@ -63,7 +64,7 @@ def plot(
 
     with run_folder.open_run(run) as trajectory:
         note(f"drawing into {folder}", quiet=quiet)
-        paths = view.figures(trajectory, folder, theme=theme, analysis=_track(trajectory), format=format)
+        paths = view.figures(trajectory, folder, theme=theme, analysis=run_folder.track(trajectory), format=format)
     _print_paths([str(path) for path in paths], json=json)
     return 0
 
@@ -106,7 +107,8 @@ def animate(
     with run_folder.open_run(run) as trajectory, Meter(quiet=quiet) as meter:
         path = view.animate(
             trajectory, target, frames=frames, fps=fps, spacing=spacing, theme=theme, colors=trajectory.labels,
-            counts=_track(trajectory).counts, progress=lambda done, total: meter.update("filming", done, total),
+            counts=run_folder.track(trajectory).counts,
+            progress=lambda done, total: meter.update("filming", done, total),
         )  # fmt: skip
     _print_paths([str(path)], json=json)
     return 0
@@ -131,7 +133,7 @@ def view(
 
     target = output or run_folder.folder_of(run) / "viewer.html"
     with run_folder.open_run(run) as trajectory:
-        path = page(trajectory, target, analysis=_track(trajectory))
+        path = page(trajectory, target, analysis=run_folder.track(trajectory))
     _print_paths([str(path)], json=json)
     if open and not json:
         import webbrowser
@@ -193,13 +195,6 @@ def recover(run: Run, /, *, json: Flag = False) -> int:
     else:
         result(str(report))
     return 0
-
-
-def _track(trajectory: Any) -> Any:
-    from particleflow.analysis import track_clusters
-    from particleflow.analysis.frames import first_run
-
-    return track_clusters(first_run(trajectory))
 
 
 def _headless() -> None:

@@ -16,8 +16,12 @@ def note(text: str, *, quiet: bool = False) -> None:
 
 
 def result(text: str) -> None:
-    """A line for programs and people, on stdout."""
-    print(text, flush=True)
+    """A line for programs and people, on stdout; letters that its encoding lacks are written as escapes."""
+    try:
+        print(text, flush=True)
+    except UnicodeEncodeError:
+        encoding = sys.stdout.encoding
+        print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
 
 
 def result_json(value: Any) -> None:

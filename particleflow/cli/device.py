@@ -24,6 +24,7 @@ def prepare(device: str | None = None) -> str:
     warnings.filterwarnings("ignore", message=r"os\.fork\(\) was called", category=RuntimeWarning)
     import jax
 
+    known = _platforms()
     folder = cache_folder() if fresh else None
     if folder is not None:
         jax.config.update("jax_compilation_cache_dir", str(folder))
@@ -34,10 +35,23 @@ def prepare(device: str | None = None) -> str:
         try:
             jax.config.update("jax_default_device", jax.devices(kind)[int(number or 0)])
         except (RuntimeError, ValueError, IndexError) as error:
-            known = ", ".join(sorted({each.platform for each in jax.devices()}))
             raise UserError(f"There is no device {device!r}; here is: {known}.") from error
     chosen = jax.config.jax_default_device or jax.devices()[0]  # pyright: ignore[reportAttributeAccessIssue]
     return f"{chosen.platform}:{chosen.id} ({chosen.device_kind})"
+
+
+def _platforms() -> str:
+    """The kinds of devices that JAX finds here, or an error that says what the environment asks for in vain."""
+    import jax
+
+    try:
+        return ", ".join(sorted({each.platform for each in jax.devices()}))
+    except (RuntimeError, AssertionError) as error:  # JAX asserts that what JAX_PLATFORMS names is there
+        wish = jax.config.jax_platforms  # pyright: ignore[reportAttributeAccessIssue]
+        raise UserError(
+            f"JAX finds no device of the kind {wish!r}, which JAX_PLATFORMS asks for. "
+            "Set it to cpu or leave it out, or install JAX for that device."
+        ) from error
 
 
 def cache_folder() -> Path | None:

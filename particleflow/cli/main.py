@@ -4,6 +4,7 @@
 """
 
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 
@@ -16,6 +17,7 @@ from particleflow.cli.console import note
 from particleflow.errors import ParticleflowError, UserError
 
 DEBUG = "PARTICLEFLOW_DEBUG"
+_FEWEST_COLUMNS = 20
 
 
 def make_app() -> App:
@@ -53,6 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     tokens = list(sys.argv[1:] if arguments is None else arguments)
     app = make_app()
+    _ask_for_room()
     try:
         code = app(tokens or ["--help"], exit_on_error=False, print_error=True)
     except CycloptsError:
@@ -81,6 +84,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         note(f"(This is a fault in particleflow; {DEBUG}=1 shows where.)")
         return 1
     return code if isinstance(code, int) else 0
+
+
+def _ask_for_room() -> None:
+    """Help and bars are laid out for at least some columns: rich never ends where there are none."""
+    columns, wish = shutil.get_terminal_size().columns, os.environ.get("COLUMNS", "")
+    if columns < _FEWEST_COLUMNS or (wish.isdecimal() and int(wish) < _FEWEST_COLUMNS):
+        os.environ["COLUMNS"] = str(max(columns, _FEWEST_COLUMNS))
 
 
 def _report(error: ParticleflowError) -> int:

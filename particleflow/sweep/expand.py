@@ -153,11 +153,17 @@ def _random(choices: dict[str, Any], count: int, seed: int) -> list[dict[str, An
 
 
 def _check_values(scenario: "Scenario", choices: dict[str, Any], problems: Problems) -> None:
-    """Put the first and the last value of every key into the scenario, so that a wrong one shows before any run."""
+    """Put the first and the last value of every key into the scenario, so that a wrong one shows before any run.
+
+    Seeds are not looked at again when the runs are built: of them, those that can be wrong if any is.
+    """
     from particleflow.errors import UserError
 
     for name, values in choices.items():
         ends = [values[0], values[-1]] if isinstance(values, list) else [values.start, values.stop]
+        if name == "seed" and isinstance(values, list):
+            odd = [value for value in values if type(value) is not int]
+            ends = [odd[0], odd[0]] if odd else [min(values), max(values)]
         for value in ends[: 1 if ends[0] == ends[1] else 2]:
             try:
                 scenario.with_values({name: value})

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from particleflow._files import write_text
+from particleflow._files import advice_for, write_text
 from particleflow.errors import StoreError
 from particleflow.run_folder import MANIFEST_FILE
 from particleflow.status import Status
@@ -68,7 +68,12 @@ class Manifest:
         if self._lock is not None:
             yield
             return
-        self._lock = WriterLock(self.folder / MANIFEST_FILE)
+        try:
+            self._lock = WriterLock(self.folder / MANIFEST_FILE)
+        except OSError as error:
+            raise StoreError(
+                f"Cannot write to {self.folder}: {error.strerror}. {advice_for(error)}".rstrip()
+            ) from error
         try:
             self.runs = Manifest.open(self.folder).runs
             yield

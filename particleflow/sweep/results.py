@@ -9,6 +9,7 @@ import numpy as np
 
 from particleflow._files import HDF5_FAILURES, new_hdf5, write_text, written
 from particleflow.errors import UserError
+from particleflow.run_folder import FARTHEST
 from particleflow.sweep.groups import group_path, load_group
 from particleflow.sweep.manifest import DONE, Manifest
 
@@ -50,7 +51,7 @@ def table(manifest: Manifest) -> list[dict[str, Any]]:
             for name, series in group.items():
                 if name.startswith(_OBSERVABLE) and series.ndim == 2:
                     rows[number][name.removeprefix(_OBSERVABLE)] = float(series[place, -1])
-            if "last_points" in group:
+            if "last_points" in group and np.abs(group["last_points"][place]).max() <= FARTHEST:
                 points, threshold = group["last_points"][place], float(group["thresholds"][place])
                 weights = np.exp(group["log_weights"][place]) if "log_weights" in group else None
                 rows[number]["clusters"] = cluster_count(points, threshold, weights=weights)
