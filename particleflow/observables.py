@@ -183,7 +183,8 @@ class SimilarityQuantiles(eqx.Module):
     """Quantiles of ⟨x, y⟩/(|x||y|) over pairs of different particles (forms the n×n matrix).
 
     With equal weights these are the linearly interpolated sample quantiles; in general the quantile at level p
-    interpolates the pairs, in order, at the places (Σ_{k<l} m_k)/(1 − m_l), m the share of each pair's weight.
+    interpolates the pairs, in order, at the places (Σ_{k<l} m_k)/(1 − m_l), m the share of each pair's weight. Without
+    a pair, where fewer than two particles have weight, they are NaN.
     """
 
     levels: Float[Array, " q"]
@@ -196,6 +197,8 @@ class SimilarityQuantiles(eqx.Module):
     def __call__(self, present: Present) -> Float[Array, " q"]:
         """The quantiles at the given levels."""
         measure = present.measure
+        if measure.count < 2:
+            return jnp.full(self.levels.shape, jnp.nan, measure.points.dtype)
         units, weights = directions(measure.points), _shares(measure)
         first, second = jnp.triu_indices(measure.count, 1)
         pairs = inner_products(units, units)[first, second]
@@ -257,13 +260,15 @@ def _entropy(shares: Float[Array, " n"]) -> Float[Array, ""]:
 
 
 def _weighted_quantiles(values: Array, weights: Array, levels: Array) -> Array:
-    """Quantiles of weighted numbers, those of weight zero left out; interpolated as `numpy.quantile` does.
+    """Quantiles of weighted numbers, those of weight zero left out; interpolated as `numpy.quantile` does; NaN of none.
 
     Equal numbers are taken in the order of their weights, so that the order in which they are given does not matter.
     """
     order = jnp.lexsort((weights, jnp.where(weights > 0, values, jnp.inf)))
-    values, shares = values[order], weights[order] / jnp.sum(weights)
+    total = jnp.sum(weights)
+    values, shares = values[order], weights[order] / jnp.where(total > 0, total, 1.0)
     before = jnp.cumsum(shares) - shares
     places = jnp.where(shares > 0, before / jnp.where(shares < 1, 1 - shares, 1.0), 2.0)
     last = values[jnp.sum(shares > 0) - 1]
-    return jnp.interp(levels, places, jnp.where(shares > 0, values, last))
+    found = jnp.interp(levels, places, jnp.where(shares > 0, values, last))
+    return jnp.where(total > 0, found, jnp.nan)

@@ -12,6 +12,7 @@ from particleflow.analysis import (
     parking_separation,
     silhouette,
     similarity_quantiles,
+    summarize,
 )
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.trajectory import Trajectory
@@ -126,5 +127,22 @@ def test_close_fraction_counts_pairs_above_the_published_level():
     found = similarity_quantiles(Trajectory.from_arrays([0], points, metadata={"geometry": "sphere"}))
     assert found.close is not None
     assert found.close[0] == pytest.approx(1 / 3)
-    with pytest.raises(ArgumentError, match="two particles"):
-        similarity_quantiles(Trajectory.from_arrays([0], np.ones((1, 1, 2))))
+
+
+@pytest.mark.parametrize("log_weights", [None, [0.0, -np.inf]], ids=["one particle", "one with mass"])
+@pytest.mark.parametrize(("geometry", "dimension"), [("sphere", 2), ("sphere", 3), ("euclidean", 1), ("euclidean", 2)])
+def test_without_a_pair_there_are_no_similarities_and_everything_else_is_there(geometry, dimension, log_weights):
+    points = np.random.default_rng(0).normal(size=(4, 1 if log_weights is None else 2, dimension))
+    points /= np.linalg.norm(points, axis=-1, keepdims=True)
+    run = Trajectory.from_arrays(np.arange(4.0), points, log_weights=log_weights, metadata={"geometry": geometry})
+    found = similarity_quantiles(run)
+    assert found.pairs == 0
+    assert np.isnan(found.values).all()
+    assert np.isnan(found.mean).all()
+    assert found.close is None or np.isnan(found.close).all()
+    summary = summarize(run)
+    assert summary["similarity"] is None
+    assert summary["omitted"]["similarity"] == summary["omitted"]["persistence"] == "fewer than two particles have mass"
+    assert summary["clusters"]["counts"] == [1, 1, 1, 1]
+    moved = np.linalg.norm(points[0, 0] - points[-1, 0])
+    assert summary["distances"]["wasserstein2"] == pytest.approx(moved)

@@ -1,12 +1,16 @@
 """Every observable at the saved points themselves, against its formula in NumPy."""
 
+import equinox as eqx
 import flows_oracles as oracle
+import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from scipy.spatial.distance import pdist
 
 import particleflow as pf
 from particleflow import kernels, observables
+from particleflow.errors import ArgumentError
 
 BETA = 1.5
 START = oracle.random_sphere(31, 7, 3)
@@ -119,3 +123,42 @@ def test_consensus():
     }
     for name, value in expected.items():
         assert abs(getattr(observables, name)(pf.Present.of(flow, measure)) - value) < 1e-12, name
+
+
+def test_quantiles_without_a_pair_are_nan_with_one_more_particle_they_are_its_cosine():
+    flow = pf.Flow(pf.Attend(kernels.Attention(beta=BETA)), geometry=pf.Sphere())
+    quantiles = observables.SimilarityQuantiles((0.1, 0.9))
+    asked = eqx.filter_jit(lambda measure: quantiles(pf.Present.of(flow, measure)))
+    assert np.isnan(asked(pf.Measure.uniform(START[:1]))).all()
+    assert np.isnan(asked(pf.Measure.weighted(START[:3], [1.0, 0.0, 0.0]))).all()
+    cosine = START[0] @ START[2]  # both are unit vectors
+    pair = asked(pf.Measure.weighted(START[:3], [0.5, 0.0, 0.5]))
+    np.testing.assert_allclose(pair, [cosine, cosine], rtol=1e-12)
+
+
+def phase(present):
+    return jax.lax.complex(present.time, 2 * present.time)
+
+
+def centre(present):
+    return present.measure.points[0]
+
+
+@pytest.mark.parametrize(
+    ("observe", "words"),
+    [
+        (
+            [observables.centre, centre],
+            ["'centre'", "particleflow.observables.centre", "test_observables.centre"],
+        ),
+        ([observables.PairFraction(0.5), observables.PairFraction(0.9)], ["'pair_fraction'", "PairFraction("]),
+        ([phase], ["phase must be real, but is complex128", "z.imag"]),
+    ],
+    ids=["two functions", "two thresholds", "complex"],
+)
+def test_observables_that_would_lose_something_are_refused(observe, words):
+    flow = pf.Flow(pf.Attend(kernels.Attention(beta=BETA)), geometry=pf.Sphere())
+    with pytest.raises(ArgumentError) as caught:
+        pf.simulate(flow, START, [0.0, 1.0], step=0.5, observe=observe)
+    for word in words:
+        assert word in str(caught.value)

@@ -90,7 +90,7 @@ def test_all_problems_of_a_file_come_at_once(write):
         ("beta = 4.0", "beta = [1.0, 2.0]", "drift.0.kernel.beta = [1.0, 2.0]: must be a number"),
         ("beta = 4.0", "query = [[1.0], [2.0, 3.0]]", "equally long rows"),
         ("beta = 4.0", "query = [1.0, 2.0]", "does not act on vectors of dimension 3"),
-        ('"energy"', '"energy", "energy"', "is listed twice"),
+        ('"energy"', '"energy", "energy"', "is listed twice: record.observables.0 has the same name"),
         ('kind = "attend"', 'kind = "os:system"', "pass --allow-code if you trust this file"),
         ("[record]", "[record]\nparticles = 13", "record.particles is 13, but there are 12 particles"),
         ("frames = 5", "frames = 1", "time.frames = 1: must be greater than or equal to 2"),

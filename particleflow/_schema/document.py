@@ -219,10 +219,13 @@ def _check_steps(time: TimeTable, problems: Problems) -> None:
 
 def _check_names(observables: list[Any], problems: Problems) -> None:
     """Two observables of one name would overwrite each other."""
-    seen: set[str] = set()
+    seen: dict[str, str] = {}
     for index, spec in enumerate(observables):
         if spec is None:
             continue
+        path = f"record.observables.{index}"
         if spec.kind in seen:
-            problems.add(f"record.observables.{index}", "is listed twice", spec.kind)
-        seen.add(spec.kind)
+            problems.add(
+                path, f"is listed twice: {seen[spec.kind]} has the same name, and one would be lost", spec.kind
+            )
+        seen.setdefault(spec.kind, path)

@@ -3,7 +3,8 @@
 Pairs are i < j, each with the mass w_i w_j / Σ_{k<l} w_k w_l. The similarity of a pair is the cosine
 ⟨x_i, x_j⟩ / (|x_i| |x_j|), which does not see the radius of a sphere, or the distance |x_i − x_j|; the quantile at p is
 the least value s such that the pairs of similarity ≤ s have mass ≥ p. Up to a limit all pairs are taken; beyond it a
-fixed random sample of pairs, the same in every frame, drawn with the weights from a stated seed.
+fixed random sample of pairs, the same in every frame, drawn with the weights from a stated seed. Where fewer than two
+particles have mass there is no pair, and every number is NaN.
 """
 
 from dataclasses import dataclass
@@ -78,6 +79,9 @@ def similarity_quantiles(
     chosen = as_frames(frames, len(trajectory))
     values, mean, close = np.empty((chosen.size, levels.size)), np.empty(chosen.size), np.empty(chosen.size)
     for index, points in iterate(trajectory, progress, None if frames is None else chosen):
+        if first.size == 0:
+            values[index], mean[index], close[index] = np.nan, np.nan, np.nan
+            continue
         similarity = pair_similarity(points, first, second, measure)
         order = np.argsort(similarity)
         values[index] = _quantiles(similarity[order], mass[order], levels)
@@ -95,14 +99,12 @@ def choose_pairs(weights: FloatArray, maximum: int, seed: int) -> tuple[IntArray
     P(i, j) = w_i w_j / Σ_{k<l} w_k w_l, and all sampled pairs count alike.
     """
     alive = np.flatnonzero(weights > 0)
-    if alive.size < 2:
-        raise ArgumentError("Pairwise similarity needs at least two particles with mass.")
     if maximum < 1:
         raise ArgumentError(f"Argument `maximum_pairs` must be at least 1, but is {maximum}.")
     if alive.size * (alive.size - 1) // 2 <= maximum:
         first, second = np.triu_indices(alive.size, k=1)
         mass = weights[alive[first]] * weights[alive[second]]
-        return alive[first], alive[second], mass / mass.sum(), False
+        return alive[first], alive[second], mass / mass.sum() if mass.size else mass, False
     generator = np.random.default_rng(seed)
     share = weights[alive] / weights[alive].sum()
     kept = np.empty((2, 0), dtype=np.int64)

@@ -57,6 +57,7 @@ def summarize(
     attention. flatness, minimum: see `find_plateaus`. modes: how many modes on the circle and on S². seed: of every
     sample. An ensemble gives {"runs": [one summary each], "aggregate": statistics over runs, …}. A density, whose
     points stay and whose masses change, has only its energy, modes and distances; its other sections are null.
+    `omitted` names sections that were left out, and why.
     """
     options = {"threshold": threshold, "beta": beta, "causal": causal, "flatness": flatness, "minimum": minimum}
     as_positive(flatness, "flatness", zero=True)
@@ -160,7 +161,7 @@ def _summarize_run(
         "agreement": parts.agreement_section(trajectory, track, last, seed),
         "attention": attention,
         "parking": parking,
-        "omitted": {} if why is None else {"attention": why},
+        "omitted": ({} if why is None else {"attention": why}) | parts.without_pairs(weights),
     }
 
 
@@ -172,6 +173,7 @@ def _summarize_density(trajectory: "Trajectory", modes: int, seed: int, progress
         **_header(),
         **_card(trajectory),
         **dict.fromkeys(_OF_PARTICLES),
+        "omitted": dict.fromkeys(_OF_PARTICLES, "the points of a density stay, and only its masses change"),
         "energy": parts.energy_section(parts.energy_series(trajectory)),
         "modes": parts.mode_section(trajectory, modes, progress),
         "distances": parts.distance_section(first, last, first_weights, last_weights, seed),

@@ -103,9 +103,15 @@ def plateau_section(track: ClusterTrack, energy: FloatArray | None, flatness: fl
     }
 
 
+def without_pairs(weights: FloatArray) -> dict[str, str]:
+    """The sections that need two particles with mass, each with this reason, where there are fewer."""
+    alone = int((weights > 0).sum()) < 2
+    return dict.fromkeys(("similarity", "persistence") if alone else (), "fewer than two particles have mass")
+
+
 def similarity_section(trajectory: "Trajectory", seed: int, progress: Progress | None) -> Section | None:
     """Quantiles of the pairwise similarity over time, and how fast the cloud closes up at the end."""
-    if int((fixed_weights(trajectory) > 0).sum()) < 2:
+    if without_pairs(fixed_weights(trajectory)):
         return None
     frames = select_frames(len(trajectory), _FRAMES)
     result = similarity_quantiles(trajectory, maximum_pairs=50_000, seed=seed, frames=frames, progress=progress)

@@ -66,11 +66,30 @@ def _matched(rate: Any, state: Any) -> tuple[list[Any], list[Any]]:
 
 def check_functions(present: Present, observe: tuple[Observable, ...], event: AbstractEvent | None) -> None:
     """Observables and events say what they do not like while nothing is compiled yet."""
+    named: dict[str, Observable] = {}
     for observable in observe:
-        if name_of(observable) == EVENT_TIME:
+        name = name_of(observable)
+        if name == EVENT_TIME:
             raise ArgumentError(f"An observable must not be called {EVENT_TIME!r}: ensembles use that name themselves.")
-        jax.eval_shape(lambda each=observable: measured(each, present))
+        if name in named:
+            raise ArgumentError(
+                f"Two observables have the name {name!r}, so that only one could be stored: {_shown(named[name])} and "
+                f"{_shown(observable)}; give one of them another `name`."
+            )
+        named[name] = observable
+        found = jax.eval_shape(lambda each=observable: measured(each, present))
+        if jnp.issubdtype(found.dtype, jnp.complexfloating):
+            raise ArgumentError(
+                f"The observable {name} must be real, but is {found.dtype}; observe its parts, such as "
+                "jnp.stack([z.real, z.imag])."
+            )
     if event is not None and not isinstance(event, AbstractEvent):
         raise ArgumentError(f"Argument `event` must be an event, such as events.Clustered(0.1), but is {event!r}.")
     if event is not None and (shape := jax.eval_shape(lambda: event.level(present)).shape) != ():
         raise ShapeError(f"An event must be one number, but {type(event).__name__} has shape {shape}.")
+
+
+def _shown(observable: Observable) -> str:
+    """A function by the name it is imported by, everything else as it prints itself."""
+    name = getattr(observable, "__qualname__", None)
+    return repr(observable) if name is None else f"{observable.__module__}.{name}"
