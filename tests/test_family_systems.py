@@ -7,7 +7,9 @@ what it is. A few systems run by default, and two hundred with `-m slow`.
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import family_oracles as oracle
+import jax
 import numpy as np
 import pytest
 from flows_oracles import solve
@@ -223,16 +225,37 @@ def applied(linear: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return rows @ linear.T if linear.ndim == 2 else rows * linear
 
 
-def assert_agrees(system: System) -> None:
-    """The stored points, and the lengths of streams, are those of SciPy."""
-    run = pf.simulate(system.flow, system.start, TIMES, rtol=1e-10, atol=1e-11)
+def cast(tree: Any, dtype: Any) -> Any:
+    """A flow or a measure with all of its numbers in one precision."""
+    return jax.tree_util.tree_map(lambda leaf: leaf.astype(dtype) if eqx.is_inexact_array(leaf) else leaf, tree)
+
+
+class Precision(NamedTuple):
+    """What a run is asked for, and by how much it may be off, relative to the largest coordinate (or to 1)."""
+
+    dtype: Any
+    rtol: float
+    atol: float
+    error: float
+
+
+DOUBLE = Precision(np.float64, rtol=1e-10, atol=1e-11, error=1e-7)
+# Rounding of states and parameters is 6e-8; the errors found are below 5e-6, about what the solver is asked for.
+SINGLE = Precision(np.float32, rtol=1e-5, atol=1e-6, error=5e-5)
+
+
+def assert_agrees(system: System, precision: Precision = DOUBLE) -> None:
+    """The stored points, and the lengths of streams, are those of SciPy in double precision."""
+    flow, start = (cast(each, precision.dtype) for each in (system.flow, system.start))
+    run = pf.simulate(flow, start, TIMES, rtol=precision.rtol, atol=precision.atol)
+    assert run.points.dtype == precision.dtype
     exact = solve(system.field, system.begun(), TIMES)[-1]
     points = system.space.retract(exact)
     assert np.max(np.abs(run.points[-1] - run.points[0])) > 1e-3, "nothing moves"
-    assert np.max(np.abs(run.points[-1] - points)) < 1e-7 * max(1.0, np.max(np.abs(points)))
+    assert np.max(np.abs(run.points[-1] - points)) < precision.error * max(1.0, np.max(np.abs(points)))
     if system.space.carries:
         found = system.space.state(run.points[-1], run[-1].fields)
-        assert np.max(np.abs(found - exact)) < 1e-7 * max(1.0, np.max(np.abs(exact)))
+        assert np.max(np.abs(found - exact)) < precision.error * max(1.0, np.max(np.abs(exact)))
 
 
 @pytest.mark.parametrize("system", [draw(seed) for seed in SEEDS], ids=lambda system: system.name)
@@ -256,6 +279,19 @@ def test_more_random_systems_agree_with_scipy(seed):
     system = draw(seed)
     print(system.name)
     assert_agrees(system)
+
+
+@pytest.mark.parametrize("seed", by_default(SEEDS, SEEDS[1::9]), ids=lambda seed: draw(seed).name)
+def test_random_system_agrees_with_scipy_in_single_precision(seed):
+    assert_agrees(draw(seed), SINGLE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", MORE)
+def test_more_random_systems_agree_with_scipy_in_single_precision(seed):
+    system = draw(seed)
+    print(system.name)
+    assert_agrees(system, SINGLE)
 
 
 def test_the_default_systems_cover_everything():
