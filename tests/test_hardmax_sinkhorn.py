@@ -1,6 +1,11 @@
 """Hardmax and Sinkhorn attention where they are hard: nobody to follow, and queries that differ from keys."""
 
+import family_oracles as oracle
+import jax
+import jax.numpy as jnp
 import numpy as np
+import pytest
+from shares import by_default
 
 import particleflow as pf
 from particleflow import drifts, kernels
@@ -34,3 +39,41 @@ def test_hardmax_follows_nobody_without_weight():
         measure = pf.Measure(POINTS, np.log(weights))
     found = np.asarray(drifts.Hardmax()(0.0, measure.sites, measure))
     assert np.max(np.abs(found - hardmax(POINTS, weights, np.ones((5, 5), bool)))) < 1e-15
+
+
+@pytest.mark.parametrize("beta", by_default([5.0, 20.0, 50.0], [50.0]))
+def test_sinkhorn_weights_with_queries_unlike_keys_are_doubly_stochastic(beta):
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(16, 2))
+    points /= np.linalg.norm(points, axis=1, keepdims=True)
+    query, key = rng.normal(size=(2, 2, 2))
+    kernel = kernels.Attention(beta, query=query, key=key)
+    measure = pf.Measure.uniform(points)
+    interaction = pf.Attend(kernel, normalization="sinkhorn").interactions(0.0)[0]
+    weights = np.asarray(interaction.attention(measure))
+    assert np.max(np.abs(weights.sum(axis=1) - 1)) < 1e-12
+    assert np.max(np.abs(weights.sum(axis=0) - 1)) < 1e-11
+    logits = beta * (points @ query.T) @ (points @ key.T).T
+    scaled = np.exp(logits - logits.max(axis=1, keepdims=True)) * plan_columns(logits)
+    assert np.max(np.abs(weights - scaled / scaled.sum(axis=1, keepdims=True))) < 1e-9
+
+
+def plan_columns(logits: np.ndarray) -> np.ndarray:
+    """e^{g}, by sweeps from a small inverse temperature up to the whole one and then Newton's method."""
+    count = len(logits)
+    return oracle.balancing(logits, np.full(count, 1 / count))
+
+
+@pytest.mark.slow
+def test_the_continuous_adjoint_of_sinkhorn_attention_is_that_of_differences():
+    rng = np.random.default_rng(3)
+    start = rng.normal(size=(4, 2))
+    start /= np.linalg.norm(start, axis=1, keepdims=True)
+
+    def ends(beta, adjoint="backsolve"):
+        flow = pf.Flow(pf.Attend(kernels.Attention(beta=beta), normalization="sinkhorn"), geometry=pf.Sphere())
+        run = pf.evolve(flow, start, 0.5, rtol=1e-8, atol=1e-10, adjoint=adjoint, max_steps=64)
+        return jnp.sum(run.points[:, 0])
+
+    difference = (ends(2.0 + 1e-4) - ends(2.0 - 1e-4)) / 2e-4
+    assert abs(jax.grad(ends)(2.0) - difference) < 1e-6

@@ -1,6 +1,7 @@
 """Doubly stochastic attention: a tilt of the measure that makes every column of weights sum to one, too."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,11 +12,15 @@ from particleflow.kernels.base import AbstractKernel
 from particleflow.measure import Measure
 from particleflow.summation.base import AbstractSummation
 
-_MAXIMUM_ITERATIONS = 2000
+_MAXIMUM_SWEEPS = 2000
+_MEMORY = 10  # so many earlier sweeps are combined
 _TOLERANCE_UNITS = 8.0  # in units of rounding
-_FAILURE = 0.5  # potentials that still move by more than eps^_FAILURE after all sweeps are no potentials
+_PATIENCE = 30  # after so many sweeps that bring nothing, rounding has been reached
+_WORSE = 1e2  # sweeps that lead so much farther away than the best one are forgotten
+_FAILURE = 0.5  # potentials whose equations are not met to eps^_FAILURE after all sweeps are no potentials
 
-Potentials = tuple[Float[Array, " n"], Float[Array, " n"]]
+# f and g as one vector: the transpose of a linear solve, which the continuous adjoint takes, wants no part left out.
+Potentials = Float[Array, " 2n"]
 
 
 def sinkhorn_tilt(kernel: AbstractKernel, measure: Measure, summation: AbstractSummation) -> Measure:
@@ -23,51 +28,100 @@ def sinkhorn_tilt(kernel: AbstractKernel, measure: Measure, summation: AbstractS
 
     The potentials solve  f(x) = −log ∫ e^{g(y)} K(x, y) dμ(y),  g(y) = −log ∫ e^{f(x)} K(x, y) dμ(x).  Both are
     moved half of the way at a time: for a symmetric positive definite kernel the error then halves at least with
-    every sweep, at any β, where plain alternation slows down like 1 − O(1/β). Sweeps end when the potentials stand
-    still to rounding. Derivatives come from the equations, not from the sweeps: a start at which the potentials
-    are right at once would otherwise leave their derivatives unfinished.
+    every sweep, at any β, where plain alternation slows down like 1 − O(1/β). Where queries differ from keys it is
+    slow, too, so that the last sweeps are combined to the one with the smallest defect (Anderson 1965): 10⁴ sweeps
+    become 10². They end when the equations are met to rounding. Derivatives come from the equations, not from the
+    sweeps: a start at which the potentials are right at once would otherwise leave their derivatives unfinished.
+
+    Sweeps are combined for kernels without zeros only: where there are no potentials, combined sweeps would run off to
+    infinity, at which weights are doubly stochastic to rounding but are not those of the kernel.
 
     Potentials exist if and only if every positive entry of K lies on a permutation of positive entries (total
     support; Sinkhorn and Knopp 1967): a causal mask never does. Where sweeps do not come to rest the result is NaN,
     so that a run fails instead of going on with weights that are not doubly stochastic.
     """
-    transposed = Transposed(kernel)
+    transposed, combined = Transposed(kernel), not kernel.vanishes()
 
     def defect(now: Potentials) -> Potentials:
-        row, column = now
+        row, column = jnp.split(now, 2)
         row_mass = summation.moments(kernel, measure.tilted(column), measure.sites).log_mass
         column_mass = summation.moments(transposed, measure.tilted(row), measure.sites).log_mass
-        return row + row_mass, column + column_mass
+        return now + jnp.concatenate([row_mass, column_mass])
 
     def solve(function: Callable, start: Potentials) -> Potentials:
-        nothing = jax.tree_util.tree_map(jnp.zeros_like, start)
-        return _relax(function, start, nothing)
+        return _relax(function, start, jnp.zeros_like(start), combined)
 
     def solve_linear(function: Callable, right: Potentials) -> Potentials:
         def iterate(apply: Callable, target: Potentials) -> Potentials:
-            return _relax(apply, jax.tree_util.tree_map(jnp.zeros_like, target), target)
+            return _relax(apply, jnp.zeros_like(target), target, combined)
 
         return jax.lax.custom_linear_solve(function, right, iterate, iterate)
 
-    zeros = jnp.zeros(measure.count, measure.points.dtype)
-    return measure.tilted(jax.lax.custom_root(defect, (zeros, zeros), solve, solve_linear)[1])
+    zeros = jnp.zeros(2 * measure.count, measure.points.dtype)
+    return measure.tilted(jax.lax.custom_root(defect, zeros, solve, solve_linear)[measure.count :])
 
 
-def _relax(function: Callable, start: Potentials, target: Potentials) -> Potentials:
-    """Solve function(p) = target by p ← p + ½(target − function(p)), until p stands still to rounding."""
-    tolerance = _TOLERANCE_UNITS * float(jnp.finfo(start[0].dtype).eps)
+class _Sweeps(NamedTuple):
+    """Where sweeps are: the place, its move, and how place and move changed in the last ones; the best place so far."""
 
-    def go_on(state: tuple[Potentials, Array, Array]) -> Array:
-        return (state[1] > tolerance) & (state[2] < _MAXIMUM_ITERATIONS)
+    place: Array
+    move: Array
+    places: Array
+    moves: Array
+    best: Array
+    best_move: Array
+    least: Array
+    count: Array
+    since_best: Array
 
-    def sweep(state: tuple[Potentials, Array, Array]) -> tuple[Potentials, Array, Array]:
-        now, _, count = state
-        moves = [0.5 * (wanted - found) for wanted, found in zip(target, function(now), strict=True)]
-        moved = (now[0] + moves[0], now[1] + moves[1])
-        scale = 1 + jnp.max(jnp.abs(jnp.stack(moved)))
-        return moved, jnp.max(jnp.abs(jnp.stack(moves))) / scale, count + 1
+    @staticmethod
+    def begun(place: Array, move: Array) -> "_Sweeps":
+        """No sweep yet."""
+        none, zero = jnp.zeros((_MEMORY, place.size), place.dtype), jnp.zeros((), jnp.int32)
+        return _Sweeps(place, move, none, none, place, move, _size(place, move), zero, zero)
 
-    unknown = jnp.asarray(jnp.inf, start[0].dtype)
-    potentials, moved, _ = jax.lax.while_loop(go_on, sweep, (start, unknown, jnp.zeros((), jnp.int32)))
-    came_to_rest = moved < float(jnp.finfo(moved.dtype).eps) ** _FAILURE
-    return jax.tree_util.tree_map(lambda leaf: jnp.where(came_to_rest, leaf, jnp.nan), potentials)
+    def combined(self) -> Array:
+        """p + r − Σ_k γ_k Δ_k(p + r), Δ_k the changes from sweep to sweep, γ the least |r − Σ_k γ_k Δ_k r|.
+
+        For a linear equation that is GMRES.
+        """
+        smallest = float(jnp.finfo(self.move.dtype).eps) ** 0.75
+        weights = jnp.linalg.lstsq(self.moves.T, self.move, rcond=smallest)[0]
+        return self.place + self.move - weights @ (self.places + self.moves)
+
+    def after(self, place: Array, move: Array) -> "_Sweeps":
+        """One sweep on; one that leads astray is forgotten, and with it all before."""
+        least = _size(place, move)
+        better, lost = least < self.least, ~(least < _WORSE * self.least)
+        slot = self.count % _MEMORY
+        places, moves = self.places.at[slot].set(place - self.place), self.moves.at[slot].set(move - self.move)
+        best, best_move = jnp.where(better, place, self.best), jnp.where(better, move, self.best_move)
+        return _Sweeps(
+            jnp.where(lost, best, place), jnp.where(lost, best_move, move),
+            jnp.where(lost, 0.0, places), jnp.where(lost, 0.0, moves),
+            best, best_move, jnp.where(better, least, self.least), self.count + 1,
+            jnp.where(better, 0, self.since_best + 1),
+        )  # fmt: skip
+
+
+def _size(place: Array, move: Array) -> Array:
+    return jnp.max(jnp.abs(move)) / (1 + jnp.max(jnp.abs(place)))
+
+
+def _relax(function: Callable, start: Potentials, target: Potentials, combined: bool) -> Potentials:
+    """Solve function(p) = target by sweeps p ← p + r, r = ½(target − function(p)), until p stands still to rounding."""
+    rounding = float(jnp.finfo(start.dtype).eps)
+
+    def move_at(place: Array) -> Array:
+        return 0.5 * (target - function(place))
+
+    def go_on(now: _Sweeps) -> Array:
+        stuck = (now.since_best >= _PATIENCE) & (now.least < rounding**_FAILURE)
+        return (now.least > _TOLERANCE_UNITS * rounding) & (now.count < _MAXIMUM_SWEEPS) & ~stuck
+
+    def sweep(now: _Sweeps) -> _Sweeps:
+        place = now.combined() if combined else now.place + now.move
+        return now.after(place, move_at(place))
+
+    found = jax.lax.while_loop(go_on, sweep, _Sweeps.begun(start, move_at(start)))
+    return jnp.where(found.least < rounding**_FAILURE, found.best, jnp.nan)
