@@ -66,7 +66,8 @@ class Clustered(AbstractEvent):
 class Merged(AbstractEvent):
     """At threshold `distance` only n − `merges` clusters (single linkage) are left.
 
-    The k-th merge happens when the k-th shortest edge of the minimal spanning tree comes down to the threshold.
+    The k-th merge happens when the k-th shortest edge of the minimal spanning tree comes down to the threshold; it
+    never does where no more than k particles have weight, and more merges than particles are refused.
     """
 
     merges: int = eqx.field(static=True)
@@ -83,9 +84,11 @@ class Merged(AbstractEvent):
     def level(self, present: Present) -> Float[Array, ""]:
         """(k-th shortest edge of the spanning tree) − distance."""
         measure = present.measure
-        alive = jnp.sum(measure.log_weights > -jnp.inf)
-        last = jnp.clip(jnp.minimum(self.merges, alive - 1) - 1, 0, None)
-        return jnp.sort(spanning_edges(measure))[last] - self.distance
+        if self.merges >= measure.count:
+            raise ArgumentError(
+                f"Argument `merges` must be less than the number of particles, {measure.count}, but is {self.merges}."
+            )
+        return jnp.sort(spanning_edges(measure))[self.merges - 1] - self.distance
 
     def describe(self) -> str:
         """What has happened, in a few words."""

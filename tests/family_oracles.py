@@ -66,8 +66,9 @@ class Space(NamedTuple):
 
 
 def unit(vectors: Rows) -> Rows:
-    """x/|x|."""
-    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+    """x/|x|, and 0 for 0."""
+    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return vectors / np.where(lengths > 0, lengths, 1.0)
 
 
 def post(name: str, build: Callable[[], geometry.AbstractGeometry], norm: Norm) -> Space:
