@@ -27,7 +27,7 @@ _solve_one = eqx.filter_jit(solve_window)
 
 def solve_runs(plan: Plan, first: int, times: np.ndarray, state: Any, proposed: np.ndarray) -> Window:
     """The window that begins with frame `first`, from `state` and step sizes `proposed` (leading axis: runs)."""
-    begin, saved = plan.window_begin(first), jnp.asarray(times, plan.dtype)
+    begin, saved = plan.window_begin(first), jnp.asarray(times, float)
     if plan.runs is not None:
         return _solve_groups(plan, begin, saved, state, proposed)
     alone = jax.tree_util.tree_map(lambda leaf: jnp.asarray(leaf[0]), (state, proposed))

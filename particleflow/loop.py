@@ -77,7 +77,7 @@ def at_start(plan: Plan) -> Progress:
     counts = np.zeros(runs, np.int64)
     state = jax.tree_util.tree_map(np.asarray, plan.begin())
     return Progress(
-        state=state, proposed=np.zeros(runs, plan.dtype), accepted=counts, rejected=counts, evaluations=counts,
+        state=state, proposed=np.zeros(runs, plan.times.dtype), accepted=counts, rejected=counts, evaluations=counts,
         ended=_already_ended(plan, state), failed=np.zeros(runs, bool), frames=0, time=float(plan.times[0]),
         status=Status.RUNNING, message=None,
     )  # fmt: skip
@@ -109,7 +109,7 @@ def _next_window(plan: Plan, before: Progress) -> Frames:
         shown = np.isfinite(np.asarray(window.times)[:, :wanted]) & ~over[:, None]
         reached = shown & np.logical_and.accumulate(_finite_frames(window, wanted), axis=1)
         broken = shown & ~reached
-        after = _settled(plan, before, _ended_at(window, times, broken), broken.any(axis=1))
+        after = _settled(plan, before, _ended_at(window, times, broken), np.any(broken, axis=1))
     fields, observables = _frames(plan, after, window, reached, times)
     last = before.frames + wanted >= len(plan.times)
     end = Status.FAILED if after.failed.any() else Status.FINISHED
@@ -216,7 +216,7 @@ def _explained(plan: Plan, window: Window, lost: np.ndarray) -> list[str]:
 def _explanation(plan: Plan, window: Window, run: int, who: str) -> str:
     time = float(np.asarray(window.end_time)[run])
     present = plan.present(run, _of_run(window.state, run), time)
-    points, rate = map(np.asarray, _motion(plan.method.solver, plan.numbers.step, present))
+    points, rate = map(np.asarray, _motion(plan.method.solver, plan.numbers.step.astype(plan.dtype), present))
     speeds = np.linalg.norm(np.where(np.isfinite(rate), rate, np.inf), axis=1)
     broken = np.flatnonzero(~np.isfinite(points).all(axis=1))
     particle = int(broken[0]) if broken.size else int(np.argmax(speeds))

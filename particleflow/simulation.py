@@ -136,6 +136,7 @@ def evolve(
     """The measure at time `end`: one pure function of flow and start, to be differentiated, vmapped and jitted.
 
     What it returns can be handed on as a start: `evolve` to T₁ and from there (`begin` = T₁) to T₂ is `evolve` to T₂.
+    With a fixed `step` the last one is shorter where `end` is not on the grid, its noise with it.
     `adjoint` chooses how derivatives are taken: "recursive_checkpoint" (reverse mode), "direct" (both modes),
     "forward" (forward mode), "backsolve" (the continuous adjoint).
     """
@@ -143,9 +144,9 @@ def evolve(
     how.check(flow, measure)
     dtype = measure.points.dtype
     method = make_method(flow, how, measure, rtol, atol, step, solver, max_steps, float("nan"), key)
-    numbers = make_numbers(dtype, rtol, atol, step, begin, key, None)
-    times = jnp.asarray(begin, dtype), jnp.asarray(end, dtype)
+    numbers = make_numbers(rtol, atol, step, begin, key, None)
+    times = jnp.asarray(begin, float), jnp.asarray(end, float)
     begun = how.begin(flow, measure)
-    check_interactions(flow, how, times[0], begun)
+    check_interactions(flow, how, times[0].astype(dtype), begun)
     state = final_state(replace(method, adjoint=adjoint), flow, how, begun, *times, numbers)
-    return how.measure(flow, times[1], state)
+    return how.measure(flow, times[1].astype(dtype), state)

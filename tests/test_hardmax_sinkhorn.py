@@ -24,7 +24,7 @@ def hardmax(points: np.ndarray, weights: np.ndarray, visible: np.ndarray, pull: 
 
 
 def test_hardmax_of_the_first_token_under_a_strictly_causal_mask_is_zero():
-    measure = pf.Measure.uniform(POINTS).with_positions(np.arange(5.0))
+    measure = pf.Measure.uniform(POINTS).with_positions(jnp.arange(5.0))
     drift = drifts.Hardmax(positional=kernels.StrictlyCausal(), pull=0.25)
     found = np.asarray(drift(0.0, measure.sites, measure))
     expected = hardmax(POINTS, np.ones(5), np.tri(5, k=-1, dtype=bool), pull=0.25)

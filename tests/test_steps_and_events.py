@@ -2,13 +2,14 @@
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import particleflow as pf
-from particleflow import drifts, events, kernels
-from particleflow.errors import RunError
+from particleflow import drifts, events, kernels, observables
+from particleflow.errors import ArgumentError, RunError
 
 SQUARE = pf.Flow(pf.Attend(kernels.Attention(beta=1.0), normalization="none"))  # ẋ = e^{x²} x for one particle
 TWO = np.array([[[0.5]], [[0.01]]])
@@ -112,3 +113,51 @@ def test_a_level_that_is_crossed_twice_within_a_step_is_seen(observable, options
     allowed = 1e-8 if observable is sine or options.get("rtol") < 1e-8 else 0.1
     assert run.status == "stopped by event"
     assert abs(run.times[-1] - FIRST) < allowed
+
+
+@pytest.mark.parametrize("solver", ["euler", pytest.param("map", marks=pytest.mark.slow)])
+def test_small_steps_go_on_at_late_times_in_single_precision(solver):
+    """ẋ = −1: from 8192 on, steps of 1e-3 are less than half of a rounding unit of a time in float32."""
+    start = np.array([[4.0], [1.25]], np.float32)
+    times = 8192.0 + np.array([0.0, 0.25, 0.5])
+    run = pf.simulate(pf.Flow(Falling()), start, times, step=1e-3, solver=solver)
+    assert run.points.dtype == np.float32
+    assert run.times.tolist() == times.tolist()
+    expected = start[:, 0] - (times - times[0])[:, None]
+    allowed = {"euler": 1e-6, "map": 1e-4}[solver]  # a layer is computed in the precision of the state
+    assert np.max(np.abs(run.points[:, :, 0] - expected)) < allowed
+
+
+def test_noise_of_a_last_step_that_is_shorter_has_its_variance_and_the_same_path():
+    """Brownian motion, var W_t = t: steps of 0.4 to 0.5, and to 0.8, whose path runs through the same points."""
+    count, key = 20_000, jax.random.key(5)
+    flow, start = pf.Flow(drifts.Linear(0.0), temperature=0.5), np.zeros((count, 1))
+    options: dict[str, Any] = {"step": 0.4, "key": key, "max_steps": 8}
+    ends = jnp.array([0.4, 0.5, 0.8])
+    walk = jax.vmap(lambda end: pf.evolve(flow, start, end, **options).points[:, 0])(ends)
+    grid, inside, later = np.asarray(walk)
+    spread = 4.5 * np.sqrt(2 / count)
+    assert abs(inside.var() / 0.5 - 1) < spread
+    assert abs(np.mean((inside - grid) ** 2) / 0.1 - 1) < spread
+    assert abs(np.mean((later - inside) ** 2) / 0.3 - 1) < spread
+    saved = pf.simulate(flow, start, [0.0, 0.4, 0.8], step=0.4, key=key)
+    assert np.max(np.abs(saved.points[1:, :, 0] - np.stack([grid, later]))) < 1e-12
+
+
+@pytest.mark.parametrize(("merges", "count"), [(1, 1), (5, 2)])
+def test_more_merges_than_particles_can_do_are_refused(merges, count):
+    with pytest.raises(ArgumentError, match=f"less than the number of particles, {count}, but is {merges}"):
+        pf.simulate(TURNING, np.eye(2)[:count], [0.0, 1.0], step=0.5, event=events.Merged(merges, 0.1))
+
+
+def test_a_merge_with_a_particle_without_weight_never_happens():
+    """The two close points are one with weight and one without: no edge of the tree is as short as their distance."""
+    measure = pf.Measure(np.array([[0.0, 0.0], [0.01, 0.0], [1.0, 0.0]]), np.array([0.0, -np.inf, 0.0]))
+    present = observables.Present.of(TURNING, measure)
+    assert abs(events.Merged(1, 0.1).level(present) - 0.9) < 1e-12
+    assert events.Merged(2, 0.1).level(present) == np.inf
+
+
+def test_quantiles_over_pairs_of_one_particle_are_refused():
+    with pytest.raises(ArgumentError, match="needs a pair of particles"):
+        pf.simulate(TURNING, RIGHT, [0.0, 1.0], step=0.5, observe=[observables.SimilarityQuantiles([0.5])])

@@ -71,7 +71,7 @@ class _Sweeps(NamedTuple):
     best: Array
     best_move: Array
     least: Array
-    count: Array
+    swept: Array
     since_best: Array
 
     @staticmethod
@@ -93,13 +93,13 @@ class _Sweeps(NamedTuple):
         """One sweep on; one that leads astray is forgotten, and with it all before."""
         least = _size(place, move)
         better, lost = least < self.least, ~(least < _WORSE * self.least)
-        slot = self.count % _MEMORY
+        slot = self.swept % _MEMORY
         places, moves = self.places.at[slot].set(place - self.place), self.moves.at[slot].set(move - self.move)
         best, best_move = jnp.where(better, place, self.best), jnp.where(better, move, self.best_move)
         return _Sweeps(
             jnp.where(lost, best, place), jnp.where(lost, best_move, move),
             jnp.where(lost, 0.0, places), jnp.where(lost, 0.0, moves),
-            best, best_move, jnp.where(better, least, self.least), self.count + 1,
+            best, best_move, jnp.where(better, least, self.least), self.swept + 1,
             jnp.where(better, 0, self.since_best + 1),
         )  # fmt: skip
 
@@ -117,7 +117,7 @@ def _relax(function: Callable, start: Potentials, target: Potentials, combined: 
 
     def go_on(now: _Sweeps) -> Array:
         stuck = (now.since_best >= _PATIENCE) & (now.least < rounding**_FAILURE)
-        return (now.least > _TOLERANCE_UNITS * rounding) & (now.count < _MAXIMUM_SWEEPS) & ~stuck
+        return (now.least > _TOLERANCE_UNITS * rounding) & (now.swept < _MAXIMUM_SWEEPS) & ~stuck
 
     def sweep(now: _Sweeps) -> _Sweeps:
         place = now.combined() if combined else now.place + now.move

@@ -37,55 +37,76 @@ class Numbers(NamedTuple):
 class GridNoise(diffrax.AbstractPath):
     """Brownian increments over the cells of the time grid, each from the key folded with the cell's index.
 
-    The path is a function of the key and the grid alone: it does not know how saves and windows are cut.
+    The path is a function of the key and the grid alone: it does not know how saves and windows are cut. A step that
+    ends inside a cell, after the part a of it, goes to the Brownian bridge there, aΔW + √(a(1 − a) h) Z with a normal Z
+    of its own: its variance is ah, and the path on the grid stays what it is. With `whole_cells` no step does.
     """
 
     key: Array
     numbers: Numbers
     size: tuple[int, ...] = eqx.field(static=True)
     dtype: Any = eqx.field(static=True)
+    whole_cells: bool = eqx.field(static=True)
     t0: ClassVar[float] = -float("inf")  # pyright: ignore[reportIncompatibleVariableOverride]
     t1: ClassVar[float] = float("inf")  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def evaluate(self, t0: Any, t1: Any = None, left: bool = True, use_levy: bool = False) -> Array:
-        """The increment of the cell that begins at t0."""
+        """The increment from t0, where a cell begins, to t1, where it ends or a run that ends inside it."""
         cell = jnp.round((t0 - self.numbers.origin) / self.numbers.step).astype(jnp.uint32)
-        normal = jax.random.normal(jax.random.fold_in(self.key, cell), self.size, self.dtype)
-        return normal * jnp.sqrt(self.numbers.step).astype(self.dtype)
+        key = jax.random.fold_in(self.key, cell)
+        whole = jax.random.normal(key, self.size, self.dtype)
+        size = jnp.sqrt(self.numbers.step).astype(self.dtype)
+        if self.whole_cells:
+            return whole * size
+        part = jnp.clip((t1 - t0) / self.numbers.step, 0.0, 1.0)
+        part = jnp.where(part > 1 - _ON_GRID, 1.0, part).astype(self.dtype)
+        bridge = jnp.sqrt(part * (1 - part)) * jax.random.normal(jax.random.fold_in(key, 0), self.size, self.dtype)
+        return (part * whole + bridge) * size
 
 
 class System(eqx.Module):
     """A flow as an ODE for the moving leaves of a state; `fixed` holds the others.
 
     A module and no closure, so that every adjoint sees what it depends on. With `jumps` it is asked a little earlier
-    than at the time it is given; see `after_jumps`.
+    than at the time it is given; see `after_jumps`. Time, and the sums of steps with it, are in 64 bits whatever the
+    `precision` of the state: single precision cannot tell 8192 from 8192.0001. The flow is asked in its own precision.
     """
 
     flow: Flow
     discretization: AbstractDiscretization
     fixed: Any
     jumps: bool = eqx.field(static=True)
+    precision: Any = eqx.field(static=True)
 
     def whole(self, moving: Any) -> Any:
-        """The state with these moving leaves."""
-        return eqx.combine(moving, self.fixed)
+        """The state with these moving leaves, in its precision."""
+        return eqx.combine(cast(moving, self.precision), self.fixed)
 
     def __call__(self, t: Any, y: Any, args: Any) -> Any:
         """d y/dt."""
-        asked = t - _EARLIER * jnp.finfo(t.dtype).eps * jnp.abs(t) if self.jumps else t
-        return self.discretization.velocity(self.flow, asked, self.whole(y))
+        asked = t - _EARLIER * float(jnp.finfo(self.precision).eps) * jnp.abs(t) if self.jumps else t
+        return cast(self.discretization.velocity(self.flow, asked.astype(self.precision), self.whole(y)), t.dtype)
 
     def step(self, t: Any, y: Any, size: Any) -> Any:
         """One explicit layer."""
-        moved = self.discretization.step(self.flow, t, self.whole(y), size)
-        return split(moved, y)[0]
+        time, length = t.astype(self.precision), size.astype(self.precision)
+        moved = self.discretization.step(self.flow, time, self.whole(y), length)
+        return cast(split(moved, y)[0], t.dtype)
 
 
-def after_jumps(time: Any, jumps: Float[Array, " k"] | None) -> tuple[Array, Any]:
-    """The time at which a step that would begin here begins, a little later on a jump, and whether it is on one."""
+def cast(tree: Any, dtype: Any) -> Any:
+    """A tree of numbers in another precision."""
+    return jax.tree.map(lambda leaf: leaf.astype(dtype), tree)
+
+
+def after_jumps(time: Any, jumps: Float[Array, " k"] | None, precision: Any) -> tuple[Array, Any]:
+    """The time at which a step that would begin here begins, a little later on a jump, and whether it is on one.
+
+    `precision` is that of the field, which must tell the two times apart.
+    """
     if jumps is None:
         return time, False
-    unit = jnp.finfo(time.dtype).eps * jnp.abs(time)
+    unit = float(jnp.finfo(precision).eps) * jnp.abs(time)
     on_jump = jnp.any(jnp.abs(jumps - time) <= 4 * unit)
     return jnp.where(on_jump, time + _LATER * unit, time), on_jump
 
@@ -133,7 +154,8 @@ class OnGrid(diffrax.AbstractStepSizeController):
 
     origin: Array
     step: Array
-    jumps: Float[Array, " k"] | None = None
+    jumps: Float[Array, " k"] | None
+    precision: Any = eqx.field(static=True)
 
     def wrap(self, direction: Any) -> "OnGrid":
         """Time runs forwards."""
@@ -157,7 +179,7 @@ class OnGrid(diffrax.AbstractStepSizeController):
         """
         y_error, cut, resolved = unwatched(y_error, t1)
         carried = _Carried(None, self.step, controller_state.evaluations + uncounted(y_error)[1])
-        begin, jumped = after_jumps(t1, self.jumps)
+        begin, jumped = after_jumps(t1, self.jumps, self.precision)
         finite = all_finite(y1_candidate)
         keep = finite & ((cut >= t1) | ~resolved)
         result = diffrax.RESULTS.where(finite, diffrax.RESULTS.successful, diffrax.RESULTS.dt_min_reached)
@@ -175,8 +197,9 @@ class Carrying(diffrax.AbstractAdaptiveStepSizeController):
     rtol: Any
     atol: Any
     norm: Callable
-    stops: Float[Array, " k"] | None = None
-    jumps: Float[Array, " k"] | None = None
+    stops: Float[Array, " k"] | None
+    jumps: Float[Array, " k"] | None
+    precision: Any = eqx.field(static=True)
 
     def wrap(self, direction: Any) -> "Carrying":
         """Time runs forwards."""
@@ -192,20 +215,22 @@ class Carrying(diffrax.AbstractAdaptiveStepSizeController):
         """As the error controller says, but blind to the rounding of the field: it would bound the step by tol/eps."""
         y_error, cut, resolved = unwatched(y_error, t1)
         y_error, evaluations = uncounted(y_error)
-        y_error = jax.tree_util.tree_map(lambda error, y: _above_rounding(error, y, t1 - t0), y_error, y0)
+        rounding = float(jnp.finfo(self.precision).eps) * (t1 - t0)
+        y_error = jax.tree_util.tree_map(lambda error, y: _above_rounding(error, y, rounding), y_error, y0)
         keep, next_t0, next_t1, jump, inner, result = self.pid.adapt_step_size(
             t0, t1, y0, y1_candidate, args, y_error, error_order, controller_state.inner
         )
         was_cut = keep & (t1 - t0 < 0.999 * controller_state.proposed)
-        wish = next_t1 - next_t0
+        wish: Any = next_t1 - next_t0
         wish = jnp.where(was_cut, jnp.maximum(wish, controller_state.proposed), wish)
         again = keep & (cut < t1)  # only up to an event, or in steps that show it; what the error allows stays
         keep, next_t0, next_t1 = keep & ~again, jnp.where(again, t0, next_t0), jnp.where(again, cut, next_t1)
-        wish = jnp.where(again, jnp.where(resolved, controller_state.proposed, cut - t0), wish)
+        shown: Any = jnp.where(resolved, controller_state.proposed, cut - t0)
+        wish = jnp.where(again, shown, wish)
         inner = jax.tree.map(lambda new, old: jnp.where(again, old, new), inner, controller_state.inner)
         carried = _Carried(inner, wish, controller_state.evaluations + evaluations)
         if self.jumps is not None:
-            begin, on_jump = after_jumps(next_t0, self.jumps)
+            begin, on_jump = after_jumps(next_t0, self.jumps, self.precision)
             next_t0, next_t1 = jnp.where(keep, begin, next_t0), jnp.where(keep, next_t1 + (begin - next_t0), next_t1)
             jump = jump | (keep & on_jump)
         return keep, next_t0, self._cut(next_t0, next_t1), jump, carried, result
@@ -218,10 +243,10 @@ class Carrying(diffrax.AbstractAdaptiveStepSizeController):
         return end
 
 
-def _above_rounding(error: Array, y: Array, size: Any) -> Array:
+def _above_rounding(error: Array, y: Array, rounding: Any) -> Array:
     """An error estimate less what the rounding of the field alone may cause."""
-    rounding = _FIELD_ROUNDING * jnp.finfo(y.dtype).eps * size * jnp.max(jnp.abs(y))
-    return jnp.sign(error) * jnp.maximum(jnp.abs(error) - rounding, 0.0)
+    caused = _FIELD_ROUNDING * rounding * jnp.max(jnp.abs(y))
+    return jnp.sign(error) * jnp.maximum(jnp.abs(error) - caused, 0.0)
 
 
 def error_controller(begin: Array, end: Array, numbers: Numbers) -> diffrax.PIDController:

@@ -49,7 +49,7 @@ class Watching(diffrax.AbstractAdaptiveSolver):
     term_structure: ClassVar = diffrax.AbstractTerm
 
     @property
-    def interpolation_cls(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def interpolation_cls(self) -> Any:  # pyright: ignore
         """That of the solver."""
         return self.solver.interpolation_cls
 
@@ -85,7 +85,7 @@ class Watching(diffrax.AbstractAdaptiveSolver):
         crossed = (jnp.sign(values) != jnp.sign(values[0])) & (values[0] != 0) & ~jnp.isnan(values)
         found = _cut(level, times, values, crossed)
         clear = (resolved | jnp.any(crossed)).astype(t1.dtype)  # diffrax looks for NaN, hence no truth value
-        watched = Watched(error, jnp.where(jnp.any(crossed), found, cut), clear)
+        watched = Watched(error, jnp.asarray(jnp.where(jnp.any(crossed), found, cut)), clear)
         return y1, watched, dense, state, result
 
 

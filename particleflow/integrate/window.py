@@ -31,6 +31,7 @@ from particleflow.integrate.stepping import (
     OnGrid,
     System,
     after_jumps,
+    cast,
     error_controller,
 )
 from particleflow.integrate.watching import FINEST, Watching
@@ -181,7 +182,7 @@ def final_state(
     numbers: Numbers,
 ) -> Any:
     """The state at time `end`, as a differentiable function of flow and state."""
-    problem = _Problem.of(method, flow, discretization, state, begin, numbers, None, counted=False)
+    problem = _Problem.of(method, flow, discretization, state, begin, numbers, None, windowed=False)
     solution = problem.solve(
         end,
         dt0=None if method.adaptive else numbers.step,
@@ -193,7 +194,10 @@ def final_state(
 
 
 class _Problem(eqx.Module):
-    """An initial value problem: the moving leaves of a state, their field and noise, and how they are stepped."""
+    """An initial value problem: the moving leaves of a state, their field and noise, and how they are stepped.
+
+    `windowed`: it is a window of a run, which counts what its steps cost and ends on the grid of fixed steps.
+    """
 
     method: Method = eqx.field(static=True)
     system: System
@@ -202,22 +206,30 @@ class _Problem(eqx.Module):
     jumps: Float[Array, " k"] | None
     numbers: Numbers
     event: AbstractEvent | None
-    counted: bool = eqx.field(static=True)
+    windowed: bool = eqx.field(static=True)
 
     @staticmethod
     def of(
         method: Method, flow: Flow, discretization: AbstractDiscretization, state: Any, begin: Array, numbers: Numbers,
-        event: AbstractEvent | None, *, counted: bool = True,
+        event: AbstractEvent | None, *, windowed: bool = True,
     ) -> "_Problem":  # fmt: skip
         rate = _left_by_a_layer if method.solver == MAP else _rate
-        moving, fixed = split(state, rate(flow, discretization, begin, state))
+        precision = jnp.result_type(*(leaf for leaf in jax.tree.leaves(state) if eqx.is_inexact_array(leaf)))
+        moving, fixed = split(state, rate(flow, discretization, begin.astype(precision), state))
         changes = flow.drift.changes() if method.solver not in _ASKED_AT_THE_BEGINNING else ()
         jumps = jnp.concatenate(changes).astype(begin.dtype) if changes else None
-        system = System(flow, discretization, fixed, jumps is not None)
-        return _Problem(method, system, moving, after_jumps(begin, jumps)[0], jumps, numbers, event, counted)
+        system = System(flow, discretization, fixed, jumps is not None, precision)
+        begin = after_jumps(begin, jumps, precision)[0]
+        return _Problem(method, system, moving, begin, jumps, numbers, event, windowed)
+
+    @property
+    def precision(self) -> Any:
+        """That of the state; time is in 64 bits."""
+        return self.system.precision
 
     def present(self, time: Array, y: Any) -> Present:
-        return Present(self.system.flow, self.system.discretization, time, self.system.whole(y))
+        asked = time.astype(self.precision)
+        return Present(self.system.flow, self.system.discretization, asked, self.system.whole(y))
 
     def solve(self, end: Array, **settings: Any) -> diffrax.Solution:
         return diffrax.diffeqsolve(
@@ -234,20 +246,26 @@ class _Problem(eqx.Module):
     def controller(self, times: Array) -> diffrax.AbstractStepSizeController:
         """The controller of a window: it carries its step over to the next one."""
         if not self.method.adaptive:
-            return OnGrid(self.numbers.origin, self.numbers.step, self.jumps)
+            return OnGrid(self.numbers.origin, self.numbers.step, self.jumps, self.precision)
         pid = error_controller(self.begin, times[-1], self.numbers)
         # The interpolation of implicit methods has order three: they step on every saved time instead.
         stops = times if self.method.solver in TABLEAUX else None
-        return Carrying(rtol=pid.rtol, atol=pid.atol, norm=pid.norm, pid=pid, stops=stops, jumps=self.jumps)
+        return Carrying(
+            rtol=pid.rtol, atol=pid.atol, norm=pid.norm, pid=pid, stops=stops, jumps=self.jumps,
+            precision=self.precision,
+        )  # fmt: skip
 
     def plain_controller(self, end: Array) -> diffrax.AbstractStepSizeController:
         """The controller of a single solve; without jumps it is diffrax's own, which every adjoint knows."""
         if not self.method.adaptive:
-            return OnGrid(self.numbers.origin, self.numbers.step, self.jumps)
+            return OnGrid(self.numbers.origin, self.numbers.step, self.jumps, self.precision)
         pid = error_controller(self.begin, end, self.numbers)
         if self.jumps is None:
             return pid
-        return Carrying(rtol=pid.rtol, atol=pid.atol, norm=pid.norm, pid=pid, jumps=self.jumps)
+        return Carrying(
+            rtol=pid.rtol, atol=pid.atol, norm=pid.norm, pid=pid, stops=None, jumps=self.jumps,
+            precision=self.precision,
+        )  # fmt: skip
 
     def _level(self, time: Any, y: Any) -> Array:
         assert self.event is not None
@@ -270,9 +288,9 @@ class _Problem(eqx.Module):
         if name == MAP:
             return ExplicitMap(self.system)
         if name in TABLEAUX:
-            plain = Implicit(name, self.counted)
+            plain = Implicit(name, self.windowed)
             if not method.adaptive:
-                plain = Implicit(name, self.counted, newton_to_rounding(self.begin.dtype))
+                plain = Implicit(name, self.windowed, newton_to_rounding(self.precision))
         else:
             plain = _EXPLICIT[name]()
         # Maps and noise have no states between the ends of their steps.
@@ -281,12 +299,12 @@ class _Problem(eqx.Module):
     def _watching(self, solver: Any, end: Array) -> Watching:
         """The solver, looking for the event on its way; diffrax no longer sees what it would set for a plain one."""
         if self.method.solver in TABLEAUX and self.method.adaptive:
-            pid = error_controller(self.begin, end, self.numbers)
+            pid: Any = error_controller(self.begin, end, self.numbers)
             newton = optx.Newton(rtol=pid.rtol, atol=pid.atol, norm=pid.norm)
-            solver = Implicit(self.method.solver, self.counted, newton)
+            solver = Implicit(self.method.solver, self.windowed, newton)
         elif hasattr(solver, "scan_kind"):
             solver = eqx.tree_at(lambda each: each.scan_kind, solver, "lax", is_leaf=lambda leaf: leaf is None)
-        rounding = 1e3 * float(jnp.finfo(self.begin.dtype).eps)
+        rounding = 1e3 * float(jnp.finfo(self.precision).eps)
         shortest = FINEST * (end - self.begin) if self.method.adaptive else jnp.asarray(jnp.inf, end.dtype)
         return Watching(solver, self._level, shortest, rounding)
 
@@ -304,11 +322,11 @@ class _Problem(eqx.Module):
     def _driven(self, noise: Noise, key: Array) -> diffrax.ControlTerm:
         def field(t: Any, y: Any, args: Any) -> lx.AbstractLinearOperator:
             def act(increment: Array) -> Any:
-                return noise.act(t, self.system.whole(y), increment)
+                return cast(noise.act(t.astype(self.precision), self.system.whole(y), increment), t.dtype)
 
-            return lx.FunctionLinearOperator(act, jax.ShapeDtypeStruct(noise.shape, self.begin.dtype))
+            return lx.FunctionLinearOperator(act, jax.ShapeDtypeStruct(noise.shape, self.precision))
 
-        return diffrax.ControlTerm(field, GridNoise(key, self.numbers, noise.shape, self.begin.dtype))
+        return diffrax.ControlTerm(field, GridNoise(key, self.numbers, noise.shape, self.precision, self.windowed))
 
 
 def _rate(flow: Flow, discretization: AbstractDiscretization, time: Array, state: Any) -> Any:

@@ -14,6 +14,8 @@ from particleflow.errors import ArgumentError, ShapeError
 from particleflow.flow import Flow
 from particleflow.measure import Measure
 
+_STEP_UNITS = 64.0  # a step must be at least so many units of rounding of the time it is added to
+
 
 def as_start(start: Any) -> Measure:
     """A measure with positions 0, 1, 2, …, unless it has its own."""
@@ -90,13 +92,14 @@ def leaf_of(tree: Any, run: int) -> Any:
     return jax.tree_util.tree_map(lambda leaf: leaf[run] if eqx.is_array(leaf) else leaf, tree)
 
 
-def as_times(times: Any, dtype: Any) -> np.ndarray:
+def as_times(times: Any) -> np.ndarray:
+    """Increasing times, in 64 bits whatever the precision of the run, unless JAX has been told to know none."""
     given = np.asarray(times, dtype=float)
     if given.ndim != 1 or given.size == 0:
         raise ShapeError(f"Argument `times` must be a list of times, but has shape {given.shape}.")
     if not np.isfinite(given).all():
         raise ArgumentError("Argument `times` must be finite, but is not.")
-    rounded = given.astype(dtype)
+    rounded = given.astype(jax.dtypes.canonicalize_dtype(float))
     bad = np.flatnonzero(np.diff(rounded) <= 0)
     if bad.size:
         raise ArgumentError(
@@ -114,5 +117,11 @@ def on_grid(times: np.ndarray, step: float) -> np.ndarray:
         raise ArgumentError(
             f"With a fixed `step` of {step} every saved time must be a multiple of it, "
             f"but times[{worst}] is {times[worst]}."
+        )
+    latest = float(np.max(np.abs(times)))
+    if step < _STEP_UNITS * float(np.finfo(times.dtype).eps) * latest:
+        raise ArgumentError(
+            f"Argument `step` is {step}, too small beside a time of {latest:g} in {times.dtype}, but must be at least "
+            f"{_STEP_UNITS:g} units of its rounding; let JAX use 64 bits, or take larger steps."
         )
     return (float(times[0]) + np.round(cells) * step).astype(times.dtype)

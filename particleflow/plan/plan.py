@@ -57,7 +57,7 @@ class Plan:
 
     def window_begin(self, first: int) -> Array:
         """The time at which the window that begins with frame `first` is entered."""
-        return jnp.asarray(self.times[max(first - 1, 0)], self.dtype)
+        return jnp.asarray(self.times[max(first - 1, 0)], float)
 
     def window_times(self, first: int) -> tuple[np.ndarray, int]:
         """The times of the window that begins with frame `first`, filled up to full length, and how many are real."""
@@ -113,7 +113,7 @@ def make_plan(
     single = measure if runs is None else leaf_of(measure, 0)
     whole_flow = one_flow if isinstance(flow, Flow) and not flow_per_run else joined_flows(flow, measure.points.dtype)
     how = discretization or Particles()
-    saved_times = as_times(times, single.points.dtype)
+    saved_times = as_times(times)
     method = make_method(whole_flow, how, single, rtol, atol, step, solver, max_steps, float(saved_times[-1]), key)
     check_begin(whole_flow, how, measure, flow_per_run=flow_per_run)
     present = check_present(one_flow, how, single, saved_times[0], method)
@@ -122,7 +122,7 @@ def make_plan(
     method = replace(method, adjoint="forward")
     if step is not None:
         saved_times = on_grid(saved_times, step)
-    numbers = make_numbers(single.points.dtype, rtol, atol, step, saved_times[0], key, runs)
+    numbers = make_numbers(rtol, atol, step, saved_times[0], key, runs)
     frame_bytes = single.points.size * single.points.dtype.itemsize * (runs or 1)
     for name, number in (("window", window), ("max_steps", max_steps)):
         if number is not None and not (isinstance(number, int) and number >= 1):
@@ -188,13 +188,12 @@ def make_method(
 
 
 def make_numbers(
-    dtype: Any, rtol: float | None, atol: float | None, step: float | None, origin: Any, key: Array | None,
-    runs: int | None,
-) -> Numbers:  # fmt: skip
+    rtol: float | None, atol: float | None, step: float | None, origin: Any, key: Array | None, runs: int | None
+) -> Numbers:
     """The numbers of a method as arrays; an ensemble has a key for every run, split from one unless all are given."""
 
     def number(value: Any) -> Array:
-        return jnp.asarray(0.0 if value is None else value, dtype)
+        return jnp.asarray(0.0 if value is None else value, float)
 
     given = key is not None and jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.shape == (runs,)
     keys = key if key is None or runs is None or given else jax.random.split(key, runs)
