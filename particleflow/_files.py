@@ -49,6 +49,95 @@ def written(path: Path, advice: str = "", failures: tuple[type[Exception], ...] 
             partial.unlink(missing_ok=True)
 
 
+@contextmanager
+def hdf5_output(partial: Path) -> Iterator["HDF5Output"]:
+    """A file for `h5py.File(output, "w")` to write to; a write that failed is raised at the end, or by `check`.
+
+    Parameters: `partial`, an existing file, such as `written` gives.
+    """
+    output = HDF5Output(partial)
+    try:
+        yield output
+        output.check()
+    finally:
+        output.close()
+
+
+class HDF5Output(io.RawIOBase):
+    """A file whose writes never fail, because HDF5 crashes the process, at the latest when it ends, if one does.
+
+    What cannot be written is kept in memory, where HDF5 can read it again, until the file is closed. So whoever writes
+    much calls `check` now and then.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._descriptor = os.open(path, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
+        self._failure: OSError | None = None
+        self._kept: list[tuple[int, bytes]] = []
+        self._place, self._end = 0, os.fstat(self._descriptor).st_size
+
+    def check(self) -> None:
+        """Raise what went wrong, if something did."""
+        if self._failure is not None:
+            raise OSError(self._failure.errno, self._failure.strerror)
+
+    def write(self, content: Any) -> int:
+        view = memoryview(content).cast("B")
+        done = 0
+        try:
+            while self._failure is None and done < len(view):
+                done += os.pwrite(self._descriptor, view[done:], self._place + done)
+        except OSError as error:
+            self._failure = error
+        if done < len(view):
+            self._kept.append((self._place + done, bytes(view[done:])))
+        self._place += len(view)
+        self._end = max(self._end, self._place)
+        return len(view)
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        begin, end = self._place, self._place + len(view)
+        content = os.pread(self._descriptor, len(view), begin)
+        view[:] = content.ljust(len(view), b"\0")
+        for place, kept in self._kept:
+            first, last = max(begin, place), min(end, place + len(kept))
+            if first < last:
+                view[first - begin : last - begin] = kept[first - place : last - place]
+        self._place = end
+        return len(view)
+
+    def truncate(self, size: int | None = None) -> int:
+        self._end = self._place if size is None else size
+        try:
+            os.ftruncate(self._descriptor, self._end)
+        except OSError as error:
+            self._failure = self._failure or error
+        return self._end
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._place = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._place, os.SEEK_END: self._end}[whence]
+        return self._place
+
+    def tell(self) -> int:
+        return self._place
+
+    def readable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        if not self.closed:
+            os.close(self._descriptor)
+        super().close()
+
+
 def write_bytes(path: Path, content: bytes | memoryview, advice: str = "") -> None:
     """Write a file whole or not at all."""
     with written(path, advice) as partial, partial.open("wb") as file:
@@ -58,50 +147,6 @@ def write_bytes(path: Path, content: bytes | memoryview, advice: str = "") -> No
 def write_text(path: Path, text: str) -> None:
     """Write a text file whole or not at all; lines end as they do in `text`."""
     write_bytes(path, text.encode("utf-8"))
-
-
-@contextmanager
-def new_hdf5(path: Path) -> Iterator[Any]:
-    """A new HDF5 file to fill; what the disk refused is raised when it is closed."""
-    import h5py
-
-    with _PatientFile(path, "w+") as target:
-        with h5py.File(target, "w") as file:
-            yield file
-        if target.refusal is not None:
-            raise target.refusal
-
-
-class _PatientFile(io.FileIO):
-    """A file that remembers the first write that failed and takes all others: HDF5 crashes when one of its own fails.
-
-    What was never written reads as zeros.
-    """
-
-    refusal: OSError | None = None
-
-    def write(self, content: Any) -> int:
-        view, done = memoryview(content).cast("B"), 0
-        try:
-            while done < len(view):
-                done += super().write(view[done:])
-        except OSError as error:
-            self.refusal = self.refusal or error
-        return len(view)
-
-    def truncate(self, size: int | None = None) -> int:
-        try:
-            return super().truncate(size)
-        except OSError as error:
-            self.refusal = self.refusal or error
-            return size or 0
-
-    def readinto(self, buffer: Any) -> int:
-        view, done = memoryview(buffer).cast("B"), 0
-        while done < len(view) and (count := super().readinto(view[done:])):
-            done += count
-        view[done:] = bytes(len(view) - done)
-        return len(view)
 
 
 def replace(source: Path, target: Path) -> None:

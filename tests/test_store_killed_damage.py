@@ -1,6 +1,7 @@
-"""Bit flips in the file of a killed process: nothing hangs, and what is shown is right."""
+"""Bit flips in the file of a killed process, and full disks: nothing hangs or crashes, and what is shown is right."""
 
 import faulthandler
+import importlib.util
 import re
 import signal
 import subprocess
@@ -138,3 +139,51 @@ def test_a_flipped_bit_in_a_killed_file_neither_hangs_nor_passes(killed, tmp_pat
     ended = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parent, check=False)
     assert ended.returncode == 0, ended.stderr[-3000:]
     assert int(ended.stdout) > 0
+
+
+FILL_THE_DISK = """
+    import resource, sys
+    from pathlib import Path
+    from types import SimpleNamespace
+    import numpy as np
+    from particleflow.errors import StoreError
+    from particleflow.store import export
+    from particleflow.sweep.results import write_results
+    from particleflow.trajectory import Trajectory
+    folder, kinds = Path(sys.argv[1]), sys.argv[2].split(",")
+    points = np.random.default_rng(0).normal(size=(200, 100, 3))
+    trajectory = Trajectory.from_arrays(np.arange(200.0), points, observables={"energy": points[:, 0, 0]})
+    (folder / "groups").mkdir()
+    np.savez(folder / "groups" / "00000.npz", times=np.arange(200.0), end_times=np.ones(1), series=points[None])
+    run = {"state": "done", "values": {}, "message": ""}
+    manifest = SimpleNamespace(folder=folder, runs=[run], groups=[[0]])
+    for limit in (200, 3000, 100_000, 200_000):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+        for kind in (*kinds, "results"):
+            try:
+                write_results(manifest) if kind == "results" else export(trajectory, folder / f"a.{kind}")
+                print(kind, limit, "was written")
+            except StoreError as error:
+                print(kind, limit, error)
+"""
+
+
+def test_a_full_disk_ends_an_export_with_a_sentence_and_leaves_the_old_file(tmp_path):
+    """The process that met the full disk ends in the usual way: HDF5 has seen no write fail."""
+    import_names = {"nc": "h5netcdf", "gsd": "gsd"}
+    kinds = [kind for kind in ("h5md", "nc", "npz", "xyz", "gsd") if has_module(import_names.get(kind, "h5py"))]
+    files = [*(f"a.{kind}" for kind in kinds), "results.h5"]
+    for name in files:
+        (tmp_path / name).write_text("old")
+    command = [sys.executable, "-c", textwrap.dedent(FILL_THE_DISK), str(tmp_path), ",".join(kinds)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    lines = ended.stdout.splitlines()
+    assert len(lines) == 4 * len(files)
+    assert all("Cannot write" in line and "File too large" in line for line in lines), ended.stdout
+    assert [(tmp_path / name).read_text() for name in files] == ["old"] * len(files)
+    assert {path.name for path in tmp_path.iterdir()} <= {*files, "groups", "results.csv"}
+
+
+def has_module(name: str) -> bool:
+    return importlib.util.find_spec(name) is not None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from particleflow._files import HDF5_FAILURES, new_hdf5, written
+from particleflow._files import HDF5_FAILURES, hdf5_output, written
 from particleflow.errors import ArgumentError, StoreError
 from particleflow.status import Status
 from particleflow.store.files import trajectory_path
@@ -133,7 +133,7 @@ def _write_h5md(trajectory: "Trajectory", path: Path, project: Projection) -> No
     """H5MD as MDAnalysis wants it: group `trajectory`, three dimensions, a box, units as variable-length text."""
     from particleflow._version import __version__
 
-    with new_hdf5(path) as file:
+    with hdf5_output(path) as output, h5py.File(output, "w") as file:
         file.create_group("h5md").attrs["version"] = np.array([1, 1], dtype="<i4")
         file.create_group("h5md/author").attrs["name"] = str(trajectory.metadata.get("author", "unknown"))
         file.create_group("h5md/creator").attrs.update({"name": "particleflow", "version": __version__})
@@ -147,6 +147,7 @@ def _write_h5md(trajectory: "Trajectory", path: Path, project: Projection) -> No
         value.attrs["unit"] = "Angstrom"
         for window in windows(trajectory):
             value[window] = project(np.asarray(trajectory.points[window]))
+            output.check()
         others = {f"particles/trajectory/{name}": series for name, series in trajectory.fields.items()}
         others |= {f"observables/{name}": series for name, series in trajectory.observables.items()}
         for place, series in others.items():

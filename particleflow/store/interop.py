@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from particleflow._files import hdf5_output
 from particleflow.errors import ArgumentError
 from particleflow.store.layout import CONSTANTS, FIELD, Layout, axis_names, to_json
 
@@ -88,7 +89,7 @@ def write_netcdf(trajectory: "Trajectory", path: Path) -> None:
     axes = _axes(trajectory)
     for name, names in axes.items():
         sizes |= dict(zip(names, series[name].shape[1:], strict=True))
-    with h5netcdf.File(path, "w") as file:
+    with hdf5_output(path) as output, h5netcdf.File(output, "w") as file:
         file.dimensions = sizes
         file.attrs["metadata"] = to_json(trajectory.metadata)
         file.create_variable("time", ("time",), data=trajectory.times)
@@ -99,6 +100,7 @@ def write_netcdf(trajectory: "Trajectory", path: Path) -> None:
             variable = file.create_variable(name, ("time", *names), dtype=series[name].dtype)
             for window in windows(trajectory):
                 variable[window] = np.asarray(series[name][window])
+                output.check()
 
 
 def write_gsd(trajectory: "Trajectory", path: Path, project: "Projection") -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from particleflow._files import HDF5_FAILURES, new_hdf5, write_text, written
+from particleflow._files import HDF5_FAILURES, hdf5_output, write_text, written
 from particleflow.errors import UserError
 from particleflow.run_folder import FARTHEST
 from particleflow.sweep.groups import group_path, load_group
@@ -135,7 +135,11 @@ def _groups(manifest: Manifest) -> Any:
 def _write_hdf5(manifest: Manifest, rows: list[dict[str, Any]], columns: list[str], path: Path) -> None:
     import h5py
 
-    with written(path, failures=HDF5_FAILURES) as partial, new_hdf5(partial) as file:
+    with (
+        written(path, failures=HDF5_FAILURES) as partial,
+        hdf5_output(partial) as output,
+        h5py.File(output, "w") as file,
+    ):
         target = file.create_group("table")
         for name in columns:
             values = [row.get(name) for row in rows]
