@@ -199,7 +199,7 @@ class Recorder:
             return f"needs {info['frames']} frames, but {frames} are there" if info["frames"] > frames else None
 
         found, reasons = None, []
-        for folder in (checkpoint_folder(path), old_checkpoint_folder(path)):
+        for folder in dict.fromkeys((checkpoint_folder(path), old_checkpoint_folder(path))):
             if found is None and folder.is_dir():
                 try:
                     found = load_checkpoint(folder, unusable)

@@ -192,3 +192,13 @@ def test_checkpoints_of_a_deleted_file_do_not_outlive_the_next_run(folder: Path,
     assert np.array_equal(np.asarray(run(folder / "beta0.5").points), whole)
     names = sorted(path.name for path in (folder / "beta0.5.checkpoints").iterdir())
     assert names == ["checkpoint-00000004.npz", "checkpoint-00000005.npz"]
+
+
+def test_a_name_without_a_point_tells_the_reason_once(folder: Path) -> None:
+    (folder / "beta0.5").rename(folder / "plain")
+    (folder / "beta0.5.checkpoints").rename(folder / "plain.checkpoints")
+    for path in (folder / "plain.checkpoints").iterdir():
+        path.write_bytes(b"")
+    with pytest.raises(StoreError) as refusal:
+        run(folder / "plain", resume=True)
+    assert str(refusal.value).count("checkpoint-00000002.npz is damaged") == 1

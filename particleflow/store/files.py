@@ -6,6 +6,7 @@ import os
 import socket
 import stat
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -64,9 +65,11 @@ class WriterLock:
         self._descriptor = None
 
     def _write(self, content: bytes) -> None:
+        """Say whose lock it is, as far as the disk has space: the lock holds without these words, too."""
         assert self._descriptor is not None
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, content, 0)
+        with suppress(OSError):
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, content, 0)
 
 
 def is_being_written(path: Path) -> bool:

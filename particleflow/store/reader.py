@@ -108,8 +108,8 @@ class StoredRun:
         most = self.frames if size is None else guard.stored_frames(self._datasets, size, self.path)
         if self.frames > most and committed is not None:
             raise StoreError(
-                f"{self.path} states {self.frames} frames, but its blocks hold at most {most}. Not written by us; not"
-                " read."
+                f"{self.path} states {self.frames} frames, but its blocks hold at most {most}: it is damaged, or not"
+                " written by us. Take it from a backup, or run the scenario again."
             )
         if committed is None:
             self.frames = min(self.frames, most)
