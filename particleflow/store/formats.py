@@ -131,6 +131,8 @@ def windows(trajectory: "Trajectory") -> list[slice]:
 
 def _write_h5md(trajectory: "Trajectory", path: Path, project: Projection) -> None:
     """H5MD as MDAnalysis wants it: group `trajectory`, three dimensions, a box, units as variable-length text."""
+    import h5py
+
     from particleflow._version import __version__
 
     with hdf5_output(path) as output, h5py.File(output, "w") as file:
