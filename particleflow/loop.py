@@ -217,7 +217,7 @@ def _explanation(plan: Plan, window: Window, run: int, who: str) -> str:
     time = float(np.asarray(window.end_time)[run])
     present = plan.present(run, _of_run(window.state, run), time)
     points, rate = map(np.asarray, _motion(plan.method.solver, plan.numbers.step.astype(plan.dtype), present))
-    speeds = np.linalg.norm(np.where(np.isfinite(rate), rate, np.inf), axis=1)
+    speeds = _lengths(np.where(np.isfinite(rate), rate, np.inf))
     broken = np.flatnonzero(~np.isfinite(points).all(axis=1))
     particle = int(broken[0]) if broken.size else int(np.argmax(speeds))
     place = f"t = {time:.10g}, particle {particle}"
@@ -231,8 +231,15 @@ def _explanation(plan: Plan, window: Window, run: int, who: str) -> str:
     why = "its point is not finite" if broken.size else why
     return (
         f"{who} blew up at {place}: its speed is {speeds[particle]:.3g} and its distance from the origin "
-        f"{np.linalg.norm(points[particle]):.3g}, and {why}. All frames before are kept."
+        f"{_lengths(points[[particle]])[0]:.3g}, and {why}. All frames before are kept."
     )
+
+
+def _lengths(rows: np.ndarray) -> np.ndarray:
+    """|x| of every row, also where |x|² overflows."""
+    largest = np.max(np.abs(rows), axis=1)
+    scale = np.where(np.isfinite(largest) & (largest > 0), largest, 1.0)
+    return scale * np.linalg.norm(rows / scale[:, None], axis=1)
 
 
 @eqx.filter_jit  # a measure that is looked at outside of a program must be finite

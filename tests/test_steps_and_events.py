@@ -156,8 +156,3 @@ def test_a_merge_with_a_particle_without_weight_never_happens():
     present = observables.Present.of(TURNING, measure)
     assert abs(events.Merged(1, 0.1).level(present) - 0.9) < 1e-12
     assert events.Merged(2, 0.1).level(present) == np.inf
-
-
-def test_quantiles_over_pairs_of_one_particle_are_refused():
-    with pytest.raises(ArgumentError, match="needs a pair of particles"):
-        pf.simulate(TURNING, RIGHT, [0.0, 1.0], step=0.5, observe=[observables.SimilarityQuantiles([0.5])])
