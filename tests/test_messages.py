@@ -1,17 +1,16 @@
 """Whatever is odd about numbers, texts, the terminal or the machine: one sentence, the right exit code, no fault."""
 
-import contextlib
 import errno
 import io
 import json
 import os
-import resource
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from full_disk import largest_file
 
 import particleflow as pf
 from particleflow.cli import main
@@ -156,16 +155,6 @@ def test_large_numbers_are_analysed_and_drawn(tmp_path):
     for command in (["analyze"], ["plot"], ["animate", "--frames", "2"], ["view", "--no-open"]):
         assert main([command[0], str(tmp_path), *command[1:]]) == 0
     assert json.loads((tmp_path / "summary.json").read_text())
-
-
-@contextlib.contextmanager
-def largest_file(size):
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_a_sweep_resumed_on_a_full_disk(tmp_path, capsys):

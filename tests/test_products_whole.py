@@ -1,13 +1,12 @@
 """A product is there whole or not at all: what a full disk stops leaves the old one, a sentence and exit code 1."""
 
-import contextlib
 import errno
 import os
-import resource
 from pathlib import Path
 
 import numpy as np
 import pytest
+from full_disk import largest_file
 
 import particleflow as pf
 from particleflow.cli import main
@@ -55,17 +54,6 @@ def made(tmp_path_factory) -> Path:
 def run(made, tmp_path) -> Path:
     (tmp_path / "trajectory.h5").write_bytes((made / "trajectory.h5").read_bytes())
     return tmp_path
-
-
-@contextlib.contextmanager
-def largest_file(size):
-    """No file of this process or its children may grow beyond so many bytes: a full disk, as far as writers can see."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def called(name, run):

@@ -155,6 +155,8 @@ def test_trajectories_are_kept_on_request(load, tmp_path):
         assert runs.points.shape == (5, 2, 8, 3)
         expected = table(manifest)[1]["energy"]
         assert float(runs.observables["energy"][-1][1]) == pytest.approx(expected, rel=1e-15)
+    # nothing is left of how they were made: partial files, locks and checkpoints
+    assert sorted(each.name for each in (tmp_path / "out" / "groups").iterdir()) == ["00000.h5", "00000.npz"]
 
 
 def test_phase_values_are_means_over_seeds(load, tmp_path):

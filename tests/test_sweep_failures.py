@@ -252,8 +252,8 @@ def test_what_killed_processes_left_is_gone_after_a_resume(begin):
     whole = {each.relative_to(folder) for each in folder.rglob("*")}
     Manifest.open(folder).mark([0], "running")
     groups = folder / "groups"
-    (groups / ".00000.partial.checkpoints").mkdir()
-    left = [groups / ".00000.partial.checkpoints" / "checkpoint-1.npz", folder / "manifest.json.lock"]
+    (groups / ".00000.partial.h5.checkpoints").mkdir()
+    left = [groups / ".00000.partial.h5.checkpoints" / "checkpoint-1.npz", folder / "manifest.json.lock"]
     left += [groups / f".00000.partial{end}" for end in (".h5", ".h5.lock", f"-{ended.pid}.npz")]
     left += [folder / f".{name}.partial-{ended.pid}.{end}" for name, end in (("manifest", "json"), ("results", "csv"))]
     for each in left:

@@ -11,6 +11,7 @@ import numpy as np
 
 from particleflow._files import replace, written
 from particleflow.errors import RunError, StoreError
+from particleflow.store import checkpoint_folder
 
 GROUPS_FOLDER = "groups"
 _DAMAGE = (OSError, ValueError, KeyError, EOFError, RuntimeError, MemoryError, zipfile.BadZipFile, zlib.error)
@@ -66,4 +67,4 @@ def _discard(partial: Path) -> None:
     """Remove a partial trajectory with its lock and its checkpoints, which are of no use without it."""
     partial.unlink(missing_ok=True)
     partial.with_name(f"{partial.name}.lock").unlink(missing_ok=True)
-    shutil.rmtree(partial.with_name(f"{partial.stem}.checkpoints"), ignore_errors=True)
+    shutil.rmtree(checkpoint_folder(partial), ignore_errors=True)
