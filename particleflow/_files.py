@@ -9,6 +9,7 @@ import errno
 import io
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -47,6 +48,37 @@ def written(path: Path, advice: str = "", failures: tuple[type[Exception], ...] 
     finally:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def written_folder(path: Path) -> Iterator[Path]:
+    """A hidden new folder beside `path` that takes this name if the block succeeds, and else is removed."""
+    partial = path.with_name(f".{path.name}.partial-{os.getpid()}")
+    with contextlib.suppress(OSError):
+        _remove_abandoned(path)
+    try:
+        _remove(partial)
+        partial.mkdir()
+        yield partial
+        partial.rename(path)
+    except OSError as error:
+        raise StoreError(f"Cannot write {path}: {_reason(error)}. {advice_for(error)}".rstrip()) from error
+    finally:
+        with contextlib.suppress(OSError):
+            _remove(partial)
+
+
+def own_folder(path: Path) -> Path:
+    """A folder of ours, made if it is not there; a link that waits under its name is refused, not followed."""
+    refuse_link(path)
+    path.mkdir(exist_ok=True)
+    return path
+
+
+def refuse_link(path: Path) -> None:
+    """A folder in which we write and delete must be the one beside our files."""
+    if path.is_symlink():
+        raise StoreError(f"{path} is not a folder of ours but leads elsewhere. Remove it.")
 
 
 @contextmanager
@@ -171,13 +203,21 @@ def _sync(path: Path) -> None:
 
 
 def _remove_abandoned(path: Path) -> None:
-    """Remove partial files of processes that no longer run."""
+    """Remove partial files and folders of processes that no longer run."""
     pattern = re.compile(rf"\.{re.escape(path.stem)}\.partial-(\d+){re.escape(path.suffix)}")
     for entry in path.parent.iterdir():
         match = pattern.fullmatch(entry.name)
         if match and not _is_running(int(match[1])):
             with contextlib.suppress(OSError):
-                entry.unlink()
+                _remove(entry)
+
+
+def _remove(path: Path) -> None:
+    """Remove a file, a link (not what it leads to) or a folder with all in it, if there is one."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _is_running(process: int) -> bool:

@@ -4,8 +4,11 @@ Every step looks at the number at its ends, at three places in between, and wher
 extrema. An adaptive step that such parabolas do not describe is halved, down to 1/1024 of a window. So a crossing is
 seen, and the first one is reported, also where the number comes back within the same step, unless it crosses zero by
 less than the parabolas tell, a small part of its range over the step. Fixed steps are looked at in the same places but
-not shortened; explicit layers and noise have states at the ends of their steps only. The time is that of the solver's
-own path: the step of the event is taken again, to end there.
+not shortened. The time is that of the solver's own path: the step of the event is taken again, to end there.
+
+Explicit layers and noise have states at the ends of their steps only, and are looked at nowhere else: a level that
+crosses and comes back within one step has not crossed. A map ends with the layer that has crossed; the path of a noisy
+run is taken as straight over that step, and it ends where this line crosses.
 
 Particles of weight zero do not count.
 """

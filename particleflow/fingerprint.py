@@ -2,13 +2,14 @@
 
 Objects are described by their class, their fields and the bytes of their arrays, so that a Gaussian and a Laplace
 kernel of one width are as different as two widths. Nothing in it depends on the process: a function is its name and the
-numbers it carries along (defaults, what it closes over, what `partial` has filled in), not its code.
+numbers it carries along (defaults, what it closes over, what `partial` has filled in). What the user's own functions do
+is hashed apart from that, because it can be compared within one version of Python only.
 """
 
 import functools
 import hashlib
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import PurePath
 from typing import Any
@@ -20,6 +21,7 @@ import numpy as np
 
 from particleflow.observables import name_of
 from particleflow.plan import Plan
+from particleflow.user_code import PYTHON, code_of
 
 
 def fingerprints(plan: Plan, **recorded: Any) -> dict[str, str]:
@@ -28,8 +30,18 @@ def fingerprints(plan: Plan, **recorded: Any) -> dict[str, str]:
     Parameters: `plan`; `recorded`, what decides how much of the run is kept, by the name of its argument. `max_steps`
     is not among them: a run that stays below this limit has the same bits. A `key` counts where there is noise.
     """
+    return {name: _hash(described(value)) for name, value in (_decisive(plan) | recorded).items()}
+
+
+def code_fingerprints(plan: Plan) -> dict[str, str]:
+    """The arguments of `simulate` that bring code of the user's own, each as a hash of it, and the Python it is for."""
+    codes = {name: list(code_of(within(value))) for name, value in _decisive(plan).items()}
+    return {"python": PYTHON} | {name: _hash(code) for name, code in codes.items() if code}
+
+
+def _decisive(plan: Plan) -> dict[str, Any]:
     numbers = plan.numbers
-    decisive = {
+    return {
         "flow": plan.flow,
         "start": (plan.start, plan.runs),
         "times": plan.times,
@@ -43,7 +55,6 @@ def fingerprints(plan: Plan, **recorded: Any) -> dict[str, str]:
         "key": numbers.key if plan.method.noisy else None,
         "window": plan.window,
     }
-    return {name: _hash(value) for name, value in (decisive | recorded).items()}
 
 
 def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
@@ -51,9 +62,9 @@ def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     return [name for name in now if before.get(name) != now[name]]
 
 
-def _hash(value: Any) -> str:
+def _hash(parts: Iterable[bytes]) -> str:
     digest = hashlib.sha256()
-    for part in described(value):
+    for part in parts:
         digest.update(len(part).to_bytes(8, "little") + part)
     return digest.hexdigest()[:32]
 
@@ -63,33 +74,48 @@ def described(value: Any, above: tuple[int, ...] = ()) -> Iterator[bytes]:
 
     `above` are the identities of the objects it was found in: a function that closes over itself ends there.
     """
-    if eqx.is_array(value) or isinstance(value, np.ndarray | np.generic):
+    if _is_array(value):
         is_key = jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
         numbers = np.asarray(jax.random.key_data(jnp.asarray(value)) if is_key else value)
         yield f"array {numbers.shape} {numbers.dtype}".encode()
         yield np.ascontiguousarray(numbers).tobytes()
-    elif value is None or isinstance(value, str | int | float | complex | bytes | np.dtype | PurePath):
+    elif _is_plain(value):
         yield f"{type(value).__name__} {value!r}".encode()
     elif id(value) in above:
         yield b"itself"
     else:
-        yield from _described_parts(value, (*above, id(value)))
+        title, parts = _parts(value)
+        yield title
+        for name, part in parts.items():
+            yield str(name).encode()
+            yield from described(part, (*above, id(value)))
 
 
-def _described_parts(value: Any, above: tuple[int, ...]) -> Iterator[bytes]:
-    """An object that is made of others: its name, then what it holds in a fixed order."""
+def within(value: Any, above: tuple[int, ...] = ()) -> Iterator[Any]:
+    """An object and all that it is made of, but for arrays and plain values."""
+    if _is_array(value) or _is_plain(value) or id(value) in above:
+        return
+    yield value
+    for part in _parts(value)[1].values():
+        yield from within(part, (*above, id(value)))
+
+
+def _is_array(value: Any) -> bool:
+    return eqx.is_array(value) or isinstance(value, np.ndarray | np.generic)
+
+
+def _is_plain(value: Any) -> bool:
+    return value is None or isinstance(value, str | int | float | complex | bytes | np.dtype | PurePath)
+
+
+def _parts(value: Any) -> tuple[bytes, dict[Any, Any]]:
+    """An object that is made of others: its name, and what it holds in a fixed order."""
     if isinstance(value, Mapping):
-        yield f"mapping {len(value)}".encode()
-        parts = {str(key): value[key] for key in sorted(value, key=str)}
-    elif isinstance(value, list | tuple | set | frozenset):
-        yield f"{type(value).__name__} {len(value)}".encode()
-        parts = dict(enumerate(value if isinstance(value, list | tuple) else sorted(value, key=repr)))
-    else:
-        yield _name(value if callable(value) and hasattr(value, "__qualname__") else type(value))
-        parts = _carried(value)
-    for name, part in parts.items():
-        yield str(name).encode()
-        yield from described(part, above)
+        return f"mapping {len(value)}".encode(), {str(key): value[key] for key in sorted(value, key=str)}
+    if isinstance(value, list | tuple | set | frozenset):
+        title = f"{type(value).__name__} {len(value)}".encode()
+        return title, dict(enumerate(value if isinstance(value, list | tuple) else sorted(value, key=repr)))
+    return _name(value if callable(value) and hasattr(value, "__qualname__") else type(value)), _carried(value)
 
 
 def _carried(value: Any) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """What is measured while a measure moves.
 
 An observable is any function of the `Present` of a run (time, state, measure, velocity, …) that returns an array; its
-name in the trajectory is its `__name__` (or `name`). It is evaluated at the saved state, inside the compiled run.
+name in the trajectory is its `__name__` (or `name`; those with parameters take one, so that two of a kind can be stored
+side by side). It is evaluated at the saved state, inside the compiled run.
 A function of three arguments is asked with (flow, time, measure) instead, and those below can be asked so outside of a
 run: `energy(flow, 0.0, measure)`. Sums over all pairs go through the same summation as the drift; only quantities that
 need the whole Gram matrix hold it, and say so.
@@ -188,11 +189,14 @@ class SimilarityQuantiles(eqx.Module):
     """
 
     levels: Float[Array, " q"]
-    name: str = eqx.field(static=True, default="similarity_quantiles")
+    name: str = eqx.field(static=True)
 
-    def __init__(self, levels: Any = (0.05, 0.25, 0.5, 0.75, 0.95)):
+    def __init__(self, levels: Any = (0.05, 0.25, 0.5, 0.75, 0.95), name: str = "similarity_quantiles"):
         self.levels = as_float_array(levels, "levels")
-        self.name = "similarity_quantiles"
+        self.name = name
+
+    def __check_init__(self):
+        name_of(self)
 
     def __call__(self, present: Present) -> Float[Array, " q"]:
         """The quantiles at the given levels."""
@@ -209,11 +213,14 @@ class PairFraction(eqx.Module):
     """The share of pairs of different particles with ⟨x, y⟩/(|x||y|) above `threshold`."""
 
     threshold: Float[Array, ""]
-    name: str = eqx.field(static=True, default="pair_fraction")
+    name: str = eqx.field(static=True)
 
-    def __init__(self, threshold: Any = 0.999):
+    def __init__(self, threshold: Any = 0.999, name: str = "pair_fraction"):
         self.threshold = jnp.asarray(float(threshold))
-        self.name = "pair_fraction"
+        self.name = name
+
+    def __check_init__(self):
+        name_of(self)
 
     def __call__(self, present: Present) -> Float[Array, ""]:
         """The share of close pairs."""

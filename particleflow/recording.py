@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
+from particleflow._files import own_folder, refuse_link
 from particleflow.discretization.base import POINTS
 from particleflow.errors import ArgumentError, ComputedAgain, ResumedElsewhere, StoreError
-from particleflow.fingerprint import differences, fingerprints
+from particleflow.fingerprint import code_fingerprints, differences, fingerprints
 from particleflow.loop import Frames, Progress
 from particleflow.plan import Plan
 from particleflow.provenance import RUN_FORMAT, describe, fixed_points, frame_shapes, particle_constants
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 _CHECKPOINTED = ("proposed", "accepted", "rejected", "evaluations", "ended", "failed")
 _STATE = "state."
-_SURROUNDINGS = ("versions", "device", "platform")
+_SURROUNDINGS = ("versions", "device", "platform", "native sum")
 
 
 class Recorder:
@@ -62,7 +63,8 @@ class Recorder:
             "particles": self.particles,
             "labels": _as_labels(labels),
         }
-        self.provenance = {**describe(plan), "fingerprint": fingerprints(plan, **recorded), **provenance}
+        identity = {"fingerprint": fingerprints(plan, **recorded), "code": code_fingerprints(plan)}
+        self.provenance = {**describe(plan), **identity, **provenance}
         self.resumed: Progress | None = None
         self._windows: list[Frames] = []
         self._changes: str | None = None
@@ -71,6 +73,7 @@ class Recorder:
         if path is None and (resume or storage or particles is not None):
             raise ArgumentError("Arguments `resume`, `storage` and `particles` go with `store`, which is not given.")
         if path is not None:
+            refuse_link(checkpoint_folder(path))
             self._writer = self._reopen(path, fsync) if resume else self._create(path, storage, fsync)
 
     def append(self, frames: Frames) -> None:
@@ -175,6 +178,7 @@ class Recorder:
     def _go_on(self, stored: StoredRun) -> int:
         """Take up the state that the run goes on from, and return the number of frames before it."""
         self._check_same(stored.provenance)
+        self._check_code(stored.provenance)
         checkpoint = self._checkpoint(stored.path, stored.frames)
         self._check_same(checkpoint.info if checkpoint else stored.provenance)
         self._compare_surroundings(checkpoint.info if checkpoint else stored.provenance)
@@ -233,6 +237,24 @@ class Recorder:
                 "Use the settings it began with, or store the new run elsewhere."
             )
 
+    def _check_code(self, info: dict[str, Any]) -> None:
+        """Functions of the user's own must do what they did, as far as that can be told; older files do not tell it."""
+        before, now = info.get("code", {}), self.provenance["code"]
+        others = differences(before, now) if before.get("python") == now["python"] else []
+        if others:
+            raise ArgumentError(
+                f"The run in {self.path} was made with other code, so it cannot be resumed with this: a function of "
+                f"{' and '.join(f'`{name}`' for name in others)} has changed. Use the code it began with, or store the "
+                "new run elsewhere."
+            )
+        if before and before["python"] != now["python"] and len(now) > 1:
+            warnings.warn(
+                f"The run began under another Python ({before['python']}, this is {now['python']}), so that nobody can "
+                "tell whether your own functions still do what they did. It goes on.",
+                ResumedElsewhere,
+                stacklevel=2,
+            )
+
     def _compare_surroundings(self, info: dict[str, Any]) -> None:
         """Say so if versions or machine are others than before: then the last digits may be others, too."""
         before, now = ({name: each.get(name) for name in _SURROUNDINGS} for each in (info, self.provenance))
@@ -250,8 +272,7 @@ class Recorder:
 
     def _save_checkpoint(self, progress: Progress) -> None:
         assert self.path is not None
-        folder = checkpoint_folder(self.path)
-        folder.mkdir(exist_ok=True)
+        folder = own_folder(checkpoint_folder(self.path))
         arrays = {name: getattr(progress, name) for name in _CHECKPOINTED}
         arrays |= {f"{_STATE}{index}": leaf for index, leaf in enumerate(jax.tree_util.tree_leaves(progress.state))}
         info = {

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from particleflow import _toml
-from particleflow._files import write_text, written
+from particleflow._files import own_folder, write_text, written, written_folder
 from particleflow.errors import ParticleflowError, RunError, UserError
 from particleflow.status import Status
+from particleflow.user_code import blamed
 
 if TYPE_CHECKING:
     from particleflow._schema import Spec
@@ -57,13 +58,21 @@ class Outcome:
 
 
 def new_folder(stem: str, output: str | Path | None, root: str | Path = "outputs") -> Path:
-    """Make the folder of a new run: `output` itself, or the next number under outputs/<scenario>; never one in use."""
+    """Make the folder of a new run: `output` itself, or the next number under outputs/<scenario>; never one in use.
+
+    A scenario file, still empty, tells other processes that it is.
+    """
     try:
         if output is not None:
             folder = Path(output)
+            used = UserError(f"{folder} is in use. Choose another --output; a run is never overwritten.")
             if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-                raise UserError(f"{folder} is in use. Choose another --output; a run is never overwritten.")
+                raise used
             folder.mkdir(parents=True, exist_ok=True)
+            try:
+                (folder / SCENARIO_FILE).touch(exist_ok=False)
+            except FileExistsError:  # another process took this folder meanwhile
+                raise used from None
             return folder
         parent = Path(root) / stem
         parent.mkdir(parents=True, exist_ok=True)
@@ -151,8 +160,7 @@ def _cloud_arrays(start: "Start") -> dict[str, np.ndarray]:
 
 def _input(folder: Path, name: str, content: Any) -> str:
     """Save an array, or arrays by name, among the inputs of a run, and return the path from its folder."""
-    (folder / INPUTS_FOLDER).mkdir(exist_ok=True)
-    with written(folder / INPUTS_FOLDER / name) as partial:
+    with written(own_folder(folder / INPUTS_FOLDER) / name) as partial:
         if isinstance(content, dict):
             np.savez(partial, **content)
         else:
@@ -193,7 +201,8 @@ def run_scenario(
         raise
     except Exception as error:
         scenario.build()  # says what does not fit together, if that is the reason
-        raise RunError(f"The run in {folder} failed: {type(error).__name__}: {str(error)[:300]}") from error
+        said = blamed(error) or f"{type(error).__name__}: {str(error)[:300]}"
+        raise RunError(f"The run in {folder} failed: {said}") from error
 
 
 def discard_if_empty(folder: Path) -> None:
@@ -279,13 +288,8 @@ def _figures(folder: Path, trajectory: "Trajectory", analysis: _Analysis, say: R
     mpl.use("Agg")
     from particleflow import view
 
-    partial = folder / ".figures.partial"  # so that a folder of figures is always a complete one
-    shutil.rmtree(partial, ignore_errors=True)
-    try:
+    with written_folder(folder / "figures") as partial:  # a folder of figures is always a complete one
         view.figures(trajectory, partial, analysis=analysis.track)
-        partial.rename(folder / "figures")
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
     return "figures"
 
 

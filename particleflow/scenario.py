@@ -16,6 +16,7 @@ import numpy as np
 
 from particleflow import _toml
 from particleflow.errors import ParticleflowError, UserError
+from particleflow.user_code import blamed
 
 if TYPE_CHECKING:
     from jax import Array
@@ -100,7 +101,7 @@ class Scenario:
         except ParticleflowError:
             raise
         except Exception as error:  # shapes that only meet inside JAX, or a cloud that does not fit into memory
-            message = (str(error) or type(error).__name__).strip().splitlines()[0][:300]
+            message = (blamed(error) or str(error) or type(error).__name__).strip().splitlines()[0][:300]
             raise UserError(f"{self.name}: the scenario cannot be simulated: {message}") from error
         return setup
 

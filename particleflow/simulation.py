@@ -51,8 +51,9 @@ def stream(
     `times` at which frames are saved, the first one being the start. `discretization` says how the measure is carried,
     by `Particles()` if left out. Steps are adaptive with `rtol` and `atol`, or
     fixed with `step`. `solver` is a diffrax solver by its snake-case name, or "map" for explicit layers
-    x ← N(x + step · v). `observe` lists observables, `event` stops the run, `key` drives the noise. `window` is the
-    number of frames computed at once and `max_steps` the number of steps that one window may take.
+    x ← N(x + step · v). `observe` lists observables, `event` stops the run (maps and noisy runs look for it at the ends
+    of their steps only), `key` drives the noise. `window` is the number of frames computed at once and `max_steps` the
+    number of steps that one window may take.
     """
     plan = make_plan(
         flow, start, times, discretization=discretization, rtol=rtol, atol=atol, step=step, solver=solver,
@@ -139,6 +140,8 @@ def evolve(
     With a fixed `step` the last one is shorter where `end` is not on the grid, its noise with it.
     `adjoint` chooses how derivatives are taken: "recursive_checkpoint" (reverse mode), "direct" (both modes),
     "forward" (forward mode), "backsolve" (the continuous adjoint).
+    A run that blows up or needs more than `max_steps` steps is a `RunError` that says when; inside `jax.jit` or
+    `jax.vmap` the same sentence comes as the error that JAX raises from a compiled program.
     """
     measure, how = as_start(start), discretization or Particles()
     how.check(flow, measure)

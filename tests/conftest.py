@@ -69,22 +69,30 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 _tests_since_clearing = 0
+_MANY = {"small": 300, "whole": 40}  # so many tests leave so much compiled code that a process may die of it
+
+
+def _forget_compiled_code() -> None:
+    global _tests_since_clearing
+    _tests_since_clearing = 0
+    jax.clear_caches()
 
 
 @pytest.fixture(autouse=True)
-def _counted() -> None:
+def _counted(request: pytest.FixtureRequest) -> None:
+    """Slow tests of one file make a whole program each: forget them on the way, too."""
     global _tests_since_clearing
+    if _tests_since_clearing >= _MANY["whole"] and request.config.option.markexpr != "not slow":
+        _forget_compiled_code()
     _tests_since_clearing += 1
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _compiled_code_does_not_pile_up() -> Iterator[None]:
     """Hundreds of small compiled functions take gigabytes: forget them now and then, between two files."""
-    global _tests_since_clearing
     yield
-    if _tests_since_clearing >= 300:
-        _tests_since_clearing = 0
-        jax.clear_caches()
+    if _tests_since_clearing >= _MANY["small"]:
+        _forget_compiled_code()
 
 
 @pytest.fixture(scope="module")

@@ -188,3 +188,34 @@ def test_analysis_needs_neither_jax_nor_matplotlib_nor_test_oracles():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def huge(shape: np.ndarray) -> dict:
+    """The summary of a run whose energy has the given shape, in units that doubles can just hold."""
+    points = np.repeat(np.random.default_rng(0).normal(size=(2, 6, 2)), 10, axis=0)
+    run = Trajectory.from_arrays(np.arange(20.0), points, observables={"energy": 1.7e308 * shape})
+    return summarize(run)
+
+
+def test_energies_that_doubles_can_just_hold_are_measured_without_overflow():
+    """Any warning is an error here; the exact answers are those of the small shapes, times 1.7e308."""
+    still = huge(np.ones(20))
+    assert still["plateaus"]["found"] > 0
+    assert all(each["energy"] == pytest.approx(1.7e308) for each in still["plateaus"]["listed"])
+    assert still["energy"]["largest_increase"] == 0
+    rising = huge(np.linspace(-1, 1, 20))["energy"]
+    assert rising["largest_increase"] == pytest.approx(1.7e308 * (2 / 19))
+    jumping = huge(np.where(np.arange(20) % 2, 1.0, -1.0))
+    assert jumping["plateaus"]["found"] == 0
+    assert jumping["energy"]["largest_increase"] is None  # 3.4e308 is no double
+    assert jumping["energy"]["maximum"] == 1.7e308
+
+
+def test_statistics_over_runs_with_huge_energies():
+    points = np.random.default_rng(0).normal(size=(4, 3, 6, 2))
+    energies = 1.7e308 * np.array([[1.0, 0.5, 0.75]] * 4)
+    runs = Trajectory.from_arrays(np.arange(4.0), points, observables={"energy": energies})
+    found = summarize(runs)["aggregate"]["energy"]
+    assert found["mean"] == pytest.approx(0.75 * 1.7e308)
+    assert found["median"] == 0.75 * 1.7e308
+    assert found["standard_deviation"] == pytest.approx(0.25 * 1.7e308)

@@ -101,3 +101,17 @@ def test_windows_do_not_change_a_map():
     sparse = pf.simulate(flow, START, times[::4], step=0.1, solver="map", window=2)
     assert (np.asarray(sparse.points) == np.asarray(runs[1].points)[::4]).all()
     assert runs[0].metadata["statistics"]["field evaluations"] == 8
+
+
+@pytest.mark.parametrize("every", [1, pytest.param(4, marks=pytest.mark.slow)])
+def test_an_event_ends_a_map_with_the_layer_that_has_crossed(every):
+    """x ← x/2 from a diameter of 1: 1, 1/2, 1/4; there is no layer with 0.3."""
+    flow, start = pf.Flow(pf.drifts.Linear(-1.0)), np.array([[0.5], [-0.5]])
+    times = 0.5 * np.arange(0, 9, every)
+    event = pf.events.Clustered(0.3)
+    run = pf.simulate(flow, start, times, step=0.5, solver="map", event=event, observe=[pf.observables.diameter])
+    assert run.status == "stopped by event"
+    assert run.times[-1] == 1.0
+    np.testing.assert_array_equal(np.asarray(run.points)[-1], start / 4)
+    assert run.observables["diameter"][-1] == 0.25
+    assert len(run) == (3 if every == 1 else 2)

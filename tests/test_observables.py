@@ -162,3 +162,20 @@ def test_observables_that_would_lose_something_are_refused(observe, words):
         pf.simulate(flow, START, [0.0, 1.0], step=0.5, observe=observe)
     for word in words:
         assert word in str(caught.value)
+
+
+def test_two_of_a_kind_are_stored_under_names_of_their_own():
+    flow = pf.Flow(pf.Attend(kernels.Attention(beta=BETA)), geometry=pf.Sphere())
+    observe = [
+        observables.PairFraction(0.0, name="same_side"),
+        observables.PairFraction(0.5),
+        observables.SimilarityQuantiles((0.5,), name="median"),
+    ]
+    run = pf.simulate(flow, START, [0.0, 0.5], step=0.5, observe=observe)
+    assert set(run.observables) == {"same_side", "pair_fraction", "median"}
+    cosines = [(each @ each.T)[np.triu_indices(len(each), 1)] for each in np.asarray(run.points)]
+    np.testing.assert_allclose(run.observables["same_side"], [np.mean(each > 0) for each in cosines])
+    np.testing.assert_allclose(run.observables["pair_fraction"], [np.mean(each > 0.5) for each in cosines])
+    np.testing.assert_allclose(run.observables["median"][:, 0], [np.median(each) for each in cosines])
+    with pytest.raises(ArgumentError, match="needs a name that is an identifier"):
+        observables.PairFraction(0.5, name="a b")

@@ -210,6 +210,16 @@ def test_code_is_imported_only_when_allowed(write, tmp_path):
     assert np.allclose(run.observables["height"], np.asarray(run.points)[:, :, 0].max(axis=1))
 
 
+def test_two_observables_of_a_kind_have_names_of_their_own(write):
+    both = '{ kind = "pair_fraction", threshold = 0.5 }, { kind = "pair_fraction", threshold = 0.9, name = "close" }'
+    run = scenario.load(write(BASE.replace('"energy"', both))).build()
+    assert [pf.observables.name_of(each) for each in run.arguments["observe"]] == ["pair_fraction", "close"]
+    with pytest.raises(ScenarioError, match=r"record.observables.1 = 'pair_fraction': is listed twice.*another `name`"):
+        scenario.load(write(BASE.replace('"energy"', both.replace(', name = "close"', ""))))
+    with pytest.raises(ScenarioError, match=r"record.observables.1.*needs a name that is an identifier"):
+        scenario.load(write(BASE.replace('"energy"', both.replace('"close"', '"very close"'))))
+
+
 def test_installed_plugins_are_kinds_of_their_own(write, tmp_path, monkeypatch):
     (tmp_path / "my_plugin.py").write_text(
         "from particleflow.geometry import Euclidean\nclass Flat(Euclidean):\n    height: float = 1.0\n"

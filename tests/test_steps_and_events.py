@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -115,6 +116,21 @@ def test_a_level_that_is_crossed_twice_within_a_step_is_seen(observable, options
     assert abs(run.times[-1] - FIRST) < allowed
 
 
+def steep(present: Any) -> Any:
+    """A level whose values next to its root are far from 0, in steps of rounding."""
+    return 1e9 * present.measure.points[0, 1]
+
+
+@pytest.mark.parametrize("precision", [np.float32, np.float64])
+def test_a_level_that_is_never_small_is_located(precision):
+    """sin t = 1/π, where a rounding unit of the level is 32 in float32 and 6e-8 in float64."""
+    options: Any = {"rtol": 1e-5, "atol": 1e-6} if precision == np.float32 else {"rtol": 1e-10, "atol": 1e-11}
+    flow = jax.tree.map(lambda leaf: leaf.astype(precision), TURNING)
+    run = pf.simulate(flow, RIGHT.astype(precision), [0.0, 2.0], **options, event=events.Reached(steep, 1e9 / np.pi))
+    assert run.status == "stopped by event"
+    assert abs(run.times[-1] - np.arcsin(1 / np.pi)) < {np.float32: 1e-5, np.float64: 1e-9}[precision]
+
+
 @pytest.mark.parametrize("solver", ["euler", pytest.param("map", marks=pytest.mark.slow)])
 def test_small_steps_go_on_at_late_times_in_single_precision(solver):
     """ẋ = −1: from 8192 on, steps of 1e-3 are less than half of a rounding unit of a time in float32."""
@@ -156,3 +172,36 @@ def test_a_merge_with_a_particle_without_weight_never_happens():
     present = observables.Present.of(TURNING, measure)
     assert abs(events.Merged(1, 0.1).level(present) - 0.9) < 1e-12
     assert events.Merged(2, 0.1).level(present) == np.inf
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"step": 0.125, "solver": "euler"}, f"blew up at t = {overflow_time(0.5, 0.125):g}: after one more step"),
+        ({"rtol": 1e-6, "atol": 1e-8, "max_steps": 60}, r"has taken 60 steps at t = 0\.\d+ and is not at its end"),
+        pytest.param(
+            {"step": 0.125, "solver": "map"},
+            f"blew up at t = {overflow_time(0.5, 0.125):g}: after one more step",
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_an_evolution_that_cannot_go_on_says_what_and_when(options, said):
+    start = jnp.asarray([[0.5]])
+    with pytest.raises(RunError, match=said):
+        pf.evolve(SQUARE, start, 20.0, **options)
+    sentence = said.split(" at t = ")[0]  # a compiled program does not know when
+    with pytest.raises(RuntimeError, match=f"`evolve` {sentence}"):
+        eqx.filter_jit(lambda points: pf.evolve(SQUARE, points, 20.0, **options).points)(start)
+
+
+@pytest.mark.slow
+def test_an_evolution_that_cannot_go_on_says_so_under_vmap_and_grad():
+    def end(scale):
+        return pf.evolve(SQUARE, scale * jnp.ones((1, 1)), 20.0, step=0.125, solver="euler").points[0, 0]
+
+    with pytest.raises(RunError, match="`evolve` blew up at t = "):
+        jax.grad(end)(1.0)
+    with pytest.raises(RuntimeError, match="`evolve` blew up: after one more step"):
+        eqx.filter_jit(jax.vmap(end))(jnp.ones(2))
+    np.testing.assert_allclose(jax.grad(end)(0.0), 1.125**160)  # x ← (1 + h) x beside 0

@@ -14,8 +14,10 @@ import h5py
 import numpy as np
 import pytest
 
-from particleflow._files import write_text
+import particleflow as pf
+from particleflow._files import write_text, written_folder
 from particleflow.errors import StoreError
+from particleflow.run_folder import Outcome, make_products
 from particleflow.store import TrajectoryWriter, export, load_checkpoint, recover, save_checkpoint
 from particleflow.trajectory import Trajectory
 
@@ -62,6 +64,7 @@ WRITERS: dict[str, tuple[str, Callable[[Path], Any]]] = {
         f".checkpoint-00000000.partial-{os.getpid()}.npz",
         lambda path: save_checkpoint(path.parent, {"x": np.zeros(3)}, {"frames": 1}),
     ),
+    "partial folder": (f".figures.partial-{os.getpid()}", lambda path: fill(path.with_name("figures"))),
     "partial text": (f".a.partial-{os.getpid()}.csv", lambda path: write_text(path.with_name("a.csv"), "1,2\n")),
 } | {
     f"partial {suffix}": (
@@ -70,6 +73,14 @@ WRITERS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     )
     for suffix in ("npz", "xyz", "h5md", "nc", "gsd")
 }
+
+
+def fill(folder: Path) -> None:
+    """Make a folder with one file, as figures are."""
+    with written_folder(folder) as partial:
+        (partial / "a.png").write_text("picture")
+    assert [each.name for each in folder.iterdir()] == ["a.png"]
+    assert not folder.is_symlink()
 
 
 def create(path: Path) -> None:
@@ -81,6 +92,7 @@ PLANTS: dict[str, Callable[[Path, Path], None]] = {
     "symbolic link": lambda name, victim: name.symlink_to(victim),
     "hard link": lambda name, victim: name.hardlink_to(victim),
     "link to nowhere": lambda name, victim: name.symlink_to(victim.with_name("nowhere")),
+    "link to a folder": lambda name, victim: name.symlink_to(victim.parent),
     "pipe": lambda name, victim: os.mkfifo(name),
 }
 
@@ -105,7 +117,8 @@ def time_limit() -> Iterator[None]:
 def test_what_waits_under_a_name_of_ours_is_not_followed(run: Path, name: str, plant: str) -> None:
     if package := {"partial nc": "h5netcdf", "partial gsd": "gsd"}.get(name):
         pytest.importorskip(package)
-    victim = run.parents[1] / "victim"
+    (run.parents[1] / "precious").mkdir()
+    victim = run.parents[1] / "precious" / "victim"
     victim.write_text("precious")
     file, write = WRITERS[name]
     if write is recover:
@@ -117,7 +130,35 @@ def test_what_waits_under_a_name_of_ours_is_not_followed(run: Path, name: str, p
     else:
         write(run)
     assert victim.read_text() == "precious"
-    assert not victim.with_name("nowhere").exists()
+    assert [each.name for each in victim.parent.iterdir()] == ["victim"]
+
+
+def test_a_folder_for_checkpoints_that_leads_elsewhere_is_refused(run: Path) -> None:
+    """Old checkpoints are deleted there."""
+    elsewhere = run.parents[1] / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "checkpoint-00000000.npz").write_text("precious")
+    run.with_name("new.h5.checkpoints").symlink_to(elsewhere)
+    flow, start = pf.Flow(pf.Attend(pf.kernels.Attention(beta=1.0))), np.eye(2)
+    with pytest.raises(StoreError, match=r"leads elsewhere\. Remove it"):
+        pf.simulate(flow, start, [0.0, 0.1], step=0.1, store=run.with_name("new.h5"))
+    assert [each.name for each in elsewhere.iterdir()] == ["checkpoint-00000000.npz"]
+    assert not run.with_name("new.h5").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [".figures.partial", f".figures.partial-{os.getpid()}"])
+def test_figures_are_not_drawn_into_a_folder_that_somebody_planted(run: Path, name: str) -> None:
+    elsewhere = run.parents[1] / "elsewhere"
+    elsewhere.mkdir()
+    run.with_name(name).symlink_to(elsewhere)
+    outcome = Outcome(run.parent, "finished")
+    with Trajectory.open(run) as trajectory:
+        make_products(run.parent, trajectory, dict.fromkeys(("summary", "movie", "page"), False), outcome)
+    assert outcome.products == {"figures": "figures"}
+    assert any(run.with_name("figures").iterdir())
+    assert not run.with_name("figures").is_symlink()
+    assert list(elsewhere.iterdir()) == []
 
 
 def replaced(file: Any, place: str, **made: Any) -> Any:

@@ -7,7 +7,8 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +32,7 @@ WRITE_AND_WAIT = """
         steps = np.arange(start, start + 4)
         writer.append(steps / 10, steps, points[start : start + 4], {"energy": points[start : start + 4, 0, 0]})
     print("written", flush=True)
-    time.sleep(60)
+    time.sleep(1000)
 """
 
 
@@ -39,15 +40,25 @@ def truth() -> np.ndarray:
     return np.random.default_rng(8).normal(size=(FRAMES, COUNT, 3))
 
 
-@pytest.fixture(scope="module")
-def killed(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """The file of a writer that SIGKILL ended after 40 frames."""
-    folder = tmp_path_factory.mktemp("killed")
+@contextmanager
+def living_writer(folder: Path) -> Iterator[None]:
+    """A process that has written 40 frames and has not closed its file; SIGKILL ends it."""
     command = [sys.executable, "-c", textwrap.dedent(WRITE_AND_WAIT), str(folder)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "written\n"
-        process.send_signal(signal.SIGKILL)
+        try:
+            yield
+        finally:
+            process.send_signal(signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The file of a writer that SIGKILL ended after 40 frames."""
+    folder = tmp_path_factory.mktemp("killed")
+    with living_writer(folder):
+        pass
     return (folder / "trajectory.h5").read_bytes()
 
 
@@ -94,13 +105,16 @@ def go_on(path: Path) -> None:
 DOORS: dict[str, Callable[[Path], None]] = {"open": look, "recover": bring_back, "resume": go_on}
 
 
-def flip_and_look(folder: Path, door: str, bits: list[int]) -> None:
-    """Flip one bit after the other in a copy of a killed file and go through a door; print how many were refused."""
+def flip_and_look(folder: Path, name: str, door: str, bits: list[int]) -> None:
+    """Flip one bit after the other in a file without an end and go through a door; print how many were refused.
+
+    Parameters: `name`, that of the file; if a living process writes it, it stays the same file.
+    """
     content, refused = (folder / "killed.h5").read_bytes(), 0
     for bit in bits:
         changed = bytearray(content)
         changed[bit // 8] ^= 1 << bit % 8
-        path = folder / f"{door}.h5"
+        path = folder / name
         path.write_bytes(changed)
         faulthandler.dump_traceback_later(LIMIT, exit=True)  # ends this process also from within HDF5
         try:
@@ -128,17 +142,42 @@ def chosen_bits(content: bytes, sample: int) -> list[int]:
     return bits
 
 
+def refused_flips(folder: Path, name: str, door: str, bits: list[int]) -> int:
+    """How many flips were refused, all looked at in a process of its own: HDF5 could hang it or crash it."""
+    code = "import sys, pathlib, test_store_killed_damage as case\n"
+    code += "case.flip_and_look(pathlib.Path(sys.argv[1]), *sys.argv[2:4], [int(bit) for bit in sys.argv[4:]])"
+    command = [sys.executable, "-c", code, str(folder), name, door, *map(str, bits)]
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parent, check=False)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    return int(ended.stdout)
+
+
 @pytest.mark.parametrize("sample", [pytest.param(16, id="16"), pytest.param(2000, id="2000", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("door", DOORS)
 def test_a_flipped_bit_in_a_killed_file_neither_hangs_nor_passes(killed, tmp_path, door, sample):
     (tmp_path / "killed.h5").write_bytes(killed)
-    bits = chosen_bits(killed, sample)
-    code = "import sys, pathlib, test_store_killed_damage as case\n"
-    code += "case.flip_and_look(pathlib.Path(sys.argv[1]), sys.argv[2], [int(bit) for bit in sys.argv[3:]])"
-    command = [sys.executable, "-c", code, str(tmp_path), door, *map(str, bits)]
-    ended = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parent, check=False)
-    assert ended.returncode == 0, ended.stderr[-3000:]
-    assert int(ended.stdout) > 0
+    assert refused_flips(tmp_path, f"{door}.h5", door, chosen_bits(killed, sample)) > 0
+
+
+@pytest.mark.parametrize("sample", [pytest.param(4, id="4"), pytest.param(100, id="100", marks=pytest.mark.slow)])
+def test_a_flipped_bit_beside_a_living_writer_neither_hangs_nor_passes(tmp_path, sample):
+    """A reader of HDF5's own kind would look again for ever: the writer might just be about to mend it."""
+    with living_writer(tmp_path):
+        content = (tmp_path / "trajectory.h5").read_bytes()
+        (tmp_path / "killed.h5").write_bytes(content)
+        assert refused_flips(tmp_path, "trajectory.h5", "open", chosen_bits(content, sample)) > 0
+        (tmp_path / "trajectory.h5").write_bytes(content)
+        look(tmp_path / "trajectory.h5")
+
+
+def test_damage_beside_a_living_writer_is_told_with_what_to_do(tmp_path):
+    with living_writer(tmp_path):
+        path = tmp_path / "trajectory.h5"
+        content = bytearray(path.read_bytes())
+        content[content.index(b"OHDR") + 20] ^= 1
+        path.write_bytes(content)
+        with pytest.raises(StoreError, match=r"damaged .*Another process is writing to it: stop that one first\.$"):
+            Trajectory.open(path)
 
 
 FILL_THE_DISK = """

@@ -280,3 +280,12 @@ def test_a_second_process_is_refused_while_the_first_goes_on(tmp_path):
     assert second.returncode == 1
     assert "being written by another process" in second.stderr
     assert states(folder) == ["done"] * 3
+
+
+def test_a_sweep_that_could_not_begin_leaves_its_folder_free(begin, monkeypatch):
+    with monkeypatch.context() as disk:
+        disk.setattr(Manifest, "create", no_space)
+        code, folder = begin(SEEDS)
+    assert code == 1
+    assert not folder.exists()
+    assert begin(SEEDS)[0] == 0

@@ -13,6 +13,7 @@ from particleflow._schema.problems import Problems, joined
 from particleflow._schema.registry import Registry
 from particleflow._schema.slots import Number, Vector, family_schema
 from particleflow._schema.tables import TableReader, validated
+from particleflow.errors import UserError
 
 _MOST_FRAMES = 1_000_000
 _FORBID = ConfigDict(extra="forbid")
@@ -219,13 +220,19 @@ def _check_steps(time: TimeTable, problems: Problems) -> None:
 
 def _check_names(observables: list[Any], problems: Problems) -> None:
     """Two observables of one name would overwrite each other."""
+    from particleflow.observables import name_of
+
     seen: dict[str, str] = {}
     for index, spec in enumerate(observables):
         if spec is None:
             continue
         path = f"record.observables.{index}"
-        if spec.kind in seen:
-            problems.add(
-                path, f"is listed twice: {seen[spec.kind]} has the same name, and one would be lost", spec.kind
-            )
-        seen.setdefault(spec.kind, path)
+        try:
+            name = name_of(spec.made)
+        except UserError as error:
+            problems.add(path, str(error), spec.kind)
+            continue
+        if name in seen:
+            advice = "; give one of them another `name`" if spec.arguments else ""
+            problems.add(path, f"is listed twice: {seen[name]} has the same name, and one would be lost{advice}", name)
+        seen.setdefault(name, path)

@@ -21,6 +21,7 @@ IntArray = NDArray[np.int64]
 Progress = Callable[[int, int], None]
 
 _BLOCK_BYTES = 4 * 2**20
+_SQUARES_OVERFLOW = 1e150  # numbers below it have squares, and sums of them, that are numbers
 
 
 def as_points(points: ArrayLike, name: str = "points") -> FloatArray:
@@ -203,3 +204,21 @@ def sphere_radius(trajectory: "Trajectory") -> tuple[float, bool]:
     trajectory = single_run(trajectory)
     measured = np.sqrt(frame_weights(trajectory, 0) @ np.square(frame_points(trajectory, 0)).sum(axis=1))
     return float(measured), False
+
+
+def in_units(values: ArrayLike) -> tuple[FloatArray, float]:
+    """Numbers as multiples of a unit, so that their sums, differences and squares are numbers, too.
+
+    The unit is 1 for ordinary numbers and else a power of two, so that nothing is rounded. A result times the unit may
+    be no number in the end; of Python's own numbers it is then infinite without a warning.
+    """
+    array = np.asarray(values, dtype=np.float64)
+    largest = np.max(np.abs(array), initial=0.0, where=np.isfinite(array))
+    unit = 1.0 if largest < _SQUARES_OVERFLOW else 2.0 ** (int(np.frexp(largest)[1]) - 1)
+    return array / unit, unit
+
+
+def mean(values: ArrayLike) -> float:
+    """The mean of numbers, also of those whose sum is none."""
+    scaled, unit = in_units(values)
+    return unit * float(np.mean(scaled))

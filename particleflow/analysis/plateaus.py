@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from particleflow.analysis.frames import FloatArray, as_series, is_log_spaced
+from particleflow.analysis.frames import FloatArray, as_series, in_units, is_log_spaced, mean
 from particleflow.errors import ArgumentError
 
 
@@ -97,6 +97,7 @@ def _flat(ruler: FloatArray, energy: FloatArray, flatness: float) -> NDArray[np.
     """Tell for every interval whether |ΔE| ≤ flatness · (max E − min E) · Δs / (total length), up to rounding of E."""
     if not np.isfinite(energy).all():
         raise ArgumentError(f"`energy` must be finite, but is not in frame {int(np.argmin(np.isfinite(energy)))}.")
+    energy, _ = in_units(energy)
     allowed = flatness * (energy.max() - energy.min()) / (ruler[-1] - ruler[0]) if ruler[-1] > ruler[0] else 0.0
     rounding = 8 * np.finfo(float).eps * np.abs(energy).max()
     return np.abs(np.diff(energy)) <= allowed * np.diff(ruler) + rounding
@@ -126,7 +127,7 @@ def _plateau(
         dwell=end - start,
         decades=float(np.log10(end / start)) if start > 0 else None,
         count=None if counts is None else int(np.asarray(counts)[first]),
-        energy=None if energy is None else float(np.mean(np.asarray(energy)[first : last + 1])),
+        energy=None if energy is None else mean(np.asarray(energy)[first : last + 1]),
         open_start=first == int(kept[0]),
         open_end=last == int(kept[-1]),
     )

@@ -21,6 +21,7 @@ from particleflow.analysis.frames import (
     fixed_weights,
     frame_points,
     frame_weights,
+    in_units,
     masses_of,
     single_run,
 )
@@ -226,11 +227,12 @@ def _statistics(values: list[float | None]) -> dict[str, float | int | None]:
     array = np.array([value for value in values if value is not None], dtype=np.float64)
     if array.size == 0:
         return {"runs": 0, "mean": None, "standard_deviation": None, "minimum": None, "median": None, "maximum": None}
+    scaled, unit = in_units(array)
     return {
         "runs": array.size,
-        "mean": float(array.mean()),
-        "standard_deviation": float(array.std(ddof=1)) if array.size > 1 else None,
+        "mean": unit * float(scaled.mean()),
+        "standard_deviation": unit * float(scaled.std(ddof=1)) if array.size > 1 else None,
         "minimum": float(array.min()),
-        "median": float(np.median(array)),
+        "median": unit * float(np.median(scaled)),
         "maximum": float(array.max()),
     }

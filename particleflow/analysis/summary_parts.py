@@ -14,6 +14,7 @@ from particleflow.analysis.frames import (
     as_series,
     fixed_weights,
     frame_points,
+    in_units,
     is_spherical,
     select_frames,
     sphere_radius,
@@ -80,14 +81,15 @@ def energy_section(energy: FloatArray | None) -> Section | None:
     """First, last and extreme energies, and the largest steps up and down (rounding level for a monotone run)."""
     if energy is None:
         return None
-    steps = np.diff(energy)
+    scaled, unit = in_units(energy)
+    steps = np.diff(scaled)
     return {
         "first": energy[0],
         "last": energy[-1],
         "minimum": energy.min(),
         "maximum": energy.max(),
-        "largest_increase": max(float(steps.max()), 0.0) if steps.size else 0.0,
-        "largest_decrease": max(float(-steps.min()), 0.0) if steps.size else 0.0,
+        "largest_increase": unit * max(float(steps.max()), 0.0) if steps.size else 0.0,
+        "largest_decrease": unit * max(float(-steps.min()), 0.0) if steps.size else 0.0,
     }
 
 

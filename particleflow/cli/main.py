@@ -15,6 +15,7 @@ from particleflow._version import __version__
 from particleflow.cli import commands_inspect, commands_products, commands_run, commands_sweep
 from particleflow.cli.console import note
 from particleflow.errors import ParticleflowError, UserError
+from particleflow.user_code import blamed
 
 DEBUG = "PARTICLEFLOW_DEBUG"
 _FEWEST_COLUMNS = 20
@@ -80,6 +81,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if os.environ.get(DEBUG):
             raise
+        if said := blamed(error):
+            note(f"Error: {said}")
+            return 1
         note(f"Error: {type(error).__name__}: {str(error)[:500]}")
         note(f"(This is a fault in particleflow; {DEBUG}=1 shows where.)")
         return 1

@@ -271,7 +271,11 @@ def _worst_row(scaled_error: Any) -> Float[Array, ""]:
 
 
 class Bisection(optx.Bisection):
-    """Bisection that does not insist on a change of sign: in an ensemble it also runs where no event has happened."""
+    """Bisection that does not insist on a change of sign: in an ensemble it also runs where no event has happened.
+
+    It ends when the time is known. How small the level is there says nothing: a steep one, or one in single precision,
+    steps over zero.
+    """
 
     def init(self, fn: Any, y: Any, args: Any, options: Any, f_struct: Any, aux_struct: Any, tags: Any) -> Any:
         """The whole interval, and whether the function falls on it."""
@@ -279,3 +283,7 @@ class Bisection(optx.Bisection):
         plain = optx.Bisection(self.rtol, self.atol, flip=False)
         state = plain.init(fn, y, args, options, f_struct, aux_struct, tags)
         return eqx.tree_at(lambda s: s.flip, state, decreasing)
+
+    def terminate(self, fn: Any, y: Any, args: Any, options: Any, state: Any, tags: Any) -> tuple[Array, optx.RESULTS]:
+        """Whether the interval is small enough."""
+        return jnp.abs(state.upper - state.lower) < self.atol + self.rtol * jnp.abs(y), optx.RESULTS.successful

@@ -40,11 +40,16 @@ def unwatched(error: Any, end: Any) -> tuple[Any, Array, Array]:
 
 
 class Watching(diffrax.AbstractAdaptiveSolver):
-    """A solver that says with the error of a step how far the step may go until `level` changes its sign."""
+    """A solver that says with the error of a step how far the step may go until `level` changes its sign.
+
+    A step no longer than `indistinct` stays as it is: over such a time rounding alone changes the sign of a level that
+    is about to cross, back and forth, and a step that is made shorter for it would never end.
+    """
 
     solver: Any
     level: Level
     shortest: Array
+    indistinct: Array
     rounding: float
     term_structure: ClassVar = diffrax.AbstractTerm
 
@@ -85,7 +90,8 @@ class Watching(diffrax.AbstractAdaptiveSolver):
         crossed = (jnp.sign(values) != jnp.sign(values[0])) & (values[0] != 0) & ~jnp.isnan(values)
         found = _cut(level, times, values, crossed)
         clear = (resolved | jnp.any(crossed)).astype(t1.dtype)  # diffrax looks for NaN, hence no truth value
-        watched = Watched(error, jnp.asarray(jnp.where(jnp.any(crossed), found, cut)), clear)
+        asked = jnp.where((t1 - t0 > self.indistinct) & jnp.any(crossed), found, cut)
+        watched = Watched(error, jnp.asarray(asked), clear)
         return y1, watched, dense, state, result
 
 

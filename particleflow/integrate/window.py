@@ -22,6 +22,7 @@ from particleflow.errors import ArgumentError
 from particleflow.events import AbstractEvent
 from particleflow.flow import Flow
 from particleflow.integrate.implicit import TABLEAUX, Implicit, newton_to_rounding
+from particleflow.integrate.outcome import at_the_end
 from particleflow.integrate.stepping import (
     Bisection,
     Carrying,
@@ -188,9 +189,9 @@ def final_state(
         dt0=None if method.adaptive else numbers.step,
         saveat=diffrax.SaveAt(t1=True),
         stepsize_controller=problem.plain_controller(end),
-        throw=True,
+        throw=False,
     )
-    return problem.system.whole(jax.tree_util.tree_map(lambda leaf: leaf[0], solution.ys))
+    return problem.system.whole(at_the_end(solution, method.max_steps, adaptive=method.adaptive))
 
 
 class _Problem(eqx.Module):
@@ -280,6 +281,8 @@ class _Problem(eqx.Module):
         def level(t: Any, y: Any, args: Any, **_: Any) -> Array:
             return self._level(t, y)
 
+        if self.method.solver == MAP:  # ends with the layer that has crossed: there is nothing between two layers
+            return diffrax.Event(level)
         finest = max(1e-12, 4 * float(jnp.finfo(self.begin.dtype).eps))
         return diffrax.Event(level, Bisection(rtol=finest, atol=finest))
 
@@ -306,7 +309,8 @@ class _Problem(eqx.Module):
             solver = eqx.tree_at(lambda each: each.scan_kind, solver, "lax", is_leaf=lambda leaf: leaf is None)
         rounding = 1e3 * float(jnp.finfo(self.precision).eps)
         shortest = FINEST * (end - self.begin) if self.method.adaptive else jnp.asarray(jnp.inf, end.dtype)
-        return Watching(solver, self._level, shortest, rounding)
+        indistinct = rounding * jnp.maximum(jnp.abs(self.begin), jnp.abs(end))
+        return Watching(solver, self._level, shortest, indistinct, rounding)
 
     def _terms(self) -> Any:
         if self.method.solver == MAP:  # has no field, and need not have one; diffrax asks for its shape

@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import product
@@ -20,6 +21,8 @@ from particleflow.store.files import UnclosedFile, is_being_written, trajectory_
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 # What h5py and json raise where a structure is not as expected; RuntimeError includes a recursion without end.
 _DAMAGE = (OSError, RuntimeError, LookupError, ValueError, TypeError, AttributeError, ArithmeticError, MemoryError)
+# Seconds to wait in all, and at once, for what a living writer is just changing: it fails its checksum for an instant.
+_PATIENCE, _PAUSE = 1.0, 0.02
 
 
 class StoredRun:
@@ -35,12 +38,35 @@ class StoredRun:
         self._open()
 
     def _open(self) -> None:
-        self.closed_cleanly = _check_file(self.path)
-        self._inode = self.path.stat().st_ino
-        living = not self.closed_cleanly and not self._alone and is_being_written(self.path)
-        self._file, self._content = _open_file(self.path, self.closed_cleanly, living)
+        """Open the file; what cannot be read beside a living writer is looked at again for a while."""
+        self._patience = _PATIENCE
+        while True:
+            self.closed_cleanly = _check_file(self.path)
+            self._inode = self.path.stat().st_ino
+            self._living = not self.closed_cleanly and not self._alone and is_being_written(self.path)
+            try:
+                return self._open_once()
+            except StoreError as error:
+                if self._may_change():
+                    continue
+                if not self._living:
+                    raise
+                raise StoreError(f"{error} Another process is writing to it: stop that one first.") from error
+
+    def _may_change(self) -> bool:
+        """Whether to look again at what cannot be read: after a moment, while a writer lives and patience lasts."""
+        if not self._living or self._patience <= 0:
+            return False
+        self._patience -= _PAUSE
+        time.sleep(_PAUSE)
+        return True
+
+    def _open_once(self) -> None:
+        # HDF5 reads no further than the end it found when it opened the file: frames are counted before that.
+        promised = _promised(self.path) if self._living else None
+        self._file, self._content = _open_file(self.path, self.closed_cleanly)
         try:
-            self._load(self._file)
+            self._load(self._file, promised)
         except StoreError:
             self.close()
             raise
@@ -51,7 +77,7 @@ class StoredRun:
                 f" Try `particleflow recover {self.path}`, or take the file from a backup."
             ) from error
 
-    def _load(self, file: lay.Node) -> None:
+    def _load(self, file: lay.Node, promised: int | None) -> None:
         cut_off = self._content is not None and self._content.cut_off
         _check_ours(file, self.path, "is cut off" if cut_off else "is an HDF5 file of another program")
         size = self._size()
@@ -64,13 +90,13 @@ class StoredRun:
         fixed = None if "position" in columns else guard.numbers(file, lay.POSITION, self.path)
         self.layout = _layout(columns, self._datasets, fixed, self.path)
         self._load_constants(file, fixed, size)
-        self._count_frames(size)
+        self._count_frames(size, promised)
 
     def _size(self) -> int:
         """The number of bytes that the file has, without a limit while it grows."""
-        if self._content is not None:
-            return self._content.size
-        return self.path.stat().st_size if self.closed_cleanly else sys.maxsize
+        if self._living:
+            return sys.maxsize
+        return self.path.stat().st_size if self._content is None else self._content.size
 
     def _load_constants(self, file: lay.Node, fixed: lay.Node | None, size: int) -> None:
         """Read what does not change with time: where the run comes from, and one entry for every particle."""
@@ -89,12 +115,13 @@ class StoredRun:
         if fixed is not None:
             self.constants["position"] = read(fixed)
 
-    def _count_frames(self, size: int | None = None) -> None:
-        """Read the number of committed frames first and the lengths after it: the writer goes the other way.
+    def _count_frames(self, size: int, promised: int | None) -> None:
+        """Read the number of committed frames, unless it was `promised`, and the lengths after it.
 
-        A file of `size` bytes that states more frames than its blocks can hold is refused.
+        The writer goes the other way. A file of `size` bytes that states more frames than its blocks can hold is
+        refused.
         """
-        committed = lay.read_committed(self._file)
+        committed = lay.read_committed(self._file) if promised is None else promised
         self.record, _, sound = lay.read_status(self._file)
         if self.closed_cleanly and not self._lenient and (committed is None or not sound or not self.record):
             what = "number of committed frames" if committed is None else "status"
@@ -105,7 +132,7 @@ class StoredRun:
         lengths = [len(dataset) for dataset in self._datasets.values()]
         self.longest = max(lengths)
         self.frames = min(lengths) if committed is None else min(committed, *lengths)
-        most = self.frames if size is None else guard.stored_frames(self._datasets, size, self.path)
+        most = guard.stored_frames(self._datasets, size, self.path)
         if self.frames > most and committed is not None:
             raise StoreError(
                 f"{self.path} states {self.frames} frames, but its blocks hold at most {most}: it is damaged, or not"
@@ -130,16 +157,8 @@ class StoredRun:
         same = self.path.exists() and self.path.stat().st_ino == self._inode
         if same and self.closed_cleanly and was_closed(self.path):
             return self.frames
-        living = self._content is None and not was_closed(self.path) and is_being_written(self.path)
-        if not same or self.closed_cleanly or not living:  # a SWMR reader would wait for a dead writer without end
-            self.close()
-            self._open()
-            return self.frames
-        self._file[f"{lay.OURS}/committed"].refresh()
-        self._file[f"{lay.OURS}/status"].refresh()
-        for dataset in self._datasets.values():
-            dataset.refresh()
-        self._count_frames()
+        self.close()
+        self._open()
         return self.frames
 
     def read(self, column: str, frames: slice, rest: tuple[Any, ...] = ()) -> np.ndarray:
@@ -149,10 +168,12 @@ class StoredRun:
         with positive steps for the further axes.
         """
         dataset = self._datasets[column]
-        try:
-            return dataset[(frames, *rest)]
-        except (OSError, RuntimeError):
-            return self._read_damaged(column, range(*frames.indices(len(dataset))), rest)
+        while True:
+            try:
+                return dataset[(frames, *rest)]
+            except (OSError, RuntimeError):
+                if not self._may_change():
+                    return self._read_damaged(column, range(*frames.indices(len(dataset))), rest)
 
     def _read_damaged(self, column: str, frames: Iterable[int], rest: tuple[Any, ...]) -> np.ndarray:
         """Read frame by frame, taking from a bad block those frames that their own checksums vouch for."""
@@ -295,20 +316,31 @@ def _check_file(path: Path) -> bool:
     return head[11] == 0
 
 
-def _open_file(path: Path, closed_cleanly: bool, living: bool) -> tuple[lay.Node, UnclosedFile | None]:
-    """Open a file as its state allows: beside a living writer as SWMR reader, plainly if closed, else by its bytes.
+def _promised(path: Path) -> int | None:
+    """The number of frames that the writer of a file has committed by now, None if that cannot be read."""
+    with suppress(StoreError, *_DAMAGE):
+        file, content = _open_file(path, closed_cleanly=False)
+        try:
+            guard.check_records(file, path)
+            return lay.read_committed(file)
+        finally:
+            file.close()
+            if content is not None:
+                content.close()
+    return None
 
-    A SWMR reader tries again, without end, what fails its checksum: only a living writer can end that.
+
+def _open_file(path: Path, closed_cleanly: bool) -> tuple[lay.Node, UnclosedFile | None]:
+    """Open a file as its state allows: plainly if it was closed, else by its bytes.
+
+    Never as a SWMR reader: that tries again, without end, what fails its checksum.
     """
     import h5py
 
-    options = {"locking": "best-effort", "rdcc_nbytes": 1 << 21}
     try:
-        if living:
-            return h5py.File(path, "r", swmr=True, **options), None
         if closed_cleanly:
             with suppress(OSError):  # cut off, or open elsewhere in this process; the bytes will tell
-                return h5py.File(path, "r", **options), None
+                return h5py.File(path, "r", locking="best-effort", rdcc_nbytes=1 << 21), None
         content = UnclosedFile(path)
         return h5py.File(content, "r", rdcc_nbytes=1 << 21), content
     except (OSError, RuntimeError) as error:

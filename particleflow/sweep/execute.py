@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from particleflow import _toml
+from particleflow._files import own_folder
 from particleflow.errors import ParticleflowError, StoreError, UserError
 from particleflow.run_folder import SCENARIO_FILE, freeze
 from particleflow.status import Status
 from particleflow.sweep.expand import read_plan
 from particleflow.sweep.groups import GROUPS_FOLDER, group_path, load_group, save_group, trajectories_beside
 from particleflow.sweep.manifest import DONE, RUNNING, WAITING, Manifest
+from particleflow.user_code import blamed
 
 if TYPE_CHECKING:
     from particleflow.scenario import Scenario, Setup
@@ -44,7 +46,6 @@ def start_sweep(scenario: "Scenario", folder: Path) -> Manifest:
         by_structure.setdefault(builder.signature(values), []).append(number)
     setups = {structure: builder.setup(plan.runs[numbers[0]]) for structure, numbers in by_structure.items()}
     groups = [part for structure, numbers in by_structure.items() for part in _parts(numbers, setups[structure])]
-    (folder / GROUPS_FOLDER).mkdir(exist_ok=True)
     return Manifest.create(folder, scenario.title, list(plan.keys), plan.runs, sorted(groups))
 
 
@@ -67,6 +68,7 @@ def run_sweep(
     builder = _Builder(scenario)
     say = report or (lambda *_: None)
     with manifest.locked():
+        own_folder(manifest.folder / GROUPS_FOLDER)
         _requeue_damaged(manifest, note or (lambda _: None))
         for index in manifest.groups_to_run(retry_failed=retry_failed):
             _continue(builder, manifest, index, store, say)
@@ -203,6 +205,12 @@ def _run_group(
         raise
     except ParticleflowError as error:
         return {place: str(error)[:500] for place in range(len(values))}
+    except _TRANSIENT:
+        raise
+    except Exception as error:
+        if said := blamed(error):  # the runs of other groups may not go that way
+            return dict.fromkeys(range(len(values)), said)
+        raise
     save_group(path, result)
     broken = np.flatnonzero(result.pop("failed"))
     return {int(place): _reason(setups[place], index < _EXPLAINED) for index, place in enumerate(broken)}

@@ -180,6 +180,8 @@ def _check_phase(scenario: "Scenario", table: SweepTable, names: list[str], prob
         key = getattr(table.phase, axis)
         if key not in (*names, "time"):
             problems.add(f"sweep.phase.{axis}", f"must be a swept key or 'time', one of {', '.join(names)}", key)
-    known = [spec.kind for spec in scenario.document.observables] + ["clusters"]
+    from particleflow.observables import name_of
+
+    known = [name_of(spec.made) for spec in scenario.document.observables] + ["clusters"]
     if table.phase.value not in known:
         problems.add("sweep.phase.value", f"must be recorded: one of {', '.join(known)}", table.phase.value)

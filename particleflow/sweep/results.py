@@ -93,7 +93,7 @@ def phase_values(manifest: Manifest, x: str, y: str, value: str) -> tuple[np.nda
             raise UserError(f"No run has finished with a number {value!r}, so there is nothing to draw.")
         return sweep_grid(rows, x, y, value)
     other = y if x == "time" else x
-    keys, times, total, number = np.zeros(0), np.zeros(0), {}, {}
+    keys, times, mean, number = np.zeros(0), np.zeros(0), {}, {}
     for numbers, group in _groups(manifest):
         series = group.get(_OBSERVABLE + value)
         if series is None or series.ndim != 2:
@@ -104,12 +104,13 @@ def phase_values(manifest: Manifest, x: str, y: str, value: str) -> tuple[np.nda
         for place, run in enumerate(numbers):
             if manifest.runs[run]["state"] == DONE:
                 key = float(manifest.runs[run]["values"][other])
-                total[key] = total.get(key, 0.0) + series[place]
                 number[key] = number.get(key, 0) + 1
-    if not total:
+                before = mean.get(key, 0.0) * ((number[key] - 1) / number[key])
+                mean[key] = before + series[place] / number[key]  # a sum could be too large
+    if not mean:
         raise UserError("No run has finished, so there is nothing to draw.")
-    keys = np.asarray(sorted(total))
-    values = np.stack([total[key] / number[key] for key in keys.tolist()])
+    keys = np.asarray(sorted(mean))
+    values = np.stack([mean[key] for key in keys.tolist()])
     return (times, keys, values) if x == "time" else (keys, times, values.T)
 
 

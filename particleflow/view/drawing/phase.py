@@ -31,10 +31,11 @@ def sweep_grid(
             )
     xs, x_index = np.unique([float(row[x]) for row in rows], return_inverse=True)
     ys, y_index = np.unique([float(row[y]) for row in rows], return_inverse=True)
-    total, number = np.zeros((len(ys), len(xs))), np.zeros((len(ys), len(xs)))
-    np.add.at(total, (y_index, x_index), [float(row[value]) for row in rows])
+    mean, number = np.zeros((len(ys), len(xs))), np.zeros((len(ys), len(xs)))
     np.add.at(number, (y_index, x_index), 1)
-    return xs, ys, np.where(number > 0, total / np.maximum(number, 1), np.nan)
+    shares = np.array([float(row[value]) for row in rows]) / number[y_index, x_index]  # a sum could be too large
+    np.add.at(mean, (y_index, x_index), shares)
+    return xs, ys, np.where(number > 0, mean, np.nan)
 
 
 def phase_diagram(

@@ -1,0 +1,146 @@
+"""Every shipped scenario in single precision, with and without an event, against itself in double precision.
+
+How far apart the two may be is measured: by a third run, in double precision, from a start that is off by what single
+precision cannot tell. A scenario that makes much of such an error (a ripple that grows) is allowed as much.
+"""
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from shares import by_default
+
+import particleflow as pf
+from particleflow import scenario
+from particleflow.geometry import retracted
+from particleflow.observables import name_of
+
+COUNT, FRAMES, STEPS = 24, 9, 24
+ROUNDING = float(np.finfo(np.float32).eps)
+TOLERANCES = {"time.rtol": 2e-6, "time.atol": 1e-6}  # about the tightest that single precision holds
+# Measured: points are within 3e-5 of their largest coordinate, or within 6 times what the third run is off.
+ALLOWED, AMPLIFIED = 1e-4, 20.0
+# They count, and so jump: a level between two of their values is nowhere to be found.
+COUNTING = ("attention_rank", "pair_fraction")
+
+
+@pytest.fixture(autouse=True)
+def _forget() -> Iterator[None]:
+    """Each scenario compiles programs of its own, and all of them are more than a process can hold."""
+    yield
+    jax.clear_caches()
+
+
+def height(present: pf.Present) -> Any:
+    """The mean first coordinate: something that moves wherever points do."""
+    return jnp.mean(present.measure.points[:, 0])
+
+
+def shrunk(name: str) -> scenario.Scenario:
+    """A shipped scenario with fewer particles and frames and an earlier end; all that is computed stays as it is."""
+    loaded = scenario.load(name)
+    initial, time = loaded.raw["initial"], loaded.raw["time"]
+    values: dict[str, Any] = {"time.frames": FRAMES, "time.end": time["end"] / 4}
+    if "step" in time:
+        values["time.end"] = min(STEPS, round(time["end"] / time["step"])) * time["step"]
+    if "count" in initial:
+        values["initial.count"] = min(initial["count"], COUNT)
+    if "sides" in initial:
+        values["initial.sides"] = [5] * len(initial["sides"])
+    if "particles" in loaded.raw.get("record", {}):
+        values["record.particles"] = 5
+    if "merges" in loaded.raw.get("event", {}):
+        values["event.merges"] = COUNT - 3
+    return loaded.with_values(values)
+
+
+def in_single(loaded: scenario.Scenario) -> scenario.Scenario:
+    return loaded.with_values({"precision": "float32"} | (TOLERANCES if "rtol" in loaded.raw["time"] else {}))
+
+
+def observed(setup: scenario.Setup) -> dict[str, Any]:
+    """What a scenario records, and what any can."""
+    return {name_of(each): each for each in (*setup.arguments["observe"], pf.observables.diameter, height)}
+
+
+def run(setup: scenario.Setup, event: Any, *, off: float = 0.0) -> pf.Trajectory:
+    start = setup.start
+    if off:
+        shift = off * np.random.default_rng(0).normal(size=start.points.shape)
+        start = start.with_points(retracted(setup.flow.geometry, start.points + shift))
+    arguments = setup.arguments | {"observe": list(observed(setup).values()), "event": event}
+    return pf.simulate(setup.flow, start, setup.times, **arguments)
+
+
+@cache
+def plain_run(name: str) -> pf.Trajectory:
+    return run(shrunk(name).build(), None)
+
+
+def distance(first: Any, second: Any) -> float:
+    return float(np.max(np.abs(np.asarray(first, float) - np.asarray(second, float)), initial=0.0))
+
+
+def check_close(double: Any, off: Any, single: Any, what: str) -> None:
+    allowed = ALLOWED * float(np.max(np.abs(double))) + AMPLIFIED * distance(off, double)
+    assert distance(single, double) <= allowed, what
+
+
+def check_noise(double: pf.Trajectory, single: pf.Trajectory) -> None:
+    """The draws of two precisions differ: they must be of one size."""
+    sizes = [float(np.sum(np.square(np.diff(np.asarray(each.points, float), axis=0)))) for each in (double, single)]
+    assert 1 / 4 < sizes[0] / sizes[1] < 4
+
+
+@pytest.mark.parametrize("name", by_default(scenario.shipped(), ("layer_norm",)))
+def test_a_scenario_in_single_precision_is_that_in_double_precision(name):
+    double, off = plain_run(name), run(shrunk(name).build(), None, off=ROUNDING)
+    single = run(in_single(shrunk(name)).build(), None)
+    assert single.status == double.status == "finished"
+    assert single.points.dtype == np.float32
+    assert {values.dtype for values in single.observables.values()} == {np.dtype(np.float32)}
+    assert all(np.isfinite(values).all() for values in (np.asarray(single.points), *single.observables.values()))
+    np.testing.assert_array_equal(single.times, double.times)
+    if shrunk(name).build().flow.is_noisy:
+        check_noise(double, single)
+        return
+    check_close(double.points, off.points, single.points, "points")
+    for key, values in double.observables.items():
+        check_close(values, off.observables[key], single.observables[key], key)
+
+
+def crossed_level(trajectory: pf.Trajectory) -> tuple[str, float]:
+    """An observable that changes, and a level between two successive frames of it, half-way through its change."""
+    for name, values in trajectory.observables.items():
+        values = np.asarray(values)
+        if values.ndim == 1 and name not in COUNTING and abs(values[-1] - values[0]) > 1e-3 * np.max(np.abs(values)):
+            middle = (values[0] + values[-1]) / 2
+            after = int(np.argmax((values > middle) != (values[0] > middle)))
+            return name, float(values[after - 1] + values[after]) / 2
+    raise AssertionError("nothing changes")
+
+
+def events(name: str) -> list[tuple[Any, Any]]:
+    """Events in double and in single precision: a level that is reached, and the scenario's own."""
+    which, level = crossed_level(plain_run(name))
+    double, single = shrunk(name).build(), in_single(shrunk(name)).build()
+    reached = pf.events.Reached(observed(double)[which], level)
+    both = [(reached, jax.tree.map(lambda leaf: leaf.astype(jnp.float32), reached))]
+    own = double.arguments["event"], single.arguments["event"]
+    return both if own[0] is None else [*both, own]
+
+
+@pytest.mark.parametrize("name", by_default(scenario.shipped(), ("bounded_confidence",)))
+def test_an_event_in_single_precision_is_that_in_double_precision(name):
+    double, single = shrunk(name).build(), in_single(shrunk(name)).build()
+    for event_in_double, event_in_single in events(name):
+        expected, found = run(double, event_in_double), run(single, event_in_single)
+        assert found.status == expected.status
+        if not double.flow.is_noisy:
+            off = run(double, event_in_double, off=ROUNDING)
+            check_close(expected.times[-1:], off.times[-1:], found.times[-1:], "time")
+            check_close(expected.points[-1], off.points[-1], found.points[-1], "points at the event")
