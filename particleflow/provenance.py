@@ -12,9 +12,10 @@ from particleflow._names import snake_case
 from particleflow.drifts.base import Interaction
 from particleflow.integrate import frame
 from particleflow.plan import EVENT_TIME, Plan
+from particleflow.summation.native import library
 
 # What a checkpoint is a checkpoint of: changes whenever a resumed run would no longer be the same run.
-RUN_FORMAT = 3
+RUN_FORMAT = 4
 
 
 def describe(plan: Plan) -> dict[str, Any]:
@@ -39,6 +40,7 @@ def describe(plan: Plan) -> dict[str, Any]:
         "run format": RUN_FORMAT,
         "versions": _versions(),
         "device": f"{device.platform} ({device.device_kind})",
+        "native sum": library().description,
         "platform": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
     }
 

@@ -142,7 +142,7 @@ def test_card_tells_what_the_run_cost(whole):
     card, statistics = str(whole), whole.metadata["statistics"]
     for name in ("accepted steps", "rejected steps", "field evaluations"):
         assert str(statistics[name]) in card, name
-    for word in ("25", "6 in dimension 3", "Dense", "wall", "memory"):
+    for word in ("25", "6 in dimension 3", "Native", "wall", "memory"):
         assert word in card, word
 
 

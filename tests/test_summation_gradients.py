@@ -10,20 +10,22 @@ import pytest
 from particleflow import kernels as k
 from particleflow.local import Normalised, local_covariance, local_mean, log_normalizer
 from particleflow.measure import Measure, Sites
-from particleflow.summation import Blockwise, Dense
+from particleflow.summation import Blockwise, Dense, Native
 
-by_exact_way = pytest.mark.parametrize("summation", [Dense(), Blockwise(3, 4)], ids=["dense", "blocks"])
+EXACT = {"dense": Dense(), "blocks": Blockwise(3, 4), "native": Native()}
+by_exact_way = pytest.mark.parametrize("summation", EXACT.values(), ids=EXACT)
 
 
+@pytest.mark.parametrize("summation", [Blockwise(1, 1), Native()], ids=["blocks", "native"])
 @pytest.mark.parametrize("differentiate", [jax.grad, jax.jacfwd])
-def test_gradients_survive_masses_whose_squares_do_not_fit(differentiate):
+def test_gradients_survive_masses_whose_squares_do_not_fit(differentiate, summation):
     # The first block sees nothing, so its shift is 0 and the mass is e^level: in float32 its square is out of range.
     points = jnp.array([[0.0], [1.0], [2.0]], jnp.float32)
     measure = Measure(points, jnp.zeros(3, jnp.float32), positions=jnp.array([9.0, 0.0, 0.0], jnp.float32))
 
     def mean(query, level):
         at, shifted = Sites(query, jnp.zeros(1, jnp.float32)), measure.with_log_weights(jnp.full(3, level))
-        return Blockwise(1, 1).moments(k.Attention(1.0) * k.Window(1.0), shifted, at).mean[0, 0]
+        return summation.moments(k.Attention(1.0) * k.Window(1.0), shifted, at).mean[0, 0]
 
     alone, batched = jax.jit(differentiate(mean)), jax.jit(jax.vmap(differentiate(mean)))
     query, share = jnp.array([[0.5]], jnp.float32), 1 / (1 + np.exp(-0.5))
@@ -52,6 +54,8 @@ def test_gradient_of_log_mass_is_beta_times_mean(summation):
         pytest.param(jax.jacrev, Blockwise(3, 4), id="reverse-blocks"),
         pytest.param(jax.jacrev, Dense(), id="reverse-dense", marks=pytest.mark.slow),
         pytest.param(jax.jacfwd, Blockwise(3, 4), id="forward-blocks", marks=pytest.mark.slow),
+        pytest.param(jax.jacrev, Native(), id="reverse-native"),
+        pytest.param(jax.jacfwd, Native(), id="forward-native"),
     ],
 )
 def test_jacobian_of_mean_is_beta_times_covariance(differentiate, summation):
@@ -69,6 +73,8 @@ def test_jacobian_of_mean_is_beta_times_covariance(differentiate, summation):
 
 BLIND = [
     pytest.param("bilateral filter", Blockwise(3, 4), id="bilateral filter-blocks"),
+    pytest.param("strictly causal", Native(), id="strictly causal-native"),
+    pytest.param("triangle", Native(), id="triangle-native", marks=pytest.mark.slow),
     *(
         pytest.param(name, Dense(), id=f"{name}-dense", marks=pytest.mark.slow)
         for name in ("strictly causal", "triangle", "mixture of compact ones", "bilateral filter")
@@ -105,7 +111,9 @@ def test_gradients_are_finite_where_a_query_sees_nothing(name, summation):
 
 
 @pytest.mark.parametrize(
-    "summation", [pytest.param(Dense(), marks=pytest.mark.slow), Blockwise(3, 4)], ids=["dense", "blocks"]
+    "summation",
+    [pytest.param(Dense(), marks=pytest.mark.slow), Blockwise(3, 4), Native()],
+    ids=["dense", "blocks", "native"],
 )
 def test_gradients_under_vmap_where_queries_see_nothing(summation):
     case = next(case for case in oracles.CASES if case.name == "epanechnikov")

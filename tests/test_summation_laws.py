@@ -15,12 +15,13 @@ from particleflow import kernels as k
 from particleflow.errors import ShapeError
 from particleflow.local import local_mean, local_moments
 from particleflow.measure import Measure
-from particleflow.summation import Auto, Blockwise, Dense
+from particleflow.summation import Auto, Blockwise, Dense, Native
 
 TOLERANCE = {jnp.float64: 1e-12, jnp.float32: 1e-5}
-SUMMATIONS = {"dense": Dense(), "small blocks": Blockwise(5, 7), "auto in blocks": Auto(dense_bytes=8)}
+SUMMATIONS = {"dense": Dense(), "small blocks": Blockwise(5, 7), "native": Native(), "auto": Auto(dense_bytes=8)}
 by_summation = pytest.mark.parametrize("summation", SUMMATIONS.values(), ids=SUMMATIONS)
-by_exact_way = pytest.mark.parametrize("summation", [Dense(), Blockwise(3, 4)], ids=["dense", "blocks"])
+EXACT = {"dense": Dense(), "blocks": Blockwise(3, 4), "native": Native()}
+by_exact_way = pytest.mark.parametrize("summation", EXACT.values(), ids=EXACT)
 by_precision = pytest.mark.parametrize("dtype", [jnp.float64, jnp.float32], ids=["float64", "float32"])
 
 
@@ -50,11 +51,11 @@ def test_every_kernel_is_brute_force(case, dtype):
     queries, measure = oracles.cloud(case.space, dtype, 11, 17)
     kernel = case.build(dtype)
     logits = oracles.log_matrix(case, queries, measure.sites) + np.asarray(measure.log_weights, np.float64)
-    assert isinstance(Auto().select(kernel, measure, queries).summation, Dense)
     # Not compiled as a whole: one by one, the operations of all kernels are the same few.
-    moments = Auto().moments(kernel, measure, queries)
-    assert moments.mean.dtype == moments.log_mass.dtype == dtype
-    assert_close(moments, *oracles.moments(logits, np.asarray(measure.values)), TOLERANCE[dtype])
+    for summation in (Dense(), Auto()):
+        moments = summation.moments(kernel, measure, queries)
+        assert moments.mean.dtype == moments.log_mass.dtype == dtype
+        assert_close(moments, *oracles.moments(logits, np.asarray(measure.values)), TOLERANCE[dtype])
     # In blocks the numbers are the same by the test above; what remains is that nothing changes its precision.
     blocks = jax.eval_shape(lambda *cloud: Blockwise(5, 7).moments(kernel, *cloud), measure, queries)
     assert blocks.mean.dtype == blocks.log_mass.dtype == dtype
@@ -67,7 +68,8 @@ def test_every_size(size):
     queries, measure = oracles.cloud("vectors", dtype, *size, seed=3)
     logits = oracles.log_matrix(case, queries, measure.sites) + np.asarray(measure.log_weights, np.float64)
     expected = oracles.moments(logits, np.asarray(measure.values))
-    assert_close(Blockwise(5, 7).moments(case.build(dtype), measure, queries), *expected, TOLERANCE[dtype])
+    for summation in (Blockwise(5, 7), Native()):
+        assert_close(summation.moments(case.build(dtype), measure, queries), *expected, TOLERANCE[dtype])
 
 
 @by_precision
@@ -75,13 +77,16 @@ def test_every_size(size):
 def test_default_blocks_at_sizes_that_are_no_multiples(kernel, dtype):
     queries, measure = oracles.cloud("vectors", dtype, 4099, 1031, seed=4)
     dense = jax.jit(Dense().moments)(kernel, measure, queries)
-    assert_close(jax.jit(Blockwise().moments)(kernel, measure, queries), dense.log_mass, dense.mean, TOLERANCE[dtype])
+    for summation in (Blockwise(), Native()):
+        moments = jax.jit(summation.moments)(kernel, measure, queries)
+        assert_close(moments, dense.log_mass, dense.mean, TOLERANCE[dtype])
 
 
+@pytest.mark.parametrize("summation", [Blockwise(), Native()], ids=["blocks", "native"])
 @pytest.mark.parametrize("count", [10_000, 100_000])
-def test_blocks_take_little_memory_at_any_size(count):
+def test_large_sums_take_little_memory_at_any_size(count, summation):
     points = jax.ShapeDtypeStruct((count, 3), jnp.float64)
-    field = jax.jit(lambda cloud: local_mean(k.Attention(4.0), Measure.uniform(cloud), cloud))
+    field = jax.jit(lambda cloud: local_mean(k.Attention(4.0), Measure.uniform(cloud), cloud, summation=summation))
     memory: Any = field.lower(points).compile().memory_analysis()
     assert memory.temp_size_in_bytes < 40 * 2**20  # a few blocks of 4096 × 256 pairs, and a few copies of the points
 
@@ -208,7 +213,7 @@ def test_sorted_clusters_with_extreme_logits(dtype, beta, direction):
     if beta > 1:
         assert (logits.max(1) - logits[:, :7].max(1)).max() > CAP  # the common shift must fail somewhere
     log_mass, mean = integer_moments(logits, points)
-    for summation in (Dense(), Blockwise(4, 7), Blockwise(100, 1), Blockwise(1, 100)):
+    for summation in (Dense(), Blockwise(4, 7), Blockwise(100, 1), Blockwise(1, 100), Native()):
         moments = summation.moments(k.Attention(beta), measure, jnp.asarray(queries, dtype))
         assert_close(moments, log_mass, mean, TOLERANCE[dtype])
 
@@ -219,8 +224,9 @@ def test_one_source_just_beyond_what_the_first_block_promises(dtype, excess):
     points = np.array([[0.0], [0.0], [1.0], [0.0]])
     measure = Measure.weighted(jnp.asarray(points, dtype), jnp.ones(4, dtype))
     log_mass, mean = integer_moments(excess * points.T, points)
-    moments = Blockwise(1, 2).moments(k.Attention(1.0), measure, jnp.full((1, 1), excess, dtype))
-    assert_close(moments, log_mass, mean, TOLERANCE[dtype])
+    for summation in (Blockwise(1, 2), Native()):
+        moments = summation.moments(k.Attention(1.0), measure, jnp.full((1, 1), excess, dtype))
+        assert_close(moments, log_mass, mean, TOLERANCE[dtype])
 
 
 @by_precision
@@ -232,7 +238,7 @@ def test_causal_mask_with_extreme_logits_and_a_row_that_sees_nothing(dtype):
     logits = np.where(positions[None] < positions[:, None], 8.0 * points @ points.T - np.log(count), -np.inf)
     log_mass, mean = integer_moments(logits, points)
     assert np.isneginf(log_mass[-1])
-    for summation in (Dense(), Blockwise(6, 5), Blockwise(41, 3)):
+    for summation in (Dense(), Blockwise(6, 5), Blockwise(41, 3), Native()):
         moments = summation.moments(k.Attention(8.0) * k.StrictlyCausal(), measure, measure)
         assert_close(moments, log_mass, mean, TOLERANCE[dtype])
 
@@ -283,7 +289,8 @@ def test_a_summation_is_an_argument_like_any_other(summation):
 # --- the choice ---------------------------------------------------------------------------------------------------
 
 
-def test_auto_says_what_it_chose_and_why():
+def test_auto_says_what_it_chose_and_why(monkeypatch):
+    monkeypatch.setenv("PARTICLEFLOW_NATIVE", "0")
     measure, kernel = Measure.uniform(np.zeros((1000, 2)) + np.arange(1000.0)[:, None]), k.Attention(1.0)
     small, large = Auto().select(kernel, measure, measure), Auto(dense_bytes=10**6).select(kernel, measure, measure)
     assert isinstance(small.summation, Dense)
@@ -295,13 +302,16 @@ def test_auto_says_what_it_chose_and_why():
     assert str(small).startswith("Dense: 1000 × 1000 pairs")
     assert "0.954 MiB" in large.reason
     assert isinstance(Auto().select(kernel, measure, jnp.zeros((3000, 2))).summation, Blockwise)
+    monkeypatch.delenv("PARTICLEFLOW_NATIVE")
+    native = Auto().select(kernel, measure, measure)
+    assert isinstance(native.summation, Native)
+    assert str(native) == "Native: 1000 × 1000 pairs in native code"
 
 
 def test_a_tolerance_is_kept_by_exact_sums_and_the_choice_says_so():
     queries, measure = oracles.cloud("vectors", jnp.float64, 11, 17)
     asked = Auto(dense_bytes=8, tolerance=1e-6)
     choice = asked.select(k.Attention(1.0), measure, queries)
-    assert isinstance(choice.summation, Blockwise)
     assert choice.error == 0
     assert choice.reason.endswith("exact up to rounding, within the tolerance 1e-06")
     expected = Dense().moments(k.Attention(1.0), measure, queries)
@@ -309,7 +319,7 @@ def test_a_tolerance_is_kept_by_exact_sums_and_the_choice_says_so():
     assert_close(found, expected.log_mass, expected.mean, 1e-13)
 
 
-@pytest.mark.parametrize("summation", [Dense(), Blockwise(3, 4)], ids=["dense", "blocks"])
+@by_exact_way
 def test_a_summation_that_was_asked_for_is_the_choice(summation):
     queries, measure = oracles.cloud("vectors", jnp.float64, 11, 17)
     choice = summation.select(k.Attention(1.0), measure, queries)

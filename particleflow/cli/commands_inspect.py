@@ -5,6 +5,7 @@ from typing import Any
 
 from particleflow.cli.console import printable, result, result_json
 from particleflow.cli.options import Flag
+from particleflow.errors import UserError
 
 
 def list_(*, json: Flag = False) -> int:
@@ -28,18 +29,24 @@ def list_(*, json: Flag = False) -> int:
     return 0
 
 
-def info(run: Path, /, *, json: Flag = False) -> int:
-    """Show what is in a run folder, a trajectory file or a sweep.
+def info(run: Path | None = None, /, *, system: Flag = False, json: Flag = False) -> int:
+    """Show what is in a run folder, a trajectory file or a sweep, or what this machine computes with.
 
     Parameters
     ----------
     run
         The folder of a run or of a sweep, or a trajectory file.
+    system
+        Show versions, device and native code of this machine instead.
     json
         Print it as JSON.
     """
     from particleflow import run_folder
 
+    if (run is None) != system:
+        raise UserError("Name a run folder or its trajectory file, or give --system; one of the two.")
+    if run is None:
+        return _system_info(json=json)
     folder = run_folder.folder_of(run)
     if run.is_dir() and (folder / run_folder.MANIFEST_FILE).is_file():
         return _sweep_info(folder, json=json)
@@ -64,6 +71,39 @@ def info(run: Path, /, *, json: Flag = False) -> int:
             },
         }
         result_json(facts)
+    return 0
+
+
+def _system_info(*, json: bool) -> int:
+    """What sums and solvers run on; builds the native sum, if that has not been done yet."""
+    import os
+    import platform
+    from importlib.metadata import version
+
+    from particleflow.cli.console import note
+    from particleflow.cli.device import cache_folder, prepare
+
+    device = prepare()
+    from particleflow.summation.native import library
+
+    native = library(note)
+    facts = {
+        "particleflow": version("particleflow"),
+        "python": platform.python_version(),
+        **{name: version(name) for name in ("jax", "jaxlib", "diffrax", "numpy", "h5py")},
+        "platform": platform.platform(),
+        "cores": os.cpu_count(),
+        "device": device,
+        "compiled programs": str(cache_folder()),
+        "native sum": str(native.path or "none"),
+        "native sum because": native.reason,
+    }
+    if json:
+        result_json(facts)
+        return 0
+    width = max(map(len, facts))
+    for name, value in facts.items():
+        result(printable(f"{name:<{width}}  {value}"))
     return 0
 
 

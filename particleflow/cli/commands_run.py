@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from particleflow.cli.console import Meter, RunMeter, note, result, result_json
-from particleflow.cli.options import AllowCode, Device, Flag, Overrides, Quiet, Scenario
+from particleflow.cli.options import AllowCode, Device, Flag, Native, Overrides, Quiet, Scenario
 from particleflow.errors import ResumedElsewhere, UserError
 from particleflow.status import Status
 
@@ -25,6 +25,7 @@ def run(
     movie: Switch = None,
     page: Switch = None,
     device: Device = None,
+    native: Native = "on",
     allow_code: AllowCode = False,
     json: Flag = False,
     quiet: Quiet = False,
@@ -50,7 +51,7 @@ def run(
     from particleflow import scenario as scenarios
     from particleflow.cli.device import prepare
 
-    description = prepare(device)
+    description = prepare(device, native)
     switches = {"summary": summary, "figures": figures, "movie": movie, "page": page}
     chosen = [f"output.{name}={str(on).lower()}" for name, on in switches.items() if on is not None]
     loaded = scenarios.load(scenario, [*set_, *chosen], allow_code=allow_code)
@@ -70,6 +71,7 @@ def resume(
     *,
     retry: Literal["failed"] | None = None,
     device: Device = None,
+    native: Native = "on",
     allow_code: AllowCode = False,
     json: Flag = False,
     quiet: Quiet = False,
@@ -94,11 +96,12 @@ def resume(
         from particleflow.cli.commands_sweep import resume_sweep
 
         return resume_sweep(
-            folder, device=device, allow_code=allow_code, retry_failed=retry is not None, json=json, quiet=quiet
-        )
+            folder, device=device, native=native, allow_code=allow_code, retry_failed=retry is not None, json=json,
+            quiet=quiet,
+        )  # fmt: skip
     if retry is not None:
         raise UserError(f"Option --retry is for sweeps, but {folder} holds a single run: leave it out.")
-    description = prepare(device)
+    description = prepare(device, native)
     loaded = scenarios.load(run_folder.scenario_file(folder), allow_code=allow_code)
     note(f"{loaded.title[:200]}\n  resumed in {folder} on {description}", quiet=quiet)
     return _simulate(loaded, folder, resumed=True, json=json, quiet=quiet)
@@ -158,9 +161,11 @@ def check(
 def _simulate(loaded, folder: Path, *, resumed: bool, json: bool, quiet: bool) -> int:
     from particleflow import run_folder
     from particleflow.scenario import save_times
+    from particleflow.summation.native import library
 
     times = save_times(loaded.document.time)
     with Meter(quiet=quiet) as meter:
+        library(lambda text: meter.update(text, 0, 0))
         meter.update("compiling", 0, 0)
         geometry = loaded.document.geometry
         progress = RunMeter(meter, float(times[-1]), len(times), None if geometry is None else geometry.made)

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from particleflow.cli.console import Meter, note, result, result_json
-from particleflow.cli.options import AllowCode, Device, Flag, Overrides, Quiet
+from particleflow.cli.options import AllowCode, Device, Flag, Native, Overrides, Quiet
 
 if TYPE_CHECKING:
     from particleflow.sweep import Manifest
@@ -17,6 +17,7 @@ def sweep(
     set_: Overrides = [],  # noqa: B006
     output: Path | None = None,
     device: Device = None,
+    native: Native = "on",
     allow_code: AllowCode = False,
     json: Flag = False,
     quiet: Quiet = False,
@@ -40,7 +41,7 @@ def sweep(
     from particleflow.errors import UserError
     from particleflow.sweep import start_sweep
 
-    description = prepare(device)
+    description = prepare(device, native)
     loaded = scenarios.load(scenario, set_, allow_code=allow_code)
     if loaded.document.sweep is None:
         raise UserError(f"{loaded.name} has no [sweep] table; `particleflow run` runs it.")
@@ -55,7 +56,7 @@ def sweep(
 
 
 def resume_sweep(
-    folder: Path, *, device: str | None, allow_code: bool, retry_failed: bool, json: bool, quiet: bool
+    folder: Path, *, device: str | None, native: str, allow_code: bool, retry_failed: bool, json: bool, quiet: bool
 ) -> int:
     """Run what waits in the folder of a sweep, then write its tables and figures."""
     from particleflow.cli.device import prepare
@@ -63,18 +64,20 @@ def resume_sweep(
 
     manifest = Manifest.open(folder)
     with manifest.locked():  # before JAX is loaded, so that a second process is refused at once
-        prepare(device)
+        prepare(device, native)
         return _continue(manifest, allow_code=allow_code, retry_failed=retry_failed, json=json, quiet=quiet)
 
 
 def _continue(manifest: "Manifest", *, allow_code: bool, retry_failed: bool, json: bool, quiet: bool) -> int:
     from particleflow import run_folder
     from particleflow import scenario as scenarios
+    from particleflow.summation.native import library
     from particleflow.sweep import run_sweep, write_results
 
     folder = manifest.folder
     loaded = scenarios.load(run_folder.scenario_file(folder), allow_code=allow_code)
     with Meter(quiet=quiet) as meter:
+        library(lambda text: meter.update(text, 0, 0))
         run_sweep(
             loaded, manifest, lambda done, total, text: meter.update("sweeping", done, total, text),
             retry_failed=retry_failed, note=note,

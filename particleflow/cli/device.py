@@ -8,11 +8,13 @@ from pathlib import Path
 from particleflow.errors import UserError
 
 
-def prepare(device: str | None = None) -> str:
-    """Set JAX up before it is used and return a description of the device in use.
+def prepare(device: str | None = None, native: str = "on") -> str:
+    """Set JAX up before it is used and return a description of the device in use; native sums may be turned "off".
 
     A program that has imported JAX already has set it up to its own liking, and keeps that.
     """
+    if native == "off":
+        os.environ["PARTICLEFLOW_NATIVE"] = "0"
     fresh = "jax" not in sys.modules
     # Complaints of the cache about its own machine-tuning flags are not for users. (1 is what JAX itself sets, and what
     # a process started from one that uses JAX finds.)

@@ -1,7 +1,7 @@
 """Options that several commands share, each with its help."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -18,5 +18,8 @@ Overrides = Annotated[
     ),
 ]
 Device = Annotated[str | None, Parameter(help="Where to compute: cpu, gpu, tpu, or one of several, as gpu:1.")]
+Native = Annotated[
+    Literal["on", "off"], Parameter(help="Whether sums may use code that is built for this processor, once.")
+]
 AllowCode = Annotated[bool, Parameter(negative=(), help='Let the scenario import code it names as "module:object".')]
 Quiet = Annotated[bool, Parameter(negative=(), help="Say nothing but errors.")]

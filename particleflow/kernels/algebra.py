@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 from particleflow._arrays import as_nonnegative, is_concrete
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.kernels.base import AbstractKernel, AbstractMatrixKernel, safe_log
-from particleflow.kernels.forms import Bilinear, Radial
+from particleflow.kernels.forms import Band, Bilinear, Radial
 
 
 class Product(AbstractMatrixKernel):
@@ -40,6 +40,10 @@ class Product(AbstractMatrixKernel):
     def radial(self) -> Radial | None:
         """Log-profiles added, if every factor is radial and maps sites alike."""
         return Radial.product([kernel.radial() for kernel in self.kernels])
+
+    def band(self) -> Band | None:
+        """The lags that all factors let pass, if every factor is a band."""
+        return Band.product([kernel.band() for kernel in self.kernels])
 
     def factors(self) -> tuple[AbstractKernel, ...]:
         """The factors of all factors."""
@@ -114,6 +118,11 @@ class Scaled(AbstractMatrixKernel):
         form = self.kernel.radial()
         return form and form.scaled(safe_log(self.factor))
 
+    def band(self) -> Band | None:
+        """The form of the kernel; log factor is added."""
+        form = self.kernel.band()
+        return form and form.scaled(safe_log(self.factor))
+
     def factors(self) -> tuple[AbstractKernel, ...]:
         """The factors of the kernel, the first of them scaled."""
         first, *others = self.kernel.factors()
@@ -145,6 +154,11 @@ class Transposed(AbstractMatrixKernel):
     def radial(self) -> Radial | None:
         """The form of the kernel with the maps swapped."""
         form = self.kernel.radial()
+        return form and form.transposed()
+
+    def band(self) -> Band | None:
+        """The form of the kernel with the sign of lags changed."""
+        form = self.kernel.band()
         return form and form.transposed()
 
     def factors(self) -> tuple[AbstractKernel, ...]:

@@ -1,6 +1,7 @@
 """The forms that fast methods ask a kernel for, and how they are carried through products, maps and multiples.
 
     bilinear   log K(x, y) = ⟨θ(x), s(y)⟩ + a(x) + b(y)      radial   log K(x, y) = k(|u(x) − v(y)|²)
+    band       log K₂(t, s) = c − slope |t − s| for lags t − s between two numbers, else −∞
 
 In a local mean, a(x) cancels and b(y) only tilts the measure. So every method for exp⟨θ, s⟩ (random features, low
 rank, a native sum) serves all bilinear kernels: attention, but also the Gaussian, since −½|x − y|² = ⟨x, y⟩ − ½|x|² −
@@ -12,7 +13,7 @@ its forms, is what crosses the border of a compiled function.
 
 from collections.abc import Callable, Sequence
 from functools import reduce
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -96,17 +97,34 @@ class Bilinear(NamedTuple):
         )
 
 
+Curve = Literal["gaussian", "exponential", "power", "ball", "parabola", "triangle"]
+
+
+class Shape(NamedTuple):
+    """A profile as one of a few curves of ρ = scale · r, for code that has to know the curve: log k = curve + c.
+
+    gaussian −ρ², exponential −ρ, power −p log(1 + ρ²), ball 0 (ρ² < p), parabola log(1 − ρ²)₊, triangle log(1 − ρ)₊.
+    """
+
+    curve: Curve
+    scale: Array
+    power: Array | float = 0.0
+    log_factor: Array | float = 0.0
+
+
 class Radial(NamedTuple):
     """log K(x, y) = k(|u(x) − v(y)|², d) for maps u, v of sites into one space of dimension d; u(x) = x unless given.
 
     `log_profile(squares, dimension)` is k, elementwise; only kernels that are densities (Student's t) read d. K is 0
-    where |u(x) − v(y)| ≥ `support`, a radius for cell lists; None means that K reaches everywhere.
+    where |u(x) − v(y)| ≥ `support`, a radius for cell lists; None means that K reaches everywhere. `shape(dimension)`
+    is the profile as a known curve, None where it is none.
     """
 
     log_profile: Callable[[Array, int], Array]
     query_map: Sited = points_of
     key_map: Sited = points_of
     support: Float[Array, ""] | None = None
+    shape: Callable[[int], Shape | None] = lambda dimension: None
 
     def log_matrix(self, xs: Any, ys: Any) -> Float[Array, "m n"]:
         """The matrix k(|u(x_i) − v(y_j)|², d), from differences: exact for close points far from the origin."""
@@ -115,7 +133,15 @@ class Radial(NamedTuple):
 
     def scaled(self, log_factor: Array) -> "Radial":
         """The form of e^{log_factor} K."""
-        return self._replace(log_profile=lambda squares, dimension: self.log_profile(squares, dimension) + log_factor)
+
+        def shape(dimension: int) -> Shape | None:
+            plain = self.shape(dimension)
+            return plain and plain._replace(log_factor=plain.log_factor + log_factor)
+
+        def log_profile(squares: Array, dimension: int) -> Array:
+            return self.log_profile(squares, dimension) + log_factor
+
+        return self._replace(log_profile=log_profile, shape=shape)
 
     def transposed(self) -> "Radial":
         """The form of K(y, x): the maps are swapped."""
@@ -148,7 +174,45 @@ class Radial(NamedTuple):
             return sum(others, start=first)
 
         supports = [form.support for form in parts if form.support is not None]
-        return parts[0]._replace(log_profile=log_profile, support=_smallest(supports))
+        shape = parts[0].shape if len(parts) == 1 else lambda dimension: None
+        return parts[0]._replace(log_profile=log_profile, support=_smallest(supports), shape=shape)
+
+
+class Band(NamedTuple):
+    """log K₂(t, s) = log_factor − slope |t − s| where least < t − s < most, else −∞; t and s are positions.
+
+    A mask that a sum can skip whole blocks of sources by: causal attention costs half.
+    """
+
+    least: Array | float = -jnp.inf
+    most: Array | float = jnp.inf
+    slope: Array | float = 0.0
+    log_factor: Array | float = 0.0
+
+    def scaled(self, log_factor: Array) -> "Band":
+        """The form of e^{log_factor} K₂."""
+        return self._replace(log_factor=self.log_factor + log_factor)
+
+    def transposed(self) -> "Band":
+        """The form of K₂(s, t): lags change their sign."""
+        return self._replace(least=-self.most, most=-self.least)
+
+    @staticmethod
+    def product(forms: "Sequence[Band | None]") -> "Band | None":
+        """The form of Π_l K_l: the lags that all let pass, slopes and factors added; None unless all are bands."""
+        parts = [form for form in forms if form is not None]
+        if len(parts) < len(forms):
+            return None
+        return reduce(
+            lambda one, other: Band(
+                jnp.maximum(one.least, other.least),
+                jnp.minimum(one.most, other.most),
+                one.slope + other.slope,
+                one.log_factor + other.log_factor,
+            ),
+            parts,
+            Band(),
+        )
 
 
 def _smallest(supports: list[Array]) -> Array | None:

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 
 from particleflow._arrays import apply_linear_map, as_linear_map, as_nonnegative, as_positive, as_scalar
 from particleflow.kernels.base import AbstractMatrixKernel, Form, inner_products, points_of, safe_log
-from particleflow.kernels.forms import Bilinear, Radial
+from particleflow.kernels.forms import Bilinear, Radial, Shape
 
 
 class AbstractInner(AbstractMatrixKernel):
@@ -200,8 +200,13 @@ class SquaredDistanceAttention(AbstractMatrixKernel):
         return self.radial().log_matrix(xs, ys)
 
     def radial(self) -> Radial:
-        """k(r²) = −β r² of Qx and Ky."""
-        return Radial(lambda squares, dimension: -self.beta * squares, self._queries, self._keys)
+        """k(r²) = −β r² of Qx and Ky; as a curve it has no derivative in β at β = 0, and shows NaN there."""
+        return Radial(
+            lambda squares, dimension: -self.beta * squares,
+            self._queries,
+            self._keys,
+            shape=lambda dimension: Shape("gaussian", jnp.sqrt(self.beta)),
+        )
 
     def bilinear(self) -> Bilinear:
         """θ = 2βQx, s = Ky, a = −β|Qx|², b = −β|Ky|²."""

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from particleflow._arrays import as_float_array, as_nonnegative, as_positive
@@ -24,8 +25,11 @@ from particleflow.kernels.base import (
     rows_at,
     safe_root,
 )
-from particleflow.kernels.forms import Bilinear, Radial
+from particleflow.kernels.forms import Band, Bilinear, Radial, Shape
 from particleflow.measure import Sites
+
+# No two positions are closer than this, the smallest normal number of single precision, and differ.
+_LEAST_LAG = float(np.finfo(np.float32).tiny)
 
 
 class Causal(AbstractMatrixKernel):
@@ -41,6 +45,10 @@ class Causal(AbstractMatrixKernel):
         lags = _lags(xs, ys)
         return jnp.where(lags >= 0, jnp.zeros_like(lags), -jnp.inf)
 
+    def band(self) -> Band:
+        """Lags from 0 on: above every negative one."""
+        return Band(least=-_LEAST_LAG)
+
 
 class StrictlyCausal(AbstractMatrixKernel):
     """K₂(t, s) = 1 where s < t, else 0; the first token sees nothing and stays.
@@ -54,6 +62,10 @@ class StrictlyCausal(AbstractMatrixKernel):
         """The matrix of 0 where s_j < t_i, else −∞."""
         lags = _lags(xs, ys)
         return jnp.where(lags > 0, jnp.zeros_like(lags), -jnp.inf)
+
+    def band(self) -> Band:
+        """Lags above 0."""
+        return Band(least=0.0)
 
 
 class Window(AbstractMatrixKernel):
@@ -78,6 +90,10 @@ class Window(AbstractMatrixKernel):
 
         return Radial(log_profile, _query_times, _key_times, self.radius)
 
+    def band(self) -> Band:
+        """Lags between −radius and radius."""
+        return Band(least=-self.radius, most=self.radius)
+
 
 class Alibi(AbstractMatrixKernel):
     """K₂(t, s) = exp(−slope |t − s|): attention with linear biases; times `Causal()` for the usual form.
@@ -99,6 +115,10 @@ class Alibi(AbstractMatrixKernel):
         """k(r²) = −slope r, of the positions."""
         return Radial(lambda squares, dimension: -self.slope * safe_root(squares), _query_times, _key_times)
 
+    def band(self) -> Band:
+        """All lags, falling with the slope."""
+        return Band(slope=self.slope)
+
     def vanishes(self) -> bool:
         """Never."""
         return False
@@ -119,7 +139,12 @@ class TimeGaussian(AbstractMatrixKernel):
 
     def radial(self) -> Radial:
         """k(r²) = −r² / (2 width²), of the positions."""
-        return Radial(lambda squares, _: -0.5 * squares / jnp.square(self.width), _query_times, _key_times)
+        return Radial(
+            lambda squares, _: -0.5 * squares / jnp.square(self.width),
+            _query_times,
+            _key_times,
+            shape=lambda _: Shape("gaussian", 0.5**0.5 / self.width),
+        )
 
     def bilinear(self) -> Bilinear:
         """θ = t/width², s = s, and −t²/(2 width²) as offsets of both sides: one column, of the positions."""

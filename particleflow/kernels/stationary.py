@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 
 from particleflow._arrays import as_positive
 from particleflow.kernels.base import AbstractMatrixKernel, Form, points_of, safe_log, safe_root
-from particleflow.kernels.forms import Bilinear, Radial
+from particleflow.kernels.forms import Bilinear, Radial, Shape
 
 
 class AbstractRadialKernel(AbstractMatrixKernel):
@@ -28,9 +28,13 @@ class AbstractRadialKernel(AbstractMatrixKernel):
         """The radius beyond which K is 0; None for one that reaches everywhere."""
         return None
 
+    def shape(self, dimension: int) -> Shape | None:
+        """The profile as one of the curves that native code knows; None where it is none of them."""
+        return None
+
     def radial(self) -> Radial:
         """The profile, of the points themselves."""
-        return Radial(self.log_profile, support=self.support())
+        return Radial(self.log_profile, support=self.support(), shape=self.shape)
 
     def log_matrix(self, xs: Any, ys: Any) -> Float[Array, "m n"]:
         """The matrix k(|x_i − y_j|²)."""
@@ -55,6 +59,10 @@ class Gaussian(AbstractRadialKernel):
     def log_profile(self, squares: Float[Array, "m n"], dimension: int) -> Float[Array, "m n"]:
         """−r² / (2 width²)."""
         return -0.5 * squares / jnp.square(self.width)
+
+    def shape(self, dimension: int) -> Shape:
+        """A Gaussian of ρ = r/(√2 width)."""
+        return Shape("gaussian", 0.5**0.5 / self.width)
 
     def bilinear(self) -> Bilinear:
         """θ = x/width², s = y, a = −|x|²/(2 width²), b = −|y|²/(2 width²)."""
@@ -81,6 +89,10 @@ class Laplace(AbstractRadialKernel):
         """−r / width."""
         return -safe_root(squares) / self.width
 
+    def shape(self, dimension: int) -> Shape:
+        """An exponential."""
+        return Shape("exponential", 1 / self.width)
+
     def inverse_temperature(self) -> Float[Array, ""]:
         """1/width², as for every kernel that has a width."""
         return 1 / jnp.square(self.width)
@@ -100,6 +112,10 @@ class Cauchy(AbstractRadialKernel):
     def log_profile(self, squares: Float[Array, "m n"], dimension: int) -> Float[Array, "m n"]:
         """−log(1 + r² / width²)."""
         return -jnp.log1p(squares / jnp.square(self.width))
+
+    def shape(self, dimension: int) -> Shape:
+        """A power, p = 1."""
+        return Shape("power", 1 / self.width, 1.0)
 
     def inverse_temperature(self) -> Float[Array, ""]:
         """1/width², as for every kernel that has a width."""
@@ -124,6 +140,10 @@ class StudentT(AbstractRadialKernel):
         relative = squares / (self.freedom * jnp.square(self.width))
         return -0.5 * (self.freedom + dimension) * jnp.log1p(relative)
 
+    def shape(self, dimension: int) -> Shape:
+        """A power, p = (ν + d)/2, of ρ = r/(√ν width)."""
+        return Shape("power", 1 / (jnp.sqrt(self.freedom) * self.width), 0.5 * (self.freedom + dimension))
+
     def inverse_temperature(self) -> Float[Array, ""]:
         """1/width², as for every kernel that has a width."""
         return 1 / jnp.square(self.width)
@@ -143,6 +163,10 @@ class Ball(AbstractRadialKernel):
     def log_profile(self, squares: Float[Array, "m n"], dimension: int) -> Float[Array, "m n"]:
         """0 inside and −∞ outside the ball."""
         return jnp.where(squares < jnp.square(self.radius), jnp.zeros_like(squares), -jnp.inf)
+
+    def shape(self, dimension: int) -> Shape:
+        """The ball."""
+        return Shape("ball", jnp.ones_like(self.radius), jnp.square(self.radius))
 
     def support(self) -> Float[Array, ""]:
         """The radius."""
@@ -164,6 +188,10 @@ class Epanechnikov(AbstractRadialKernel):
         """log max(0, 1 − r² / radius²)."""
         return safe_log(jnp.maximum(1 - squares / jnp.square(self.radius), 0.0))
 
+    def shape(self, dimension: int) -> Shape:
+        """A parabola."""
+        return Shape("parabola", 1 / self.radius)
+
     def support(self) -> Float[Array, ""]:
         """The radius."""
         return self.radius
@@ -180,6 +208,10 @@ class Triangle(AbstractRadialKernel):
     def log_profile(self, squares: Float[Array, "m n"], dimension: int) -> Float[Array, "m n"]:
         """log max(0, 1 − r / radius)."""
         return safe_log(jnp.maximum(1 - safe_root(squares) / self.radius, 0.0))
+
+    def shape(self, dimension: int) -> Shape:
+        """A triangle."""
+        return Shape("triangle", 1 / self.radius)
 
     def support(self) -> Float[Array, ""]:
         """The radius."""

@@ -7,5 +7,6 @@ from particleflow.summation.auto import Auto
 from particleflow.summation.base import AbstractSummation, Choice, Limits
 from particleflow.summation.blockwise import Blockwise
 from particleflow.summation.dense import Dense
+from particleflow.summation.native import Native
 
-__all__ = ["AbstractSummation", "Auto", "Blockwise", "Choice", "Dense", "Limits"]
+__all__ = ["AbstractSummation", "Auto", "Blockwise", "Choice", "Dense", "Limits", "Native"]

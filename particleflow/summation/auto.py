@@ -16,13 +16,16 @@ from particleflow.moments import Moments
 from particleflow.summation.base import AbstractSummation, Choice, Limits, as_query_sites
 from particleflow.summation.blockwise import Blockwise
 from particleflow.summation.dense import Dense
+from particleflow.summation.native import Native
 
 # The last one promises to sum whatever it is given, so there is always an answer.
-_CANDIDATES: tuple[AbstractSummation, ...] = (Dense(), Blockwise())
+_CANDIDATES: tuple[AbstractSummation, ...] = (Native(), Dense(), Blockwise())
 
 
 class Auto(AbstractSummation):
-    """`Dense` while the matrix of all pairs fits into `dense_bytes`, else `Blockwise`; both exact.
+    """`Native` where there is such a sum; else `Dense` while all pairs fit into `dense_bytes`, and `Blockwise` beyond.
+
+    All are exact.
 
     `tolerance`, the error of the mean relative to max |z| and of the log-mass, absolute, allows approximations that
     promise to keep it; None allows none. As yet every candidate is exact, which keeps any tolerance.
@@ -42,6 +45,9 @@ class Auto(AbstractSummation):
         sites, limits = as_query_sites(queries), Limits(self.tolerance, self.dense_bytes)
         promises = (candidate.promise(kernel, measure, sites, limits) for candidate in _CANDIDATES)
         choice = next(promise for promise in promises if promise is not None)
+        passed_over = _CANDIDATES[: _CANDIDATES.index(choice.summation)]
+        for obstacle in filter(None, (candidate.obstacle(kernel, measure) for candidate in passed_over)):
+            choice = choice._replace(reason=f"{choice.reason}; {obstacle}")
         if self.tolerance is None:
             return choice
         error = "exact up to rounding" if choice.error == 0 else f"with an error of at most {choice.error:.3g}"

@@ -62,6 +62,10 @@ class AbstractSummation(eqx.Module):
         """What this summation promises for these within some limits, known from shapes and forms; None: nothing."""
         return None
 
+    def obstacle(self, kernel: AbstractKernel, measure: Measure) -> str | None:
+        """Why this summation cannot be used for these on this machine, None if it can: a choice tells it."""
+        return None
+
     def draw(
         self, key: Array, kernel: AbstractKernel, measure: Measure, queries: Any, draws: int
     ) -> Int[Array, "m draws"]:

@@ -1,0 +1,116 @@
+// The adjoint of the moments, as one pass that serves rows and columns.
+//
+//     P_ij = e^(score_ij + offset_i),    A_ij = P_ij (<f_i, g_j> + given_j + own_i)
+//     carried_i = sum_j A_ij y_j,  total_i = sum_j A_ij,  weighted_i = sum_j P_ij g_j,
+//     lengths_i = sum_j A_ij (|t_i - p_j|, |u_i - v_j|^2)
+//
+// Row pass: lanes are queries, f the derivatives with respect to means, g the values. Column pass: lanes are sources, and
+// everything changes sides. Nothing but G and m is kept from the way forward: scores are computed again.
+#pragma once
+#include "moments.h"
+
+namespace particleflow {
+
+// `problem.values` are the g_j, `problem.log_weights` the offsets of the other side. What is carried, y, are its features,
+// with coordinates from some origin in their midst: far from it, sums of differences would lose digits.
+template <class T> struct Adjoint {
+  Problem<T> problem;
+  const T *offset, *rates, *own, *given, *carriers;
+  T *carried, *total, *weighted, *lengths;
+};
+
+// weights = powers * rates, and their sums; `own` is added to the rates of every query.
+template <class T, int V>
+NOINLINE void weigh(int count, const Vector<T> *own, const Vector<T> *powers, Vector<T> *rates, Vector<T> *sums) {
+  UNROLL for (int v = 0; v < V; v++) sums[v] = Vector<T>{};
+  for (int j = 0; j < count; j++)
+    UNROLL for (int v = 0; v < V; v++) {
+      const Vector<T> weight = powers[j * V + v] * (rates[j * V + v] + own[v]);
+      rates[j * V + v] = weight;
+      sums[v] += weight;
+    }
+}
+
+// sum_j weights_j |t - p_j|.
+template <class T, int V>
+NOINLINE void weigh_lags(int count, const Vector<T> *times, const T *positions, const Vector<T> *weights, Vector<T> *sums) {
+  UNROLL for (int v = 0; v < V; v++) sums[v] = Vector<T>{};
+  for (int j = 0; j < count; j++)
+    UNROLL for (int v = 0; v < V; v++) {
+      const Vector<T> lag = times[v] - positions[j];
+      sums[v] += weights[j * V + v] * (lag < Vector<T>{} ? -lag : lag);
+    }
+}
+
+// sum_j weights_j lengths_j.
+template <class T, int V>
+NOINLINE void weigh_lengths(int count, const Vector<T> *lengths, const Vector<T> *weights, Vector<T> *sums) {
+  UNROLL for (int v = 0; v < V; v++) sums[v] = Vector<T>{};
+  for (int j = 0; j < count; j++)
+    UNROLL for (int v = 0; v < V; v++) sums[v] += weights[j * V + v] * lengths[j * V + v];
+}
+
+// The numbers of a row for each lane, vector after vector of one column.
+template <class T, int V> void spread_rows(const T *rows, int first, int count, int columns, T *lanes) {
+  constexpr int ROWS = V * WIDTH<T>;
+  for (int row = 0; row < ROWS; row++)
+    for (int c = 0; c < columns; c++)
+      lanes[c * ROWS + row] = rows[(size_t)(first + std::min(row, count - 1)) * columns + c];
+}
+
+// Sums of columns, total and what was lost, back to rows.
+template <class T, int V> void gather_rows(const Vector<T> *totals, int first, int count, int columns, T *rows) {
+  for (int v = 0; v < V; v++)
+    for (int i = 0; i < WIDTH<T> && v * WIDTH<T> + i < count; i++)
+      for (int c = 0; c < columns; c++) {
+        const Vector<T> *pair = totals + 2 * (c * V + v);
+        rows[(size_t)(first + v * WIDTH<T> + i) * columns + c] = pair[0][i] + pair[1][i];
+      }
+}
+
+template <class T, int V>
+NOINLINE bool pull_tile(const Adjoint<T> &a, const Bounds<T> &bounds, const Cloud<T> &cloud, int first) {
+  const Problem<T> &p = a.problem;
+  constexpr int ROWS = Tile<T, V>::ROWS;
+  const size_t places = Tile<T, V>::size(p.features), pairs = 2 * (p.features + p.columns + 3);
+  T *memory = scratch<T, 0>(places + (size_t)ROWS * (p.columns + BLOCK + pairs));
+  if (!memory) return false;
+  Tile<T, V> tile(p, first, memory, true);
+  const int rows = std::min(ROWS, p.queries - first);
+  Vector<T> *rates = (Vector<T> *)(memory + places), *weights = rates + p.columns * V, *carried = weights + BLOCK * V;
+  Vector<T> *weighted = carried + 2 * p.features * V, *total = weighted + 2 * p.columns * V, *lengths = total + 2 * V;
+  std::fill(carried, lengths + 4 * V, Vector<T>{});
+  Vector<T> own[V], shift[V], sums[V];
+  spread_rows<T, V>(a.rates, first, rows, p.columns, (T *)rates);
+  spread_rows<T, V>(a.own, first, rows, 1, (T *)own);
+  spread_rows<T, V>(a.offset, first, rows, 1, (T *)shift);
+  UNROLL for (int v = 0; v < V; v++) shift[v] = -(shift[v] + bounds.base);
+  for (int block = 0; block < p.blocks(); block++) {
+    if (!tile.sees(p, cloud, block)) continue;
+    const int begin = block * BLOCK, count = std::min(BLOCK, p.sources - begin);
+    tile.score(p, cloud, block);
+    exponentials<T, V, true>(count, shift, tile.scores, sums);
+    if (a.weighted)
+      add_all_columns<T, V>(count, p.columns, tile.scores, p.values + (size_t)begin * p.columns, weighted);
+    const T *partners = p.values + (size_t)begin * p.columns;
+    products<T, V, false>(count, p.columns, p.columns, rates, partners, a.given + begin, weights);
+    weigh<T, V>(count, own, tile.scores, weights, sums);
+    UNROLL for (int v = 0; v < V; v++) add_exactly<T>(total[2 * v], total[2 * v + 1], sums[v]);
+    add_all_columns<T, V>(count, p.features, weights, a.carriers + (size_t)begin * p.features, carried);
+    if (p.banded()) {
+      weigh_lags<T, V>(count, tile.times, p.key_positions + begin, weights, sums);
+      UNROLL for (int v = 0; v < V; v++) add_exactly<T>(lengths[2 * v], lengths[2 * v + 1], sums[v]);
+    }
+    if (p.profile != NO_PROFILE) {
+      weigh_lengths<T, V>(count, tile.squares, weights, sums);
+      UNROLL for (int v = 0; v < V; v++) add_exactly<T>(lengths[2 * (V + v)], lengths[2 * (V + v) + 1], sums[v]);
+    }
+  }
+  gather_rows<T, V>(carried, first, rows, p.features, a.carried);
+  gather_rows<T, V>(total, first, rows, 1, a.total);
+  gather_rows<T, V>(lengths, first, rows, 2, a.lengths);
+  if (a.weighted) gather_rows<T, V>(weighted, first, rows, p.columns, a.weighted);
+  return true;
+}
+
+}  // namespace particleflow

@@ -1,0 +1,227 @@
+"""The native library: built once on the machine it runs on, kept in a folder only its user can write, and registered.
+
+The key of a library is a hash of everything that decides its code: sources, flags, compiler, processor and jaxlib. It
+is compiled beside its place and renamed, under a lock, so that processes that start together build it once and none
+ever loads a part of it. Where it cannot be had (no compiler, a broken one, a folder that others can write), `library`
+says why, and sums go through XLA; a compiler that failed is not asked again until something of the key changes.
+"""
+
+import ctypes
+import hashlib
+import os
+import platform
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+SWITCH = "PARTICLEFLOW_NATIVE"
+_OFF = ("0", "off", "no", "false")
+_HERE = Path(__file__).parent
+_FLAGS = ("-std=gnu++17", "-O2", "-fPIC", "-fno-math-errno", "-ffp-contract=fast", "-w", "-pthread")
+_TUNED = {"x86_64": "-march=native", "AMD64": "-march=native", "aarch64": "-mcpu=native", "arm64": "-mcpu=native"}
+_COMPILERS = ("c++", "g++", "clang++")
+_TOO_LONG = 120.0  # seconds
+TARGETS = ("moments", "adjoint")
+
+
+class Library(NamedTuple):
+    """What there is: the file and the names of its targets for XLA, or the reason why there is none."""
+
+    path: Path | None
+    reason: str
+    key: str = ""
+
+    def target(self, name: str) -> str:
+        """The name under which XLA knows a function; with the key in it, compiled programs never meet another one."""
+        return f"particleflow_{name}_{self.key}"
+
+    @property
+    def description(self) -> str:
+        """What there is, in a word or two, the same for the same code."""
+        return self.key if self.path is not None else f"none ({self.reason})"
+
+
+def _say(text: str) -> None:
+    if sys.stderr.isatty():
+        print(text, file=sys.stderr, flush=True)
+
+
+_known: list[Library] = []  # what this process has found
+
+
+def library(say: Callable[[str], None] = _say) -> Library:
+    """The library for this process, built if need be and registered with XLA; it can be turned off at any time.
+
+    `say` is told before a build begins, which takes some seconds.
+    """
+    if os.environ.get(SWITCH, "").strip().lower() in _OFF:
+        return Library(None, f"turned off by {SWITCH}={os.environ[SWITCH]}")
+    if not _known:
+        _known.append(_find(say))
+    return _known[0]
+
+
+def _find(say: Callable[[str], None]) -> Library:
+    import jax
+
+    if jax.default_backend() != "cpu":
+        return Library(None, f"it is for processors, and JAX computes on {jax.default_backend()}")
+    compiler = _compiler()
+    if compiler is None:
+        return Library(None, f"no C++ compiler found (looked for {', '.join(_COMPILERS)} and CXX)")
+    try:
+        key = _key(compiler)
+        path = _built(compiler, key, folder(), say)
+    except (OSError, subprocess.SubprocessError) as error:
+        return Library(None, str(error).strip() or type(error).__name__)
+    return _registered(path, key)
+
+
+def folder() -> Path:
+    """Where libraries are kept: the platform's cache folder, `particleflow/native` in it."""
+    if sys.platform == "darwin":
+        root = Path.home() / "Library" / "Caches"
+    else:
+        root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return root / "particleflow" / "native"
+
+
+def _compiler() -> str | None:
+    wish = os.environ.get("CXX", "").split()[:1]
+    found = (shutil.which(name) for name in (*wish, *_COMPILERS))
+    return next((path for path in found if path), None)
+
+
+def _sources() -> list[Path]:
+    return sorted(path for path in _HERE.iterdir() if path.suffix in (".h", ".cc"))
+
+
+def _processor() -> str:
+    """What the compiler tunes for: the processor's model and features."""
+    with suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        return "\n".join(sorted({line for line in lines if line.startswith(("flags", "Features", "model name"))}))
+    return platform.processor() + platform.machine()
+
+
+def _key(compiler: str) -> str:
+    from importlib.metadata import version as installed
+
+    version = subprocess.run([compiler, "--version"], capture_output=True, timeout=_TOO_LONG, check=False).stdout
+    decisive = [path.name.encode() + path.read_bytes() for path in _sources()]
+    said = (*_flags(), compiler, _processor(), installed("jaxlib"), platform.platform())
+    decisive += [version, *(text.encode() for text in said)]
+    return hashlib.sha256(b"\0".join(decisive)).hexdigest()[:20]
+
+
+def _flags() -> tuple[str, ...]:
+    tuned = _TUNED.get(platform.machine())
+    return _FLAGS if tuned is None else (*_FLAGS, tuned)
+
+
+def _built(compiler: str, key: str, place: Path, say: Callable[[str], None]) -> Path:
+    """The library's path, compiled now if nobody has before; OSError says why there is none."""
+    _make_private(place)
+    path, failure = place / f"moments-{key}.so", place / f"moments-{key}.failed"
+    if not path.exists():
+        with _locked(place / "lock"):
+            if failure.exists():
+                raise OSError(f"{failure.read_text(encoding='utf-8')} (remove {failure} to try again)")
+            if not path.exists():
+                say("building the native sum, once")
+                _compile(compiler, path, failure)
+    _check_private(path)
+    return path
+
+
+def _make_private(place: Path) -> None:
+    """A folder that nobody else can write to: what is loaded from it runs with the rights of its user."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.mkdir(mode=0o700, exist_ok=True)
+    _check_private(place)
+    for parent in place.parents:
+        mode = parent.stat().st_mode
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+            raise PermissionError(f"everybody can write to {parent}, so nothing is loaded from {place}")
+
+
+def _check_private(path: Path) -> None:
+    """Raise unless a file or folder is ours, no link, and nobody else can write to it."""
+    found = path.lstat()
+    if stat.S_ISLNK(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+        raise PermissionError(f"others may have written {path}, so it is not loaded")
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Whoever else builds is waited for; the lock goes with the process that holds it."""
+    import fcntl
+
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _compile(compiler: str, path: Path, failure: Path) -> None:
+    """Three objects side by side, then one library, renamed to its place when it is whole."""
+    import jax
+
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix="building-") as work:
+        parts = {"double": ["-DPRECISION=double", "precision.cc"], "float": ["-DPRECISION=float", "precision.cc"]}
+        parts["ffi"] = ["-O1", f"-I{jax.ffi.include_dir()}", "ffi.cc"]
+        commands = [
+            [compiler, *_flags(), *options, str(_HERE / source), "-c", "-o", f"{work}/{name}.o"]
+            for name, (*options, source) in parts.items()
+        ]
+        whole = Path(work) / "moments.so"
+        objects = [f"{work}/{name}.o" for name in parts]
+        said = _run(commands) or _run([[compiler, *_flags(), "-shared", "-o", str(whole), *objects]])
+        if said is None:
+            whole.chmod(0o500)
+            whole.replace(path)
+        else:
+            failure.write_text(f"{Path(compiler).name} could not build it: {said}", encoding="utf-8")
+            raise OSError(failure.read_text(encoding="utf-8"))
+
+
+def _run(commands: list[list[str]]) -> str | None:
+    """Run commands side by side; None if all succeed, else the first line of complaint."""
+    environment = os.environ | {"LC_ALL": "C"}
+    options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+    running = [subprocess.Popen(command, env=environment, errors="replace", **options) for command in commands]
+    said = None
+    for process in running:
+        try:
+            errors = process.communicate(timeout=_TOO_LONG)[1]
+        except subprocess.TimeoutExpired:
+            process.kill()
+            errors = process.communicate()[1] or f"it took longer than {_TOO_LONG:.0f} s"
+        if process.returncode:
+            lines = [line for line in errors.splitlines() if line.strip()]
+            complaint = next((line for line in lines if "error" in line), (lines or ["it failed without a word"])[0])
+            said = said or complaint[:300]
+    return said
+
+
+def _registered(path: Path, key: str) -> Library:
+    """Load the library and make its functions known to XLA."""
+    import jax
+
+    found = Library(path, "built for this processor", key)
+    try:
+        code = ctypes.CDLL(str(path))
+        for name in TARGETS:
+            handler = jax.ffi.pycapsule(getattr(code, f"particleflow_{name}"))
+            jax.ffi.register_ffi_target(found.target(name), handler, platform="cpu")
+    except (OSError, AttributeError) as error:
+        return Library(None, f"{path} cannot be loaded: {error}")
+    return found

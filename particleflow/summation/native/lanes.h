@@ -1,0 +1,179 @@
+// Lanes: the vectors of this processor, and exp x, log x and sqrt x of all the numbers in one.
+//
+// Pure arithmetic on the vector extensions of GCC and clang, for float and double: AVX-512, AVX2, SSE2 and NEON are the
+// same source with another width. Never compile it with -ffast-math: that undoes the rounding trick below, and hides NaN.
+#pragma once
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#if defined(__AVX512F__)
+#define VECTOR_BYTES 64
+#define REGISTERS 32
+#elif defined(__AVX__)
+#define VECTOR_BYTES 32
+#define REGISTERS 16
+#elif defined(__aarch64__)
+#define VECTOR_BYTES 16
+#define REGISTERS 32
+#else
+#define VECTOR_BYTES 16
+#define REGISTERS 16
+#endif
+
+#if defined(__clang__)
+#define UNROLL _Pragma("unroll")
+#else
+#define UNROLL _Pragma("GCC unroll 32")
+#endif
+#define INLINE inline __attribute__((always_inline))
+#define NOINLINE __attribute__((noinline))  // a tile compiled once instead of at every call: a third of the build
+
+namespace particleflow {
+
+template <class T> struct Lane;
+
+template <> struct Lane<float> {
+  typedef float Vector __attribute__((vector_size(VECTOR_BYTES)));
+  typedef int32_t Integers __attribute__((vector_size(VECTOR_BYTES)));
+  typedef uint32_t Bits __attribute__((vector_size(VECTOR_BYTES)));  // may wrap around
+  static constexpr int mantissa = 23, bias = 127;
+  static constexpr float round = 12582912.f;  // 1.5 * 2^23: adding it rounds to whole numbers
+  static constexpr float lowest = -87.f;      // e^lowest is a normal number, and what is below counts as 0
+  static constexpr float nothing = -1e37f;    // less than any logit
+};
+
+template <> struct Lane<double> {
+  typedef double Vector __attribute__((vector_size(VECTOR_BYTES)));
+  typedef int64_t Integers __attribute__((vector_size(VECTOR_BYTES)));
+  typedef uint64_t Bits __attribute__((vector_size(VECTOR_BYTES)));
+  static constexpr int mantissa = 52, bias = 1023;
+  static constexpr double round = 6755399441055744.0;  // 1.5 * 2^52
+  static constexpr double lowest = -708.0;
+  static constexpr double nothing = -1e307;
+};
+
+template <class T> using Vector = typename Lane<T>::Vector;
+template <class T> using Integers = typename Lane<T>::Integers;
+template <class T> using Bits = typename Lane<T>::Bits;
+template <class T> constexpr int WIDTH = VECTOR_BYTES / sizeof(T);
+
+template <class T> INLINE Vector<T> all(T number) { return Vector<T>{} + number; }
+
+// 2^f = 1 + f q(f) for |f| <= 1/2; the relative errors are 2.6e-9 (float) and 1.8e-17 (double).
+INLINE Vector<float> power_of_fraction(Vector<float> f) {
+  Vector<float> p = f * 0.00015594678f + 0.0013406644f;
+  p = p * f + 0.009617693f;
+  p = p * f + 0.055503106f;
+  p = p * f + 0.24022653f;
+  p = p * f + 0.693147215f;
+  return p * f + 1.0f;
+}
+
+INLINE Vector<double> power_of_fraction(Vector<double> f) {
+  Vector<double> p = f * 4.0780719302031378593e-10 + 7.0725704163471912551e-9;
+  p = p * f + 1.0180647659749310871e-7;
+  p = p * f + 1.3215442675312180038e-6;
+  p = p * f + 1.5252727385191290589e-5;
+  p = p * f + 1.5403530441572159228e-4;
+  p = p * f + 1.3333558153439968963e-3;
+  p = p * f + 9.6181291076070023624e-3;
+  p = p * f + 5.5504108664790394527e-2;
+  p = p * f + 2.4022650695910098007e-1;
+  p = p * f + 6.9314718055994569675e-1;
+  return p * f + 1.0;
+}
+
+constexpr double LOG2E = 1.44269504088896340736, LN2 = 0.69314718055994530942;
+
+// e^x for x below 80 (float) or 700 (double). Rounding x log2 e to a whole number leaves it in the low bits of the sum,
+// where a shift makes it the exponent; the fused product with log2 e loses nothing. CUT: all that is below `lowest`,
+// -infinity included, gives exactly 0; without it such numbers must not come. NaN stays NaN: a comparison is false.
+template <class T, bool CUT> INLINE Vector<T> exp_lanes(Vector<T> x) {
+  const T log2e = T(LOG2E);
+  const Vector<T> rounded = x * log2e + Lane<T>::round;
+  const Vector<T> power = power_of_fraction(Vector<T>(x * log2e - (rounded - Lane<T>::round)));
+  const Vector<T> value = (Vector<T>)((Bits<T>)power + ((Bits<T>)rounded << Lane<T>::mantissa));
+  return CUT ? (x < all<T>(Lane<T>::lowest) ? Vector<T>{} : value) : value;
+}
+
+#if defined(__AVX512F__)
+// e^x = 2^n 2^(k/16) 2^r with the sixteen powers in two registers: degree 6 in place of 11 saves a sixth of a whole sum.
+// An entry is the bits of 2^(k/16) less k << 48, so that adding (16 n + k) << 48 makes the exponent n.
+struct Sixteenths {
+  alignas(64) double entries[16];
+  Sixteenths() {
+    for (int k = 0; k < 16; k++) {
+      const double power = std::exp2(k / 16.0);
+      int64_t bits;
+      std::memcpy(&bits, &power, 8);
+      bits -= (int64_t)k << 48;
+      std::memcpy(entries + k, &bits, 8);
+    }
+  }
+};
+static const Sixteenths sixteenths;
+
+template <bool CUT> INLINE Vector<double> exp_by_table(Vector<double> x) {
+  const double round = Lane<double>::round / 16;
+  const Vector<double> rounded = x * LOG2E + round;
+  const Vector<double> r = x * LOG2E - (rounded - round);
+  const Bits<double> index = (Bits<double>)rounded;
+  const __m512d *halves = (const __m512d *)sixteenths.entries;
+  const __m512d entry = _mm512_permutex2var_pd(halves[0], (__m512i)index, halves[1]);
+  const Vector<double> base = (Vector<double>)((Bits<double>)entry + (index << 48));
+  Vector<double> p = r * 1.5404211699471880366e-4 + 1.3333820232867723017e-3;
+  p = p * r + 9.6181291020536217323e-3;
+  p = p * r + 5.5504108651954580929e-2;
+  p = p * r + 2.4022650695910167029e-1;
+  p = p * r + 6.9314718055994688866e-1;
+  const Vector<double> value = base * (p * r) + base;
+  return CUT ? (x < all<double>(Lane<double>::lowest) ? Vector<double>{} : value) : value;
+}
+template <> INLINE Vector<double> exp_lanes<double, true>(Vector<double> x) { return exp_by_table<true>(x); }
+template <> INLINE Vector<double> exp_lanes<double, false>(Vector<double> x) { return exp_by_table<false>(x); }
+#endif
+
+// Terms of atanh(t)/t = 1 + t^2/3 + t^4/5 + ... for |t| <= 0.1716, to 1e-9 (float) and 2e-18 (double).
+template <class T> constexpr int ATANH_TERMS = sizeof(T) == 4 ? 6 : 11;
+
+// log x for x > 0, normal; -infinity for 0 and below; NaN for NaN. x = 2^e m with m in [1/sqrt 2, sqrt 2), and
+// log m = 2 atanh((m - 1)/(m + 1)).
+template <class T> INLINE Vector<T> log_lanes(Vector<T> x) {
+  const T root = T(0.70710678118654752440);
+  const Integers<T> exponent = (Integers<T>)((Bits<T>)x - (Bits<T>)all<T>(root)) >> Lane<T>::mantissa;
+  const Vector<T> m = (Vector<T>)((Bits<T>)x - ((Bits<T>)exponent << Lane<T>::mantissa));
+  const Vector<T> t = (m - T(1)) / (m + T(1)), square = t * t;
+  Vector<T> series = all<T>(T(1) / (2 * ATANH_TERMS<T> - 1));
+  UNROLL for (int k = ATANH_TERMS<T> - 1; k >= 1; k--) series = series * square + T(1) / (2 * k - 1);
+  const Vector<T> whole = __builtin_convertvector(exponent, Vector<T>);
+  const Vector<T> value = whole * T(LN2) + T(2) * (t * series);
+  return x > Vector<T>{} ? value : (x == x ? all<T>(-INFINITY) : x);
+}
+
+template <class T> INLINE Vector<T> sqrt_lanes(Vector<T> x) {
+  Vector<T> root;
+  UNROLL for (int i = 0; i < WIDTH<T>; i++) root[i] = std::sqrt(x[i]);
+  return root;
+}
+
+// total + lost is the sum so far: TwoSum (Knuth) keeps what each addition rounds off.
+template <class T> INLINE void add_exactly(Vector<T> &total, Vector<T> &lost, Vector<T> more) {
+  const Vector<T> sum = total + more, added = sum - total;
+  lost += (total - (sum - added)) + (more - added);
+  total = sum;
+}
+
+// Numbers below the smallest normal one count as 0 while this lives: they would cost a hundred cycles each.
+struct FlushedDenormals {
+#if defined(__x86_64__)
+  const unsigned before = _mm_getcsr();
+  FlushedDenormals() { _mm_setcsr(before | 0x8040); }
+  ~FlushedDenormals() { _mm_setcsr(before); }
+#endif
+};
+
+}  // namespace particleflow

@@ -1,0 +1,279 @@
+// Moments: log-mass and mean of a kernel, seen from every query, at any number of points and any size of logits.
+//
+//     score_ij = log K(x_i, y_j) + log w_j = <q_i, s_j> + profile(|u_i - v_j|^2) + band(t_i - p_j) + bias_j
+//     mass_i = sum_j e^(score_ij - shift_i),    mean_i = sum_j e^(score_ij - shift_i) z_j / mass_i
+//
+// Sums of blocks are joined without rounding (TwoSum), so that errors do not grow with the number of sources. A tile of
+// queries is summed in one order whoever sums it, so that results do not depend on the number of threads.
+#pragma once
+#include <algorithm>
+#include <cstdlib>
+#include <limits>
+#include "tiles.h"
+
+namespace particleflow {
+
+// One cloud of sources and the queries that look at it. Features are inner products in their first `inner` columns, and
+// coordinates of distances in the rest. Positions are null where there is no band.
+template <class T> struct Problem {
+  int queries, sources, features, inner, columns;
+  Profile profile;
+  const T *query_features, *key_features, *values, *log_weights, *query_positions, *key_positions;
+  T power, least, most, slope, scale;
+  T *mass, *shift, *mean;
+
+  int coordinates() const { return features - inner; }
+  bool banded() const { return query_positions != nullptr; }
+  int blocks() const { return (sources + BLOCK - 1) / BLOCK; }
+};
+
+// How far scores may spread below a bound of theirs: beyond it exponentials would underflow, and in single precision
+// scores would be too coarse for a mean that is right to 3e-7.
+template <class T> constexpr T ROOM = sizeof(T) == 4 ? T(12) : T(620);
+
+// Memory of a thread, kept from call to call and grown when needed; null where there is none left.
+template <class T, int PURPOSE> T *scratch(size_t count) {
+  struct Memory {
+    char *data = nullptr;
+    size_t size = 0;
+    ~Memory() { std::free(data); }
+  };
+  thread_local Memory memory;
+  const size_t bytes = (count * sizeof(T) + 4095) / 4096 * 4096;
+  if (bytes > memory.size) {
+    std::free(memory.data);
+    memory.data = (char *)std::aligned_alloc(4096, bytes);
+    memory.size = memory.data ? bytes : 0;
+  }
+  return (T *)memory.data;
+}
+
+// The largest |row|^2 of some columns; NaN if there is one.
+template <class T> NOINLINE T largest_square(const T *rows, int count, int stride, int columns) {
+  T largest = 0;
+  for (int i = 0; i < count; i++, rows += stride) {
+    Vector<T> parts{};
+    T sum = 0;
+    int c = 0;
+    for (; c + WIDTH<T> <= columns; c += WIDTH<T>) {
+      Vector<T> x;
+      std::memcpy(&x, rows + c, sizeof x);
+      parts += x * x;
+    }
+    for (; c < columns; c++) sum += rows[c] * rows[c];
+    if (columns >= WIDTH<T>)
+      UNROLL for (int p = 0; p < WIDTH<T>; p++) sum += parts[p];
+    if (!(sum <= largest)) largest = sum;
+    if (largest != largest) return largest;
+  }
+  return largest;
+}
+
+// The smallest and largest of some numbers that are not infinite; NaN in both if there is one.
+template <class T> struct Range {
+  T low = std::numeric_limits<T>::infinity(), high = -low;
+  bool infinite = false;
+
+  Range(const T *numbers, int count) {
+    for (int i = 0; i < count; i++) {
+      if (numbers[i] != numbers[i]) {
+        low = high = numbers[i];
+        return;
+      }
+      if (std::isinf(numbers[i])) infinite = true;
+      else low = std::min(low, numbers[i]), high = std::max(high, numbers[i]);
+    }
+  }
+};
+
+// Bounds of the scores, from the lengths of features (Cauchy and Schwarz): score_ij <= reach |q_i| + highest. The largest
+// log-weight, `base`, is no part of them: scores of equal weights are then small, and rounded little.
+template <class T> struct Bounds {
+  T base, reach, query_reach, highest, spread;
+  bool vanishing;  // some scores may be -infinity
+
+  explicit Bounds(const Problem<T> &p) {
+    const Range<T> weights(p.log_weights, p.sources);
+    auto length = [&](const T *rows, int count, bool inner) {
+      return std::sqrt(inner ? largest_square(rows, count, p.features, p.inner)
+                             : largest_square(rows + p.inner, count, p.features, p.coordinates()));
+    };
+    reach = length(p.key_features, p.sources, true);
+    query_reach = length(p.query_features, p.queries, true);
+    base = std::isinf(weights.high) ? T(0) : weights.high, highest = 0;
+    spread = 2 * reach * query_reach + (weights.high - weights.low);
+    if (p.coordinates() > 0) {
+      const T distance = length(p.key_features, p.sources, false) + length(p.query_features, p.queries, false);
+      spread += drop(p, distance * p.scale);
+    }
+    vanishing = weights.infinite || p.banded() || p.profile >= BALL;
+    if (p.banded()) {
+      const Range<T> times(p.query_positions, p.queries), positions(p.key_positions, p.sources);
+      const T lag = std::max(times.high - positions.low, positions.high - times.low);
+      const T most = std::max(std::fabs(p.least), std::fabs(p.most));
+      if (p.slope != 0) spread += std::fabs(p.slope) * std::min(lag, most);
+      if (p.slope < 0) highest += std::fabs(p.slope) * std::min(lag, most);
+    }
+  }
+
+  // By how much the logarithm of a profile may fall over a distance.
+  static T drop(const Problem<T> &p, T distance) {
+    switch (p.profile) {
+      case GAUSSIAN: return distance * distance;
+      case EXPONENTIAL: return distance;
+      case POWER: return p.power * std::log1p(distance * distance);
+      case PARABOLA:
+      case TRIANGLE: return Lane<T>::mantissa;  // 1 - r is 0, or at least 2^-mantissa
+      default: return distance - distance;          // 0, or NaN
+    }
+  }
+
+  bool fit() const { return spread <= ROOM<T>; }  // NaN does not
+};
+
+// What tiles read of the sources of a problem besides their features, made once for all of them.
+template <class T> struct Cloud {
+  T *bias, *earliest, *latest;
+
+  static size_t size(const Problem<T> &p) { return (size_t)p.sources + 2 * p.blocks(); }
+
+  Cloud(const Problem<T> &p, const Bounds<T> &bounds, T *memory) {
+    bias = memory, earliest = bias + p.sources, latest = earliest + p.blocks();
+    for (int j = 0; j < p.sources; j++) bias[j] = p.log_weights[j] - bounds.base;
+    for (int block = 0; p.banded() && block < p.blocks(); block++) {
+      const T *first = p.key_positions + block * BLOCK;
+      const Range<T> range(first, std::min(BLOCK, p.sources - block * BLOCK));
+      earliest[block] = range.low, latest[block] = range.high;
+    }
+  }
+};
+
+// What a tile of V vectors of queries works with.
+template <class T, int V> struct Tile {
+  static constexpr int ROWS = V * WIDTH<T>;
+  Vector<T> *features, *scores, *squares, times[V];
+  T earliest, latest;
+
+  static size_t size(int features) { return (size_t)ROWS * (features + 2 * BLOCK); }
+
+  Tile(const Problem<T> &p, int first, T *memory, bool keep_squares) {
+    features = (Vector<T> *)memory, scores = features + (size_t)p.features * V;
+    // Scores that are only a profile may take the place of their squares; with inner products beside them they cannot.
+    squares = keep_squares || p.inner > 0 ? scores + BLOCK * V : scores;
+    const int count = std::min(ROWS, p.queries - first);
+    for (int row = 0; row < ROWS; row++) {
+      const T *query = p.query_features + (size_t)(first + std::min(row, count - 1)) * p.features;
+      for (int c = 0; c < p.features; c++) memory[c * ROWS + row] = query[c];
+    }
+    if (!p.banded()) return;
+    const Range<T> range(p.query_positions + first, count);
+    earliest = range.low, latest = range.high;
+    for (int row = 0; row < ROWS; row++)
+      ((T *)times)[row] = p.query_positions[first + std::min(row, count - 1)];
+  }
+
+  // Whether the tile sees a block at all; NaN sees everything.
+  bool sees(const Problem<T> &p, const Cloud<T> &cloud, int block) const {
+    return !p.banded() || !(latest - cloud.earliest[block] <= p.least || earliest - cloud.latest[block] >= p.most);
+  }
+
+  // The scores of a block of sources.
+  void score(const Problem<T> &p, const Cloud<T> &cloud, int block) {
+    const int first = block * BLOCK, count = std::min(BLOCK, p.sources - first);
+    const T *bias = cloud.bias + first, *keys = p.key_features + (size_t)first * p.features;
+    if (p.inner > 0 || p.profile == NO_PROFILE)
+      products<T, V, false>(count, p.features, p.inner, features, keys, bias, scores);
+    if (p.profile != NO_PROFILE) {
+      const Vector<T> *places = features + (size_t)p.inner * V;
+      products<T, V, true>(count, p.features, p.coordinates(), places, keys + p.inner, bias, squares);
+      add_profile<T, V>(p.profile, count, p.inner == 0, p.scale * p.scale, p.power, bias, squares, scores);
+    }
+    if (p.banded() && !inside(p, cloud, block))
+      add_band<T, V>(count, p.least, p.most, p.slope, times, p.key_positions + first, scores);
+  }
+
+  // Whether a block is seen by every query of the tile, and all of it alike.
+  bool inside(const Problem<T> &p, const Cloud<T> &cloud, int block) const {
+    return p.slope == 0 && earliest - cloud.latest[block] > p.least && latest - cloud.earliest[block] < p.most;
+  }
+};
+
+// An upper bound of every query's scores: reach |q| + highest, with |q| <= (|q|^2/r + r)/2 for any r, which has no root.
+template <class T, int V> void bound_scores(const Problem<T> &p, const Bounds<T> &bounds, Tile<T, V> &tile, Vector<T> *top) {
+  const T r = bounds.query_reach > 0 ? bounds.query_reach : T(1);
+  UNROLL for (int v = 0; v < V; v++) {
+    Vector<T> square{};
+    for (int c = 0; c < p.inner; c++) square += tile.features[c * V + v] * tile.features[c * V + v];
+    top[v] = (square * (T(0.5) / r) + T(0.5) * r) * bounds.reach + bounds.highest;
+  }
+}
+
+// Raise the shift of every query to its largest score in this block, and bring the sums so far to it.
+template <class T, int V>
+void raise_shift(int count, int columns, const Vector<T> *scores, Vector<T> *shift, Vector<T> *mass, Vector<T> *totals) {
+  Vector<T> top[V], scale[V];
+  UNROLL for (int v = 0; v < V; v++) top[v] = shift[v];
+  raise<T, V>(count, scores, top);
+  bool raised = false;
+  UNROLL for (int v = 0; v < V; v++) {
+    const auto more = top[v] > shift[v];
+    for (int i = 0; i < WIDTH<T>; i++) raised |= more[i] != 0;
+  }
+  if (!raised) return;
+  UNROLL for (int v = 0; v < V; v++) {
+    scale[v] = exp_lanes<T, true>(shift[v] - top[v]);
+    shift[v] = top[v];
+    mass[2 * v] *= scale[v], mass[2 * v + 1] *= scale[v];
+  }
+  for (int c = 0; c < columns; c++)
+    UNROLL for (int v = 0; v < V; v++)
+      totals[2 * (c * V + v)] *= scale[v], totals[2 * (c * V + v) + 1] *= scale[v];
+}
+
+// mass, shift (the base with it) and mean = total/mass; without mass the mean is 0. NaN is something, so that it shows.
+template <class T, int V>
+void write(const Problem<T> &p, T base, int first, const Vector<T> *shift, const Vector<T> *mass, Vector<T> *totals) {
+  for (int v = 0; v < V; v++) {
+    const Vector<T> sum = mass[2 * v] + mass[2 * v + 1], divisor = sum == Vector<T>{} ? all<T>(1) : sum;
+    for (int c = 0; c < p.columns; c++)
+      totals[2 * (c * V + v)] = (totals[2 * (c * V + v)] + totals[2 * (c * V + v) + 1]) / divisor;
+    for (int i = 0; i < WIDTH<T> && first + v * WIDTH<T> + i < p.queries; i++) {
+      const int row = first + v * WIDTH<T> + i;
+      p.mass[row] = sum[i], p.shift[row] = shift[v][i] + base;
+      for (int c = 0; c < p.columns; c++) p.mean[(size_t)row * p.columns + c] = totals[2 * (c * V + v)][i];
+    }
+  }
+}
+
+// The moments of the queries from `first` on, as many as a tile holds; false where there is no memory.
+template <class T, int V> NOINLINE bool sum_tile(const Problem<T> &p, const Bounds<T> &bounds, const Cloud<T> &cloud, int first) {
+  const size_t places = Tile<T, V>::size(p.features);
+  T *memory = scratch<T, 0>(places + (size_t)Tile<T, V>::ROWS * 2 * p.columns);
+  if (!memory) return false;
+  Tile<T, V> tile(p, first, memory, false);
+  Vector<T> *totals = (Vector<T> *)(memory + places), shift[V], mass[2 * V];
+  std::fill(totals, totals + 2 * p.columns * V, Vector<T>{});
+  std::fill(mass, mass + 2 * V, Vector<T>{});
+  const bool fixed = bounds.fit();
+  const int at_once = terms_at_once<T>(p.columns);
+  if (fixed) bound_scores<T, V>(p, bounds, tile, shift);
+  else std::fill(shift, shift + V, all<T>(Lane<T>::nothing));
+  for (int block = 0; block < p.blocks(); block++) {
+    if (!tile.sees(p, cloud, block)) continue;
+    const int begin = block * BLOCK, count = std::min(BLOCK, p.sources - begin);
+    tile.score(p, cloud, block);
+    if (!fixed) raise_shift<T, V>(count, p.columns, tile.scores, shift, mass, totals);
+    for (int some = 0; some < count; some += at_once) {
+      const int terms = std::min(at_once, count - some);
+      Vector<T> sums[V], *scores = tile.scores + some * V;
+      if (fixed && !bounds.vanishing) exponentials<T, V, false>(terms, shift, scores, sums);
+      else exponentials<T, V, true>(terms, shift, scores, sums);
+      UNROLL for (int v = 0; v < V; v++) add_exactly<T>(mass[2 * v], mass[2 * v + 1], sums[v]);
+      add_all_columns<T, V>(terms, p.columns, scores, p.values + (size_t)(begin + some) * p.columns, totals);
+    }
+  }
+  write<T, V>(p, bounds.base, first, shift, mass, totals);
+  return true;
+}
+
+}  // namespace particleflow
