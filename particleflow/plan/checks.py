@@ -1,12 +1,11 @@
 """What can be seen to be wrong before anything is compiled."""
 
-from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from particleflow._arrays import check_same_dtype, strong_dtype_leaves
+from particleflow._arrays import check_same_dtype, shapes_of, strong_dtype_leaves
 from particleflow.discretization import AbstractDiscretization, Present
 from particleflow.drifts.support import check_total_support
 from particleflow.errors import ArgumentError, ShapeError
@@ -32,8 +31,7 @@ def check_present(
     """What moves must move as it is: the same arrays, in the same shapes; what cannot interact is refused."""
     time = jnp.asarray(begin, start.points.dtype)
     state = discretization.begin(flow, start)
-    moves = discretization.velocity if method.solver != MAP else partial(discretization.step, size=time)
-    moved = jax.eval_shape(lambda: moves(flow, time, state))
+    moved = shapes_of(_stepped if method.solver == MAP else _moved, discretization, flow, time, state)
     for move, leaf in zip(*_matched(moved, state), strict=True):
         if move is not None and move.shape != leaf.shape:
             raise ShapeError(f"The drift must return shape {leaf.shape}, one velocity a particle, but {move.shape}.")
@@ -43,6 +41,14 @@ def check_present(
             increment = jnp.zeros(noise.shape, time.dtype)
             jax.eval_shape(lambda each=noise, zero=increment: each.act(time, state, zero))
     return Present(flow, discretization, time, state)
+
+
+def _moved(discretization: AbstractDiscretization, flow: Flow, time: Any, state: Any) -> Any:
+    return discretization.velocity(flow, time, state)
+
+
+def _stepped(discretization: AbstractDiscretization, flow: Flow, time: Any, state: Any) -> Any:
+    return discretization.step(flow, time, state, size=time)
 
 
 def check_interactions(flow: Flow, discretization: AbstractDiscretization, time: Any, state: Any) -> None:

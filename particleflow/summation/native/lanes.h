@@ -32,6 +32,18 @@
 #define INLINE inline __attribute__((always_inline))
 #define NOINLINE __attribute__((noinline))  // a tile compiled once instead of at every call: a third of the build
 
+// A vector that is used several times stays in its register: left to itself, GCC reads it from memory at every use, and
+// loads, not multiply-adds, bound the loop (two thirds of the processor's bound with AVX2 in place of nine tenths).
+#if defined(__AVX512F__)
+#define IN_REGISTER(vector) __asm__("" : "+v"(vector))
+#elif defined(__x86_64__)
+#define IN_REGISTER(vector) __asm__("" : "+x"(vector))
+#elif defined(__aarch64__)
+#define IN_REGISTER(vector) __asm__("" : "+w"(vector))
+#else
+#define IN_REGISTER(vector)
+#endif
+
 namespace particleflow {
 
 template <class T> struct Lane;

@@ -255,7 +255,6 @@ template <class T, int V> NOINLINE bool sum_tile(const Problem<T> &p, const Boun
   std::fill(totals, totals + 2 * p.columns * V, Vector<T>{});
   std::fill(mass, mass + 2 * V, Vector<T>{});
   const bool fixed = bounds.fit();
-  const int at_once = terms_at_once<T>(p.columns);
   if (fixed) bound_scores<T, V>(p, bounds, tile, shift);
   else std::fill(shift, shift + V, all<T>(Lane<T>::nothing));
   for (int block = 0; block < p.blocks(); block++) {
@@ -263,14 +262,11 @@ template <class T, int V> NOINLINE bool sum_tile(const Problem<T> &p, const Boun
     const int begin = block * BLOCK, count = std::min(BLOCK, p.sources - begin);
     tile.score(p, cloud, block);
     if (!fixed) raise_shift<T, V>(count, p.columns, tile.scores, shift, mass, totals);
-    for (int some = 0; some < count; some += at_once) {
-      const int terms = std::min(at_once, count - some);
-      Vector<T> sums[V], *scores = tile.scores + some * V;
-      if (fixed && !bounds.vanishing) exponentials<T, V, false>(terms, shift, scores, sums);
-      else exponentials<T, V, true>(terms, shift, scores, sums);
-      UNROLL for (int v = 0; v < V; v++) add_exactly<T>(mass[2 * v], mass[2 * v + 1], sums[v]);
-      add_all_columns<T, V>(terms, p.columns, scores, p.values + (size_t)(begin + some) * p.columns, totals);
-    }
+    Vector<T> sums[V];
+    if (fixed && !bounds.vanishing) exponentials<T, V, false>(count, shift, tile.scores, sums);
+    else exponentials<T, V, true>(count, shift, tile.scores, sums);
+    UNROLL for (int v = 0; v < V; v++) add_exactly<T>(mass[2 * v], mass[2 * v + 1], sums[v]);
+    add_all_columns<T, V>(count, p.columns, tile.scores, p.values + (size_t)begin * p.columns, totals);
   }
   write<T, V>(p, bounds.base, first, shift, mass, totals);
   return true;

@@ -15,9 +15,9 @@ constexpr int GROUP = REGISTERS == 32 ? 6 : 4;
 constexpr int BLOCK = 120;  // sources a block: their scores, 30 KiB, fit beside the operands
 static_assert(BLOCK % GROUP == 0, "blocks are whole groups");
 
-// So many terms are added before their sum is joined to the rest without rounding. In single precision fewer, while that
-// costs little: with many columns it would take a tenth of the time.
-template <class T> int terms_at_once(int columns) { return sizeof(T) == 8 ? BLOCK : columns <= 16 ? 24 : 60; }
+// So many terms are added in registers before their sum joins that of the block: in single precision few, so that the
+// rounding of a block's sum is that of 24 + 5 terms and not of 120.
+template <class T> constexpr int TERMS = sizeof(T) == 8 ? BLOCK : 24;
 
 // Curves of the square r2 of a distance, in units of a width.
 enum Profile { NO_PROFILE = 0, GAUSSIAN = 1, EXPONENTIAL = 2, POWER = 3, BALL = 4, PARABOLA = 5, TRIANGLE = 6 };
@@ -38,7 +38,10 @@ NOINLINE void products(int count, int stride, int columns, const Vector<T> *__re
     }
     for (int column = 0; column < columns; column++) {
       Vector<T> x[V];
-      UNROLL for (int v = 0; v < V; v++) x[v] = queries[column * V + v];
+      UNROLL for (int v = 0; v < V; v++) {
+        x[v] = queries[column * V + v];
+        IN_REGISTER(x[v]);
+      }
       UNROLL for (int j = 0; j < GROUP; j++) {
         const T source = rows[j][column];
         UNROLL for (int v = 0; v < V; v++) {
@@ -118,34 +121,49 @@ template <class T, int V> NOINLINE void raise(int count, const Vector<T> *scores
 // scores = e^(scores - shift), and their sums.
 template <class T, int V, bool CUT>
 NOINLINE void exponentials(int count, const Vector<T> *shift, Vector<T> *scores, Vector<T> *sums) {
-  Vector<T> less[V], sum[V];
-  UNROLL for (int v = 0; v < V; v++) less[v] = shift[v], sum[v] = Vector<T>{};
-  for (int j = 0; j < count; j++)
-    UNROLL for (int v = 0; v < V; v++) {
-      const Vector<T> weight = exp_lanes<T, CUT>(scores[j * V + v] - less[v]);
-      scores[j * V + v] = weight;
-      sum[v] += weight;
-    }
-  UNROLL for (int v = 0; v < V; v++) sums[v] = sum[v];
+  Vector<T> less[V], whole[V];
+  UNROLL for (int v = 0; v < V; v++) less[v] = shift[v], whole[v] = Vector<T>{};
+  for (int first = 0; first < count; first += TERMS<T>) {
+    const int end = first + TERMS<T> < count ? first + TERMS<T> : count;
+    Vector<T> sum[V];
+    UNROLL for (int v = 0; v < V; v++) sum[v] = Vector<T>{};
+    for (int j = first; j < end; j++)
+      UNROLL for (int v = 0; v < V; v++) {
+        const Vector<T> weight = exp_lanes<T, CUT>(scores[j * V + v] - less[v]);
+        scores[j * V + v] = weight;
+        sum[v] += weight;
+      }
+    UNROLL for (int v = 0; v < V; v++) whole[v] += sum[v];
+  }
+  UNROLL for (int v = 0; v < V; v++) sums[v] = whole[v];
 }
 
 // totals[column] += sum_j weights_j values_j[column], a pair of vectors (total, lost) for every column and vector.
 template <class T, int V, int COLUMNS>
 NOINLINE void add_columns(int count, int stride, const Vector<T> *__restrict weights, const T *__restrict values,
                           Vector<T> *__restrict totals) {
-  Vector<T> sums[COLUMNS][V];
-  UNROLL for (int c = 0; c < COLUMNS; c++)
-    UNROLL for (int v = 0; v < V; v++) sums[c][v] = Vector<T>{};
-  for (int j = 0; j < count; j++, values += stride, weights += V) {
-    Vector<T> w[V];
-    UNROLL for (int v = 0; v < V; v++) w[v] = weights[v];
-    UNROLL for (int c = 0; c < COLUMNS; c++) {
-      const T value = values[c];
-      UNROLL for (int v = 0; v < V; v++) sums[c][v] += w[v] * value;
+  Vector<T> whole[COLUMNS][V] = {};
+  for (int left = count; left > 0; left -= TERMS<T>) {
+    const T *end = values + (size_t)(left < TERMS<T> ? left : TERMS<T>) * stride;
+    Vector<T> sums[COLUMNS][V];
+    UNROLL for (int c = 0; c < COLUMNS; c++)
+      UNROLL for (int v = 0; v < V; v++) sums[c][v] = Vector<T>{};
+    for (; values != end; values += stride, weights += V) {
+      Vector<T> w[V];
+      UNROLL for (int v = 0; v < V; v++) {
+        w[v] = weights[v];
+        IN_REGISTER(w[v]);
+      }
+      UNROLL for (int c = 0; c < COLUMNS; c++) {
+        const T value = values[c];
+        UNROLL for (int v = 0; v < V; v++) sums[c][v] += w[v] * value;
+      }
     }
+    UNROLL for (int c = 0; c < COLUMNS; c++)
+      UNROLL for (int v = 0; v < V; v++) whole[c][v] += sums[c][v];
   }
   UNROLL for (int c = 0; c < COLUMNS; c++)
-    UNROLL for (int v = 0; v < V; v++) add_exactly<T>(totals[2 * (c * V + v)], totals[2 * (c * V + v) + 1], sums[c][v]);
+    UNROLL for (int v = 0; v < V; v++) add_exactly<T>(totals[2 * (c * V + v)], totals[2 * (c * V + v) + 1], whole[c][v]);
 }
 
 template <class T, int V>
