@@ -31,6 +31,7 @@ from particleflow.summation.native import library
 
 BETA, DIMENSIONS = 4.0, (2, 3, 8, 16, 64)
 PAIRS = 3e7  # so many pairs make one repetition
+PAUSE = 0.1  # seconds before each: the threads of whoever came before still spin for a while
 RUN_BETA, RUN_END, RUN_COUNTS = 9.0, 10.0, (256, 2048, 8192)
 
 
@@ -47,6 +48,7 @@ def medians(tasks: dict[str, Callable[[], Any]], repetitions: int) -> dict[str, 
         task()
     for _ in range(repetitions):
         for name, task in tasks.items():
+            time.sleep(PAUSE)
             begin = time.perf_counter()
             task()
             times[name].append(time.perf_counter() - begin)

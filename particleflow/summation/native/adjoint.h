@@ -72,10 +72,11 @@ template <class T, int V>
 NOINLINE bool pull_tile(const Adjoint<T> &a, const Bounds<T> &bounds, const Cloud<T> &cloud, int first) {
   const Problem<T> &p = a.problem;
   constexpr int ROWS = Tile<T, V>::ROWS;
-  const size_t places = Tile<T, V>::size(p.features), pairs = 2 * (p.features + p.columns + 3);
+  const size_t room = Tile<T, V>::size(p.features), places = room + Tile<T, V>::ROOM_FOR_SCORES;
+  const size_t pairs = 2 * (p.features + p.columns + 3);
   T *memory = scratch<T, 0>(places + (size_t)ROWS * (p.columns + BLOCK + pairs));
   if (!memory) return false;
-  Tile<T, V> tile(p, first, memory, true);
+  Tile<T, V> tile(p, first, memory, memory + room, true);
   const int rows = std::min(ROWS, p.queries - first);
   Vector<T> *rates = (Vector<T> *)(memory + places), *weights = rates + p.columns * V, *carried = weights + BLOCK * V;
   Vector<T> *weighted = carried + 2 * p.features * V, *total = weighted + 2 * p.columns * V, *lengths = total + 2 * V;

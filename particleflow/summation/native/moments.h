@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
+#include <new>
 #include "tiles.h"
 
 namespace particleflow {
@@ -154,10 +155,11 @@ template <class T, int V> struct Tile {
   Vector<T> *features, *scores, *squares, times[V];
   T earliest, latest;
 
-  static size_t size(int features) { return (size_t)ROWS * (features + 2 * BLOCK); }
+  static size_t size(int features) { return (size_t)ROWS * features; }
+  static constexpr size_t ROOM_FOR_SCORES = (size_t)ROWS * 2 * BLOCK;  // several tiles may share it, one after the other
 
-  Tile(const Problem<T> &p, int first, T *memory, bool keep_squares) {
-    features = (Vector<T> *)memory, scores = features + (size_t)p.features * V;
+  Tile(const Problem<T> &p, int first, T *memory, T *room, bool keep_squares) {
+    features = (Vector<T> *)memory, scores = (Vector<T> *)room;
     // Scores that are only a profile may take the place of their squares; with inner products beside them they cannot.
     squares = keep_squares || p.inner > 0 ? scores + BLOCK * V : scores;
     const int count = std::min(ROWS, p.queries - first);
@@ -245,30 +247,62 @@ void write(const Problem<T> &p, T base, int first, const Vector<T> *shift, const
   }
 }
 
-// The moments of the queries from `first` on, as many as a tile holds; false where there is no memory.
-template <class T, int V> NOINLINE bool sum_tile(const Problem<T> &p, const Bounds<T> &bounds, const Cloud<T> &cloud, int first) {
-  const size_t places = Tile<T, V>::size(p.features);
-  T *memory = scratch<T, 0>(places + (size_t)Tile<T, V>::ROWS * 2 * p.columns);
-  if (!memory) return false;
-  Tile<T, V> tile(p, first, memory, false);
-  Vector<T> *totals = (Vector<T> *)(memory + places), shift[V], mass[2 * V];
-  std::fill(totals, totals + 2 * p.columns * V, Vector<T>{});
-  std::fill(mass, mass + 2 * V, Vector<T>{});
-  const bool fixed = bounds.fit();
-  if (fixed) bound_scores<T, V>(p, bounds, tile, shift);
-  else std::fill(shift, shift + V, all<T>(Lane<T>::nothing));
-  for (int block = 0; block < p.blocks(); block++) {
-    if (!tile.sees(p, cloud, block)) continue;
+// A tile of queries and its sums so far.
+template <class T, int V> struct Sums {
+  Tile<T, V> tile;
+  Vector<T> *totals, shift[V], mass[2 * V];
+
+  static size_t size(const Problem<T> &p) {
+    return Tile<T, V>::size(p.features) + (size_t)Tile<T, V>::ROWS * 2 * p.columns;
+  }
+
+  Sums(const Problem<T> &p, const Bounds<T> &bounds, int first, T *memory, T *room)
+      : tile(p, first, memory, room, false), totals((Vector<T> *)(memory + Tile<T, V>::size(p.features))) {
+    std::fill(totals, totals + 2 * p.columns * V, Vector<T>{});
+    std::fill(mass, mass + 2 * V, Vector<T>{});
+    if (bounds.fit()) bound_scores<T, V>(p, bounds, tile, shift);
+    else std::fill(shift, shift + V, all<T>(Lane<T>::nothing));
+  }
+
+  void add(const Problem<T> &p, const Bounds<T> &bounds, const Cloud<T> &cloud, int block) {
+    if (!tile.sees(p, cloud, block)) return;
     const int begin = block * BLOCK, count = std::min(BLOCK, p.sources - begin);
     tile.score(p, cloud, block);
-    if (!fixed) raise_shift<T, V>(count, p.columns, tile.scores, shift, mass, totals);
+    if (!bounds.fit()) raise_shift<T, V>(count, p.columns, tile.scores, shift, mass, totals);
     Vector<T> sums[V];
-    if (fixed && !bounds.vanishing) exponentials<T, V, false>(count, shift, tile.scores, sums);
+    if (bounds.fit() && !bounds.vanishing) exponentials<T, V, false>(count, shift, tile.scores, sums);
     else exponentials<T, V, true>(count, shift, tile.scores, sums);
     UNROLL for (int v = 0; v < V; v++) add_exactly<T>(mass[2 * v], mass[2 * v + 1], sums[v]);
     add_all_columns<T, V>(count, p.columns, tile.scores, p.values + (size_t)begin * p.columns, totals);
   }
-  write<T, V>(p, bounds.base, first, shift, mass, totals);
+};
+
+// How many tiles go over the sources side by side: while a block of sources is in the second-level cache, each of them
+// uses it. Only clouds that are larger than this cache gain by it (at N = 16,384, d = 64 in double precision a third of
+// the time), and only if their rows are long: few columns take longer to compute with than to load.
+constexpr int SIDE_BY_SIDE = 4;
+constexpr size_t SECOND_LEVEL = 256 * 1024;
+
+template <class T> int tiles_at_once(const Problem<T> &p) {
+  const size_t row = (size_t)(p.features + p.columns) * sizeof(T);
+  return row >= 64 && row * p.sources > SECOND_LEVEL ? SIDE_BY_SIDE : 1;
+}
+
+// The moments of the queries from `first` on, as many as `tiles` tiles hold; false where there is no memory.
+template <class T, int V>
+NOINLINE bool sum_tiles(const Problem<T> &p, const Bounds<T> &bounds, const Cloud<T> &cloud, int first, int tiles) {
+  const size_t each = Sums<T, V>::size(p);
+  T *memory = scratch<T, 0>(each * tiles + Tile<T, V>::ROOM_FOR_SCORES);
+  if (!memory) return false;
+  T *room = memory + each * tiles;
+  alignas(Sums<T, V>) char places[SIDE_BY_SIDE * sizeof(Sums<T, V>)];
+  Sums<T, V> *sums = (Sums<T, V> *)places;
+  const auto begin = [&](int i) { return first + i * Tile<T, V>::ROWS; };
+  for (int i = 0; i < tiles; i++) new (sums + i) Sums<T, V>(p, bounds, begin(i), memory + i * each, room);
+  for (int block = 0; block < p.blocks(); block++)
+    for (int i = 0; i < tiles; i++) sums[i].add(p, bounds, cloud, block);
+  for (int i = 0; i < tiles; i++)
+    write<T, V>(p, bounds.base, begin(i), sums[i].shift, sums[i].mass, sums[i].totals);
   return true;
 }
 

@@ -48,18 +48,22 @@ template <class T> double cycles(const Problem<T> &p, int a_pair) {
   return (double)p.queries * p.sources * a_pair / WIDTH<T> / 2;
 }
 
-// Tiles of QUERIES vectors of queries; the rest, if it is short, in tiles of one vector.
+// Tiles of QUERIES vectors of queries, `together` of them an item of work; the rest, if it is short, in tiles of one
+// vector.
 template <class T> struct Cut {
   static constexpr int LARGE = QUERIES * WIDTH<T>, SMALL = WIDTH<T>;
-  int large, small;
+  int large, small, together, groups;
 
-  explicit Cut(int queries) {
+  explicit Cut(int queries, int together = 1) : together(together) {
     large = queries / LARGE, small = (queries % LARGE + SMALL - 1) / SMALL;
     if (small > 2) large++, small = 0;
+    groups = (large + together - 1) / together;
   }
 
-  int items() const { return large + small; }
-  int first(int item) const { return item < large ? item * LARGE : large * LARGE + (item - large) * SMALL; }
+  int items() const { return groups + small; }
+  bool is_large(int item) const { return item < groups; }
+  int first(int item) const { return is_large(item) ? item * together * LARGE : large * LARGE + (item - groups) * SMALL; }
+  int tiles(int item) const { return is_large(item) ? std::min(together, large - item * together) : 1; }
 };
 
 // A single-precision problem whose scores spread too far is summed in double precision.
@@ -107,10 +111,10 @@ template <class T> bool sum_one(const Problem<T> &p, const Workers &workers) {
   T *memory = scratch<T, 1>(Cloud<T>::size(p));
   if (!memory) return false;
   const Cloud<T> cloud(p, bounds, memory);
-  const Cut<T> cut(p.queries);
+  const Cut<T> cut(p.queries, tiles_at_once(p));
   return workers.share(cut.items(), [&](int item) {
-    return item < cut.large ? sum_tile<T, QUERIES>(p, bounds, cloud, cut.first(item))
-                            : sum_tile<T, 1>(p, bounds, cloud, cut.first(item));
+    return cut.is_large(item) ? sum_tiles<T, QUERIES>(p, bounds, cloud, cut.first(item), cut.tiles(item))
+                              : sum_tiles<T, 1>(p, bounds, cloud, cut.first(item), 1);
   });
 }
 
@@ -135,8 +139,8 @@ template <class T> bool pull_one(const Adjoint<T> &a, const Workers &workers) {
   const Cloud<T> cloud(p, bounds, memory);
   const Cut<T> cut(p.queries);
   return workers.share(cut.items(), [&](int item) {
-    return item < cut.large ? pull_tile<T, QUERIES>(a, bounds, cloud, cut.first(item))
-                            : pull_tile<T, 1>(a, bounds, cloud, cut.first(item));
+    return cut.is_large(item) ? pull_tile<T, QUERIES>(a, bounds, cloud, cut.first(item))
+                              : pull_tile<T, 1>(a, bounds, cloud, cut.first(item));
   });
 }
 
