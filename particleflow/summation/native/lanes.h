@@ -75,42 +75,22 @@ template <class T> constexpr int WIDTH = VECTOR_BYTES / sizeof(T);
 
 template <class T> INLINE Vector<T> all(T number) { return Vector<T>{} + number; }
 
-// 2^f = 1 + f q(f) for |f| <= 1/2; the relative errors are 2.6e-9 (float) and 1.8e-17 (double).
-INLINE Vector<float> power_of_fraction(Vector<float> f) {
-  Vector<float> p = f * 0.00015594678f + 0.0013406644f;
-  p = p * f + 0.009617693f;
-  p = p * f + 0.055503106f;
-  p = p * f + 0.24022653f;
-  p = p * f + 0.693147215f;
-  return p * f + 1.0f;
-}
-
-INLINE Vector<double> power_of_fraction(Vector<double> f) {
-  Vector<double> p = f * 4.0780719302031378593e-10 + 7.0725704163471912551e-9;
-  p = p * f + 1.0180647659749310871e-7;
-  p = p * f + 1.3215442675312180038e-6;
-  p = p * f + 1.5252727385191290589e-5;
-  p = p * f + 1.5403530441572159228e-4;
-  p = p * f + 1.3333558153439968963e-3;
-  p = p * f + 9.6181291076070023624e-3;
-  p = p * f + 5.5504108664790394527e-2;
-  p = p * f + 2.4022650695910098007e-1;
-  p = p * f + 6.9314718055994569675e-1;
-  return p * f + 1.0;
-}
+// 2^f = 1 + f q(f) for |f| <= 1/2, the highest power first; the relative errors are 2.6e-9 (float) and 1.8e-17 (double).
+template <class T> struct PowerOfFraction;
+template <> struct PowerOfFraction<float> {
+  static constexpr int terms = 7;
+  static constexpr float terms_of[terms] = {0.00015594678f, 0.0013406644f, 0.009617693f, 0.055503106f,
+                                            0.24022653f, 0.693147215f, 1.0f};
+};
+template <> struct PowerOfFraction<double> {
+  static constexpr int terms = 12;
+  static constexpr double terms_of[terms] = {
+      4.0780719302031378593e-10, 7.0725704163471912551e-9, 1.0180647659749310871e-7, 1.3215442675312180038e-6,
+      1.5252727385191290589e-5,  1.5403530441572159228e-4, 1.3333558153439968963e-3, 9.6181291076070023624e-3,
+      5.5504108664790394527e-2,  2.4022650695910098007e-1, 6.9314718055994569675e-1, 1.0};
+};
 
 constexpr double LOG2E = 1.44269504088896340736, LN2 = 0.69314718055994530942;
-
-// e^x for x below 80 (float) or 700 (double). Rounding x log2 e to a whole number leaves it in the low bits of the sum,
-// where a shift makes it the exponent; the fused product with log2 e loses nothing. CUT: all that is below `lowest`,
-// -infinity included, gives exactly 0; without it such numbers must not come. NaN stays NaN: a comparison is false.
-template <class T, bool CUT> INLINE Vector<T> exp_lanes(Vector<T> x) {
-  const T log2e = T(LOG2E);
-  const Vector<T> rounded = x * log2e + Lane<T>::round;
-  const Vector<T> power = power_of_fraction(Vector<T>(x * log2e - (rounded - Lane<T>::round)));
-  const Vector<T> value = (Vector<T>)((Bits<T>)power + ((Bits<T>)rounded << Lane<T>::mantissa));
-  return CUT ? (x < all<T>(Lane<T>::lowest) ? Vector<T>{} : value) : value;
-}
 
 #if defined(__AVX512F__)
 // e^x = 2^n 2^(k/16) 2^r with the sixteen powers in two registers: degree 6 in place of 11 saves a sixth of a whole sum.
@@ -129,25 +109,51 @@ struct Sixteenths {
 };
 static const Sixteenths sixteenths;
 
-template <bool CUT> INLINE Vector<double> exp_by_table(Vector<double> x) {
-  const double round = Lane<double>::round / 16;
-  const Vector<double> rounded = x * LOG2E + round;
-  const Vector<double> r = x * LOG2E - (rounded - round);
-  const Bits<double> index = (Bits<double>)rounded;
-  const __m512d *halves = (const __m512d *)sixteenths.entries;
-  const __m512d entry = _mm512_permutex2var_pd(halves[0], (__m512i)index, halves[1]);
-  const Vector<double> base = (Vector<double>)((Bits<double>)entry + (index << 48));
-  Vector<double> p = r * 1.5404211699471880366e-4 + 1.3333820232867723017e-3;
-  p = p * r + 9.6181291020536217323e-3;
-  p = p * r + 5.5504108651954580929e-2;
-  p = p * r + 2.4022650695910167029e-1;
-  p = p * r + 6.9314718055994688866e-1;
-  const Vector<double> value = base * (p * r) + base;
-  return CUT ? (x < all<double>(Lane<double>::lowest) ? Vector<double>{} : value) : value;
+template <int V, bool CUT> INLINE void exp_by_table(Vector<double> *x) {
+  UNROLL for (int v = 0; v < V; v++) {
+    const double round = Lane<double>::round / 16;
+    const Vector<double> rounded = x[v] * LOG2E + round;
+    const Vector<double> r = x[v] * LOG2E - (rounded - round);
+    const Bits<double> index = (Bits<double>)rounded;
+    const __m512d *halves = (const __m512d *)sixteenths.entries;
+    const __m512d entry = _mm512_permutex2var_pd(halves[0], (__m512i)index, halves[1]);
+    const Vector<double> base = (Vector<double>)((Bits<double>)entry + (index << 48));
+    Vector<double> p = r * 1.5404211699471880366e-4 + 1.3333820232867723017e-3;
+    p = p * r + 9.6181291020536217323e-3;
+    p = p * r + 5.5504108651954580929e-2;
+    p = p * r + 2.4022650695910167029e-1;
+    p = p * r + 6.9314718055994688866e-1;
+    const Vector<double> value = base * (p * r) + base;
+    x[v] = CUT ? (x[v] < all<double>(Lane<double>::lowest) ? Vector<double>{} : value) : value;
+  }
 }
-template <> INLINE Vector<double> exp_lanes<double, true>(Vector<double> x) { return exp_by_table<true>(x); }
-template <> INLINE Vector<double> exp_lanes<double, false>(Vector<double> x) { return exp_by_table<false>(x); }
 #endif
+
+// x = e^x for V vectors, for x below 80 (float) or 700 (double). Rounding x log2 e to a whole number leaves it in the low
+// bits of the sum, where a shift makes it the exponent; the fused product with log2 e loses nothing. CUT: all that is
+// below `lowest`, -infinity included, gives exactly 0; without it such numbers must not come. NaN stays NaN: a comparison
+// is false. The vectors go side by side, so that a coefficient is loaded once for all of them.
+template <class T, int V, bool CUT> INLINE void exp_lanes(Vector<T> *x) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(T) == 8) return exp_by_table<V, CUT>(x);
+#endif
+  const T log2e = T(LOG2E);
+  Vector<T> rounded[V], f[V], power[V];
+  UNROLL for (int v = 0; v < V; v++) {
+    rounded[v] = x[v] * log2e + Lane<T>::round;
+    f[v] = x[v] * log2e - (rounded[v] - Lane<T>::round);
+    power[v] = all<T>(PowerOfFraction<T>::terms_of[0]);
+  }
+  UNROLL for (int k = 1; k < PowerOfFraction<T>::terms; k++) {
+    Vector<T> term = all<T>(PowerOfFraction<T>::terms_of[k]);
+    IN_REGISTER(term);
+    UNROLL for (int v = 0; v < V; v++) power[v] = power[v] * f[v] + term;
+  }
+  UNROLL for (int v = 0; v < V; v++) {
+    const Vector<T> value = (Vector<T>)((Bits<T>)power[v] + ((Bits<T>)rounded[v] << Lane<T>::mantissa));
+    x[v] = CUT ? (x[v] < all<T>(Lane<T>::lowest) ? Vector<T>{} : value) : value;
+  }
+}
 
 // Terms of atanh(t)/t = 1 + t^2/3 + t^4/5 + ... for |t| <= 0.1716, to 1e-9 (float) and 2e-18 (double).
 template <class T> constexpr int ATANH_TERMS = sizeof(T) == 4 ? 6 : 11;

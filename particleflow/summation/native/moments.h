@@ -223,7 +223,8 @@ void raise_shift(int count, int columns, const Vector<T> *scores, Vector<T> *shi
   }
   if (!raised) return;
   UNROLL for (int v = 0; v < V; v++) {
-    scale[v] = exp_lanes<T, true>(shift[v] - top[v]);
+    scale[v] = shift[v] - top[v];
+    exp_lanes<T, 1, true>(scale + v);
     shift[v] = top[v];
     mass[2 * v] *= scale[v], mass[2 * v + 1] *= scale[v];
   }

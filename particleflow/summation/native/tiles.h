@@ -127,12 +127,15 @@ NOINLINE void exponentials(int count, const Vector<T> *shift, Vector<T> *scores,
     const int end = first + TERMS<T> < count ? first + TERMS<T> : count;
     Vector<T> sum[V];
     UNROLL for (int v = 0; v < V; v++) sum[v] = Vector<T>{};
-    for (int j = first; j < end; j++)
+    for (int j = first; j < end; j++) {
+      Vector<T> weights[V];
+      UNROLL for (int v = 0; v < V; v++) weights[v] = scores[j * V + v] - less[v];
+      exp_lanes<T, V, CUT>(weights);
       UNROLL for (int v = 0; v < V; v++) {
-        const Vector<T> weight = exp_lanes<T, CUT>(scores[j * V + v] - less[v]);
-        scores[j * V + v] = weight;
-        sum[v] += weight;
+        scores[j * V + v] = weights[v];
+        sum[v] += weights[v];
       }
+    }
     UNROLL for (int v = 0; v < V; v++) whole[v] += sum[v];
   }
   UNROLL for (int v = 0; v < V; v++) sums[v] = whole[v];
