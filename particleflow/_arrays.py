@@ -8,11 +8,10 @@ JAX computes in 64 bits here (unless the environment variable JAX_ENABLE_X64 say
 switched it (`_precision`).
 """
 
-from collections.abc import Callable
-from functools import lru_cache, partial
+from collections.abc import Callable, Hashable
+from functools import lru_cache
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -141,35 +140,40 @@ def strong_dtype_leaves(tree: Any) -> dict[str, Array]:
     }
 
 
-def shapes_of(function: Callable[..., Any], *operands: Any) -> Any:
-    """`jax.eval_shape` of a function of modules, remembered for operands of the same structure, shapes and precisions.
+def signature(tree: Any) -> Hashable:
+    """What a program for this pytree depends on: its structure, the shapes and precisions of its arrays, the rest as is.
 
-    Tracing takes ten milliseconds, as long as a whole run of a few particles. The function must be one that lives as
-    long as the program does: what it is remembered by.
+    None where something in it can be compared with nothing.
     """
-    arrays, rest = eqx.partition(operands, _is_array)
-    leaves, structure = jax.tree_util.tree_flatten(rest)
+    leaves, structure = jax.tree_util.tree_flatten(tree)
+    found = (structure, tuple(jax.typeof(leaf) if _is_array(leaf) else leaf for leaf in leaves))
     try:
-        return _traced.eval_shape(function, (tuple(leaves), structure), arrays)
+        hash(found)
     except TypeError:
-        if all(map(_is_hashable, leaves)):
-            raise
-        return jax.eval_shape(lambda: function(*operands))  # what cannot be compared cannot be remembered
+        return None
+    return found
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def _traced(function: Callable[..., Any], rest: Any, arrays: Any) -> Any:
-    leaves, structure = rest
-    return function(*eqx.combine(arrays, jax.tree_util.tree_unflatten(structure, leaves)))
+def shapes_of(function: Callable[..., Any], *operands: Any) -> Any:
+    """`jax.eval_shape` of a function of modules, remembered for operands of the same signature.
+
+    Tracing takes ten milliseconds, as long as a whole run of a few particles. The function is one of a module, not made
+    for this call.
+    """
+    alike = signature(operands)
+    found = _shapes.get((function, alike)) if alike is not None else None
+    if found is None:
+        found = jax.eval_shape(lambda: function(*operands))
+        if len(_shapes) >= _MOST_SHAPES:
+            _shapes.clear()
+        if alike is not None:
+            _shapes[function, alike] = found
+    return found
+
+
+_MOST_SHAPES = 256
+_shapes: dict[Any, Any] = {}
 
 
 def _is_array(leaf: Any) -> bool:
-    return eqx.is_array(leaf) or isinstance(leaf, np.ndarray)
-
-
-def _is_hashable(leaf: Any) -> bool:
-    try:
-        hash(leaf)
-    except TypeError:
-        return False
-    return True
+    return isinstance(leaf, jax.Array | np.ndarray)

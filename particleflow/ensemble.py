@@ -7,6 +7,7 @@ depend on the runs beside it.
 """
 
 import os
+from collections.abc import Hashable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -16,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from particleflow._arrays import signature
 from particleflow.integrate import Numbers, Window, solve_window
 from particleflow.plan import Plan
 
@@ -23,6 +25,7 @@ from particleflow.plan import Plan
 _GROUP_BYTES = 384 * 1024
 
 _solve_one = eqx.filter_jit(solve_window)
+_compiled: set[Hashable] = set()  # signatures of programs that this process has
 
 
 def solve_runs(plan: Plan, first: int, times: np.ndarray, state: Any, proposed: np.ndarray) -> Window:
@@ -65,13 +68,17 @@ def _solve_groups(plan: Plan, begin: Array, times: Array, state: Any, proposed: 
         flow = eqx.combine(arrays if plan.flow_per_run else flow_arrays, flow_rest)
         return _solve_group(*settings, flow, state, proposed, key, *shared)
 
-    firsts = range(0, runs, size)
-    begun = solve(0)  # compiles here, once, and runs while the others begin
+    # Threads that begin together would each compile the program: the first group of a new one goes alone.
+    program = signature((settings, size, plan.flow, state, shared))
+    alone = [] if program in _compiled else [solve(0)]
     with ThreadPoolExecutor(os.cpu_count()) as cores:
-        groups = [begun, *cores.map(lambda first: jax.block_until_ready(solve(first)), firsts[1:])]
+        others = range(len(alone) * size, runs, size)
+        groups = [*alone, *cores.map(lambda first: jax.block_until_ready(solve(first)), others)]
+    if program is not None:
+        _compiled.add(program)
     leaves = zip(*map(jax.tree.leaves, groups), strict=True)
     joined = [np.concatenate([np.asarray(part) for part in parts]) for parts in leaves]
-    return jax.tree.unflatten(jax.tree.structure(begun), [leaf[:runs] for leaf in joined])
+    return jax.tree.unflatten(jax.tree.structure(groups[0]), [leaf[:runs] for leaf in joined])
 
 
 def _rows(leaf: Any, chosen: np.ndarray) -> Any:
