@@ -141,7 +141,7 @@ def strong_dtype_leaves(tree: Any) -> dict[str, Array]:
 
 
 def signature(tree: Any) -> Hashable:
-    """What a program for this pytree depends on: its structure, the shapes and precisions of its arrays, the rest as is.
+    """What a program for this pytree depends on: structure, shapes and precisions of its arrays, and the rest as it is.
 
     None where something in it can be compared with nothing.
     """
