@@ -56,7 +56,8 @@ template <class T> Long score(const Problem<T> &p, int i, int j, Long &size) {
 }
 
 template <class T> double worst_case() {
-  const int m = number(70), n = number(70), features = number(9) ? number(70) : 0, k = number(70);
+  const int far = number(99) == 0 ? 2500 : 70;  // more than the second-level cache holds
+  const int m = number(70), n = far - number(70), features = number(9) ? number(70) : 0, k = number(70);
   const Profile profile = (Profile)number(6);
   const int inner = profile == NO_PROFILE ? features : number(features);
   const bool banded = number(2) == 0;

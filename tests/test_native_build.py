@@ -160,7 +160,7 @@ TARGETS = {"this processor": [], "AVX2": ["-march=haswell"], "baseline": ["-marc
 @pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
 def test_odd_shapes_under_sanitizers(tmp_path, target):
-    """m, n, d and k from 0 to 70 in arrays of exactly their length, against long double; see native_shapes.cc."""
+    """m, n, d and k from 0 to 70, some n larger, in arrays of exactly their length, against long double."""
     if target != "this processor" and os.uname().machine != "x86_64":
         pytest.skip("a processor of another kind")
     tuned = TARGETS[target] or [flag for flag in build._flags() if flag.startswith("-m")]

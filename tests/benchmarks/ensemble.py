@@ -2,7 +2,7 @@
 
 640 runs (20 β × 32 seeds, n = 32, d = 8, T = 10) on the sphere: ours with adaptive steps at rtol 1e-6, theirs with
 dt = 0.1, and again with dt = 0.01. The error is the largest error of any Gram entry ⟨x_i, x_j⟩ of any run against a
-reference at rtol 1e-12. Limit: ours within three times the time of dt = 0.1. Needs torch, which is not a dependency.
+reference at rtol 1e-12. Limit: ours within the time of dt = 0.1. Needs torch, which is not a dependency.
 """
 
 import argparse
