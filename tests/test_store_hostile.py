@@ -147,7 +147,9 @@ def test_a_folder_for_checkpoints_that_leads_elsewhere_is_refused(run: Path) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [".figures.partial", f".figures.partial-{os.getpid()}"], ids=["plain", "of this process"])
+@pytest.mark.parametrize(
+    "name", [".figures.partial", f".figures.partial-{os.getpid()}"], ids=["plain", "of this process"]
+)
 def test_figures_are_not_drawn_into_a_folder_that_somebody_planted(run: Path, name: str) -> None:
     elsewhere = run.parents[1] / "elsewhere"
     elsewhere.mkdir()
