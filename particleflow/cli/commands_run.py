@@ -130,8 +130,8 @@ def check(
     prepare()
     try:
         loaded = scenarios.load(scenario, set_, allow_code=allow_code)
-        setup = loaded.build()
-        runs = 1
+        setup = loaded.build(check=False)
+        cost, runs = setup.cost(), 1
         if loaded.document.sweep is not None:
             from particleflow.sweep import expand
 
@@ -149,6 +149,8 @@ def check(
         "dimension": setup.start.dimension,
         "frames": len(setup.times),
         "runs": runs,
+        "cost": cost._asdict(),
+        "warnings": cost.warnings(),
     }
     if json:
         result_json(facts)
@@ -156,6 +158,8 @@ def check(
         sweep = f", {runs} runs" if loaded.document.sweep is not None else ""
         note(f"{loaded.name} is fine: {facts['particles']} particles in dimension {facts['dimension']}, "
              f"{facts['frames']} frames{sweep}.")  # fmt: skip
+        for line in [*cost.lines(), *(f"Warning: {each}" for each in cost.warnings())]:
+            note(f"  {line}")
     return 0
 
 
@@ -173,12 +177,21 @@ def _simulate(loaded, folder: Path, *, resumed: bool, json: bool, quiet: bool) -
         with warnings.catch_warnings():
             warnings.simplefilter("always", ResumedElsewhere)
             warnings.showwarning = lambda message, *_, **__: note(str(message), quiet=quiet)
-            trajectory = run_folder.run_scenario(loaded, folder, resume=resumed, progress=progress)
+            trajectory = run_folder.run_scenario(
+                loaded, folder, resume=resumed, progress=progress, announce=lambda cost: _announce(cost, quiet=quiet)
+            )
         with trajectory:
             outcome = run_folder.Outcome(folder, trajectory.status, trajectory.metadata.get("message"), len(trajectory))
             if outcome.status != Status.INTERRUPTED:
                 _make_products(loaded, outcome, trajectory, meter)
     return _finish(outcome, json=json, quiet=quiet)
+
+
+def _announce(cost, *, quiet: bool) -> None:
+    """One line before a run, and what somebody may not have meant."""
+    note(f"  {cost.lines()[0]}", quiet=quiet)
+    for warning in cost.warnings():
+        note(f"Warning: {warning}", quiet=quiet)
 
 
 def _make_products(loaded, outcome, trajectory, meter: Meter) -> None:
