@@ -53,7 +53,7 @@ def _decisive(plan: Plan) -> dict[str, Any]:
         "observe": [(name_of(each), each) for each in plan.observe],
         "event": plan.event,
         "key": numbers.key if plan.method.noisy else None,
-        "window": plan.window,
+        "window": (plan.window, plan.growing),
     }
 
 

@@ -15,7 +15,7 @@ from particleflow.plan import EVENT_TIME, Plan
 from particleflow.summation.native import library
 
 # What a checkpoint is a checkpoint of: changes whenever a resumed run would no longer be the same run.
-RUN_FORMAT = 4
+RUN_FORMAT = 5
 
 
 def describe(plan: Plan) -> dict[str, Any]:

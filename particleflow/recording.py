@@ -1,10 +1,7 @@
 """What a run leaves behind: frames in memory, or in a file with checkpoints beside it."""
 
 import contextlib
-import signal
-import threading
 import warnings
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -211,7 +208,7 @@ class Recorder:
                 except StoreError as error:
                     reasons.append(str(error).removesuffix(". Run the scenario again from the start."))
         reason = "; ".join(reasons) or "There are no checkpoints beside it"
-        if found is None and frames > self.plan.window:
+        if found is None and frames > self.plan.window_length(0):
             raise StoreError(
                 f"The run in {path} holds {frames} frames, but no checkpoint to go on from. {reason}. Nothing was "
                 "changed, and its frames can be read. To go on, begin a new run from its last frame, stored elsewhere; "
@@ -284,31 +281,6 @@ class Recorder:
             **{name: self.provenance[name] for name in _SURROUNDINGS},
         }
         save_checkpoint(folder, arrays, info)
-
-
-@contextlib.contextmanager
-def interrupts(*, active: bool) -> Iterator[Callable[[], bool]]:
-    """While active, SIGINT and SIGTERM only raise a flag, so that a run can end cleanly after its window.
-
-    A second signal falls back to what was set before.
-    """
-    caught = threading.Event()
-    if not active or threading.current_thread() is not threading.main_thread():
-        yield caught.is_set
-        return
-    previous = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-    def note(number: int, frame: Any) -> None:
-        caught.set()
-        signal.signal(number, previous[signal.Signals(number)])
-
-    for number in previous:
-        signal.signal(number, note)
-    try:
-        yield caught.is_set
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
 
 
 def _in_memory(plan: Plan, windows: list[Frames], metadata: dict[str, Any], labels: Any) -> Trajectory:

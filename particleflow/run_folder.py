@@ -25,6 +25,7 @@ from particleflow.user_code import blamed
 if TYPE_CHECKING:
     from particleflow._schema import Spec
     from particleflow.initial.base import Start
+    from particleflow.plan import Cost
     from particleflow.scenario import Drawing, Scenario
     from particleflow.trajectory import Trajectory
 
@@ -169,11 +170,16 @@ def _input(folder: Path, name: str, content: Any) -> str:
 
 
 def run_scenario(
-    scenario: "Scenario", folder: Path, *, resume: bool = False, progress: Progress | None = None
+    scenario: "Scenario",
+    folder: Path,
+    *,
+    resume: bool = False,
+    progress: Progress | None = None,
+    announce: Callable[["Cost"], None] | None = None,
 ) -> "Trajectory":
     """Simulate a scenario into its folder, from the start or from the last checkpoint, and return the trajectory.
 
-    A run that has come to its end is not touched again.
+    A run that has come to its end is not touched again. `announce` is told what the run will cost before it begins.
     """
     from particleflow.simulation import simulate
     from particleflow.trajectory import Trajectory
@@ -186,6 +192,8 @@ def run_scenario(
         trajectory.close()
     text = scenario.text if resume else freeze(scenario, folder)
     setup = scenario.build(check=False)
+    if announce is not None:
+        announce(setup.cost())
     provenance = {
         "title": scenario.title,
         "name": scenario.name,

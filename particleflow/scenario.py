@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from particleflow.flow import Flow
     from particleflow.initial.base import Start
     from particleflow.measure import Measure
+    from particleflow.plan import Cost
 
 _LARGEST_FILE = 4 * 2**20
 
@@ -39,6 +40,14 @@ class Setup:
     labels: np.ndarray | None
     arguments: dict[str, Any]
     storing: dict[str, Any] = field(default_factory=dict)
+
+    def cost(self) -> "Cost":
+        """What the run will cost; one that does not fit into memory is refused."""
+        from particleflow.plan import check_memory, cost_of, make_plan
+
+        cost = cost_of(make_plan(self.flow, self.start, self.times, **self.arguments))
+        check_memory(cost)
+        return cost
 
 
 @dataclass(frozen=True)
@@ -95,7 +104,7 @@ class Scenario:
         try:
             setup = _build(self.document)
             if check:
-                _check_fit(setup)
+                setup.cost()  # lets the planner look at everything before time begins
         except UserError as error:
             raise UserError(f"{self.name}: {error}") from error
         except ParticleflowError:
@@ -267,13 +276,6 @@ def make_setup(document: "Document", flow: "Flow", start: "Measure", labels: np.
 def _build(document: "Document") -> Setup:
     flow = make_flow(document)
     return make_setup(document, flow, *make_start(document, flow))
-
-
-def _check_fit(setup: Setup) -> None:
-    """Let the planner look at everything before time begins."""
-    from particleflow.plan import make_plan
-
-    make_plan(setup.flow, setup.start, setup.times, **setup.arguments)
 
 
 def _cast(tree: Any, dtype: Any) -> Any:

@@ -23,6 +23,7 @@ from particleflow.measure import Measure
 from particleflow.observables import Observable
 from particleflow.plan import as_start, check_interactions, make_method, make_numbers, make_plan
 from particleflow.status import Status
+from particleflow.stopping import heeding
 
 if TYPE_CHECKING:
     from particleflow.trajectory import Trajectory
@@ -52,8 +53,9 @@ def stream(
     by `Particles()` if left out. Steps are adaptive with `rtol` and `atol`, or
     fixed with `step`. `solver` is a diffrax solver by its snake-case name, or "map" for explicit layers
     x ← N(x + step · v). `observe` lists observables, `event` stops the run (maps and noisy runs look for it at the ends
-    of their steps only), `key` drives the noise. `window` is the number of frames computed at once and `max_steps` the
-    number of steps that one window may take.
+    of their steps only), `key` drives the noise. `window` is the number of frames computed at once (if left
+    out, first two, then more, up to what takes about two seconds), `max_steps` the number of steps that one window may
+    take.
     """
     plan = make_plan(
         flow, start, times, discretization=discretization, rtol=rtol, atol=atol, step=step, solver=solver,
@@ -93,7 +95,7 @@ def simulate(
     ended, bit for bit. `labels` are kept with the particles, `provenance` with the file. `progress` is called after
     every window. A failure names time and particle; what was saved before it stays.
     """
-    from particleflow.recording import Recorder, interrupts
+    from particleflow.recording import Recorder
 
     began = clock.perf_counter()
     plan = make_plan(
@@ -104,7 +106,7 @@ def simulate(
         plan, None if store is None else Path(store), resume=resume, storage=storage, particles=particles,
         labels=labels, fsync=fsync, provenance=provenance or {},
     )  # fmt: skip
-    with recorder, interrupts(active=store is not None) as interrupted:
+    with recorder, heeding(active=store is not None) as interrupted:
         try:
             for frames in run_plan(plan, recorder.resumed):
                 recorder.append(frames)

@@ -212,8 +212,9 @@ def test_an_interrupted_and_then_killed_run_resumes_bit_for_bit(small, tmp_path)
     assert main(["run", str(small), "--output", str(tmp_path / "whole"), *NO_PRODUCTS]) == 0
     folder = tmp_path / "cut"
     code, errors = cut_off(signal.SIGINT, folder, "run", small, "--output", folder, *NO_PRODUCTS)
-    assert code == 1
+    assert code == 130
     assert f"particleflow resume {folder}" in errors
+    assert "again to quit now" in errors
     assert "Traceback" not in errors
     with pf.Trajectory.open(folder) as cut:
         assert cut.status == "interrupted"

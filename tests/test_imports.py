@@ -21,7 +21,7 @@ ROOT = Path(particleflow.__file__).parent
 # One list a level, from the ground up: a module may import modules of lower levels and its own package, nothing else.
 # A new top-level module or package of particleflow gets its place here.
 LEVELS = [
-    ["errors", "status", "_version", "_names", "_precision", "_text", "notebook", "user_code"],
+    ["errors", "status", "_version", "_names", "_precision", "_text", "notebook", "stopping", "user_code"],
     ["_arrays", "_files", "_toml"],
     ["measure"],
     ["kernels"],

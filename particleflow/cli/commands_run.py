@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from particleflow.cli.answering import INTERRUPTED
 from particleflow.cli.console import Meter, RunMeter, note, result, result_json
 from particleflow.cli.options import AllowCode, Device, Flag, Native, Overrides, Quiet, Scenario
 from particleflow.errors import ResumedElsewhere, UserError
@@ -129,8 +130,8 @@ def check(
     prepare()
     try:
         loaded = scenarios.load(scenario, set_, allow_code=allow_code)
-        setup = loaded.build()
-        runs = 1
+        setup = loaded.build(check=False)
+        cost, runs = setup.cost(), 1
         if loaded.document.sweep is not None:
             from particleflow.sweep import expand
 
@@ -148,6 +149,8 @@ def check(
         "dimension": setup.start.dimension,
         "frames": len(setup.times),
         "runs": runs,
+        "cost": cost._asdict(),
+        "warnings": cost.warnings(),
     }
     if json:
         result_json(facts)
@@ -155,6 +158,8 @@ def check(
         sweep = f", {runs} runs" if loaded.document.sweep is not None else ""
         note(f"{loaded.name} is fine: {facts['particles']} particles in dimension {facts['dimension']}, "
              f"{facts['frames']} frames{sweep}.")  # fmt: skip
+        for line in [*cost.lines(), *(f"Warning: {each}" for each in cost.warnings())]:
+            note(f"  {line}")
     return 0
 
 
@@ -166,18 +171,38 @@ def _simulate(loaded, folder: Path, *, resumed: bool, json: bool, quiet: bool) -
     times = save_times(loaded.document.time)
     with Meter(quiet=quiet) as meter:
         library(lambda text: meter.update(text, 0, 0))
-        meter.update("compiling", 0, 0)
+        meter.update("compiling, then the first frame", 0, 0)
         geometry = loaded.document.geometry
         progress = RunMeter(meter, float(times[-1]), len(times), None if geometry is None else geometry.made)
         with warnings.catch_warnings():
             warnings.simplefilter("always", ResumedElsewhere)
             warnings.showwarning = lambda message, *_, **__: note(str(message), quiet=quiet)
-            trajectory = run_folder.run_scenario(loaded, folder, resume=resumed, progress=progress)
-        outcome = run_folder.Outcome(folder, trajectory.status, trajectory.metadata.get("message"), len(trajectory))
-        if outcome.status != Status.INTERRUPTED:
-            run_folder.make_products(folder, trajectory, loaded.document.output.model_dump(), outcome, meter.update)
-    trajectory.close()
+            trajectory = run_folder.run_scenario(
+                loaded, folder, resume=resumed, progress=progress, announce=lambda cost: _announce(cost, quiet=quiet)
+            )
+        with trajectory:
+            outcome = run_folder.Outcome(folder, trajectory.status, trajectory.metadata.get("message"), len(trajectory))
+            if outcome.status != Status.INTERRUPTED:
+                _make_products(loaded, outcome, trajectory, meter)
     return _finish(outcome, json=json, quiet=quiet)
+
+
+def _announce(cost, *, quiet: bool) -> None:
+    """One line before a run, and what somebody may not have meant."""
+    note(f"  {cost.lines()[0]}", quiet=quiet)
+    for warning in cost.warnings():
+        note(f"Warning: {warning}", quiet=quiet)
+
+
+def _make_products(loaded, outcome, trajectory, meter: Meter) -> None:
+    from particleflow import run_folder
+
+    wanted = loaded.document.output.model_dump()
+    try:
+        run_folder.make_products(outcome.folder, trajectory, wanted, outcome, meter.update)
+    except KeyboardInterrupt:
+        note(f"The run is {outcome.status}; `particleflow resume {outcome.folder}` makes the products it lacks.")
+        raise
 
 
 def _finish(outcome, *, json: bool, quiet: bool) -> int:
@@ -191,4 +216,6 @@ def _finish(outcome, *, json: bool, quiet: bool) -> int:
         result_json({**vars(outcome), "folder": str(outcome.folder)})
     else:
         result(str(outcome.folder))
-    return 1 if outcome.failures or outcome.status == Status.INTERRUPTED else 0
+    if outcome.status == Status.INTERRUPTED:
+        return INTERRUPTED
+    return 1 if outcome.failures else 0

@@ -73,15 +73,21 @@ def _continue(manifest: "Manifest", *, allow_code: bool, retry_failed: bool, jso
     from particleflow import scenario as scenarios
     from particleflow.summation.native import library
     from particleflow.sweep import run_sweep, write_results
+    from particleflow.sweep.manifest import DONE
 
     folder = manifest.folder
     loaded = scenarios.load(run_folder.scenario_file(folder), allow_code=allow_code)
     with Meter(quiet=quiet) as meter:
         library(lambda text: meter.update(text, 0, 0))
-        run_sweep(
-            loaded, manifest, lambda done, total, text: meter.update("sweeping", done, total, text),
-            retry_failed=retry_failed, note=note,
-        )  # fmt: skip
+        try:
+            run_sweep(
+                loaded, manifest, lambda done, total, text: meter.update("sweeping", done, total, text),
+                retry_failed=retry_failed, note=note,
+            )  # fmt: skip
+        except KeyboardInterrupt:
+            done = manifest.states()[DONE]
+            note(f"{done} of {len(manifest.runs)} runs are done; `particleflow resume {folder}` goes on.")
+            raise
     products = [str(path) for path in write_results(manifest)]
     products += _figures(loaded, manifest)
     return _finish(manifest, products, json=json, quiet=quiet)

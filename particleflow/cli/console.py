@@ -5,6 +5,9 @@ import sys
 import time
 from typing import Any
 
+from particleflow import stopping
+
+SIMULATING = "simulating"
 _LINE_SECONDS = 5.0
 _COUNTED_PARTICLES = 5000
 
@@ -27,6 +30,13 @@ def result(text: str) -> None:
 def result_json(value: Any) -> None:
     """A result as JSON, on stdout."""
     print(json.dumps(value, ensure_ascii=True, allow_nan=False, default=str), flush=True)
+
+
+def duration(seconds: float) -> str:
+    """A time in the units that a person would use."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def printable(text: str) -> str:
@@ -66,7 +76,9 @@ class Meter:
             self.bar.stop_task(self.task)
 
     def update(self, label: str, done: float, total: float, details: str = "") -> None:
-        """Say how far the work called `label` is."""
+        """Say how far the work called `label` is; work that was asked to stop ends here, but for a run."""
+        if stopping.asked() and label != SIMULATING:  # a run ends by itself, with its window
+            raise KeyboardInterrupt
         if self.quiet:
             return
         if self.bar is not None:
@@ -96,11 +108,12 @@ def _make_bar() -> Any:
 
 
 class RunMeter:
-    """Turns the windows of a run into progress: time, step size, energy, number of clusters."""
+    """Turns the windows of a run into progress: time, step size, energy, clusters, pairs a second, time left."""
 
     def __init__(self, meter: Meter, end: float, frames: int, geometry: Any = None):
         self.meter, self.end, self.frames, self.geometry = meter, end, frames, geometry
         self.threshold: float | None = None
+        self.begun: tuple[float, int, int] | None = None  # when the first window was there, its frames and fields
 
     def __call__(self, frames: Any) -> None:
         """Show how the run stands after a window."""
@@ -113,8 +126,24 @@ class RunMeter:
                 parts.append(f"{name.replace('_', ' ')} {float(_first(frames.observables[name][-1])):.6g}")
         clusters = self._clusters(frames)
         if clusters is not None:
-            parts.append(f"{clusters} clusters")
-        self.meter.update("simulating", progress.frames, self.frames, "  ".join(parts))
+            parts.append(f"{clusters} cluster{'' if clusters == 1 else 's'}")
+        parts += self._speed(frames)
+        self.meter.update(SIMULATING, progress.frames, self.frames, "  ".join(parts))
+
+    def _speed(self, frames: Any) -> list[str]:
+        """Pairs a second and the time left, as the windows after the first one tell (it had to be compiled)."""
+        now, fields = time.monotonic(), int(frames.progress.evaluations.sum())
+        if self.begun is None:
+            self.begun = now, frames.progress.frames, fields
+            return []
+        began, frames_before, fields_before = self.begun
+        seconds = max(now - began, 1e-9)
+        left = seconds * (self.frames - frames.progress.frames) / (frames.progress.frames - frames_before)
+        said = [] if left < 1 else [f"about {duration(left)} left"]
+        if frames.points is not None and fields > fields_before:
+            pairs = frames.points.shape[-2] ** 2 * (fields - fields_before)
+            said.insert(0, f"{pairs / seconds:.1e} pairs/s")
+        return said
 
     def _clusters(self, frames: Any) -> int | None:
         """The number of clusters at the threshold of the analysis; not for large clouds, where it takes too long."""

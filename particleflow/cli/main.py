@@ -1,6 +1,6 @@
 """The application: its commands, and how errors become exit codes.
 
-0 success, 2 for what the user got wrong, 1 for what failed while running.
+0 success, 2 for what the user got wrong, 1 for what failed while running, 130 for what was interrupted.
 """
 
 import os
@@ -10,9 +10,11 @@ from collections.abc import Sequence
 
 from cyclopts import App, CycloptsError
 
+from particleflow import stopping
 from particleflow._files import advice_for
 from particleflow._version import __version__
 from particleflow.cli import commands_inspect, commands_products, commands_run, commands_sweep
+from particleflow.cli.answering import INTERRUPTED, answering_signals
 from particleflow.cli.console import note
 from particleflow.errors import ParticleflowError, UserError
 from particleflow.user_code import blamed
@@ -55,15 +57,25 @@ def make_app() -> App:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     tokens = list(sys.argv[1:] if arguments is None else arguments)
-    app = make_app()
     _ask_for_room()
+    return answering_signals(lambda: _obeyed(tokens))
+
+
+def _obeyed(tokens: list[str]) -> int:
+    """The exit code of a command, also of one that was interrupted."""
     try:
-        code = app(tokens or ["--help"], exit_on_error=False, print_error=True)
-    except CycloptsError:
-        return 2
+        return _exit_code(tokens)
     except KeyboardInterrupt:
         note("Interrupted.")
-        return 1
+        return INTERRUPTED
+
+
+def _exit_code(tokens: list[str]) -> int:
+    app = make_app()
+    try:
+        code = _called(app, tokens or ["--help"])
+    except CycloptsError:
+        return 2
     except BrokenPipeError:
         # The reader of our output has gone; nothing more can be said, and Python must not try at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -88,6 +100,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         note(f"(This is a fault in particleflow; {DEBUG}=1 shows where.)")
         return 1
     return code if isinstance(code, int) else 0
+
+
+def _called(app: App, tokens: list[str]) -> object:
+    """What a command returns; one that fails after it was asked to stop (its encoder heard the signal) has stopped."""
+    try:
+        return app(tokens, exit_on_error=False, print_error=True)
+    except Exception:
+        if stopping.asked():
+            raise KeyboardInterrupt from None
+        raise
 
 
 def _ask_for_room() -> None:

@@ -1,7 +1,19 @@
 """What a run will do, checked before anything is compiled."""
 
 from particleflow.plan.checks import EVENT_TIME, check_interactions
+from particleflow.plan.cost import Cost, check_memory, cost_of
 from particleflow.plan.inputs import as_start
 from particleflow.plan.plan import Plan, make_method, make_numbers, make_plan
 
-__all__ = ["EVENT_TIME", "Plan", "as_start", "check_interactions", "make_method", "make_numbers", "make_plan"]
+__all__ = [
+    "EVENT_TIME",
+    "Cost",
+    "Plan",
+    "as_start",
+    "check_interactions",
+    "check_memory",
+    "cost_of",
+    "make_method",
+    "make_numbers",
+    "make_plan",
+]

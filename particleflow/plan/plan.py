@@ -23,6 +23,10 @@ from particleflow.plan.inputs import as_flows, as_starts, as_times, joined_flows
 # A window holds at most this many frames and this many bytes: small enough to lose little and to show progress.
 _WINDOW_FRAMES = 32
 _WINDOW_BYTES = 32 * 2**20
+# So many pairs of particles in all its frames: about two seconds, if a frame takes a dozen fields. A window has a frame
+# also where that takes longer.
+_WINDOW_PAIRS = 2**26
+_FIRST_WINDOW = 2  # the start and the first frame, so that something is seen soon; later windows double
 # Explicit steps stay of order one when clusters stand still, so long runs of few particles go to an implicit method.
 _LONG_TIME = 1e4
 _IMPLICIT_UNKNOWNS = 1024
@@ -48,6 +52,7 @@ class Plan:
     runs: int | None
     flow_per_run: bool
     window: int
+    growing: bool
     choices: dict[str, str]
 
     @property
@@ -59,9 +64,16 @@ class Plan:
         """The time at which the window that begins with frame `first` is entered."""
         return jnp.asarray(self.times[max(first - 1, 0)], float)
 
+    def window_length(self, first: int) -> int:
+        """How many frames the window that begins with frame `first` may have: a rule that does not look at a clock."""
+        return min(max(first, _FIRST_WINDOW), self.window) if self.growing else self.window
+
     def window_times(self, first: int) -> tuple[np.ndarray, int]:
-        """The times of the window that begins with frame `first`, filled up to full length, and how many are real."""
-        times = self.times[first : first + self.window]
+        """The times of the window that begins with frame `first`, filled up to full length, and how many are real.
+
+        All windows are filled up to the longest, so that one compiled program serves them.
+        """
+        times = self.times[first : first + self.window_length(first)]
         filled = np.concatenate([times, np.full(self.window - len(times), times[-1])])
         return filled, len(times)
 
@@ -123,11 +135,9 @@ def make_plan(
     if step is not None:
         saved_times = on_grid(saved_times, step)
     numbers = make_numbers(rtol, atol, step, saved_times[0], key, runs)
-    frame_bytes = single.points.size * single.points.dtype.itemsize * (runs or 1)
     for name, number in (("window", window), ("max_steps", max_steps)):
         if number is not None and not (isinstance(number, int) and number >= 1):
             raise ArgumentError(f"Argument `{name}` must be a positive integer, but is {number!r}.")
-    frames = window or int(max(1, min(_WINDOW_FRAMES, len(saved_times), _WINDOW_BYTES // frame_bytes)))
     return Plan(
         flow=whole_flow,
         discretization=how,
@@ -139,9 +149,17 @@ def make_plan(
         event=event,
         runs=runs,
         flow_per_run=flow_per_run,
-        window=frames,
+        window=window or _longest_window(single, runs, len(saved_times)),
+        growing=window is None,
         choices={"solver": method.solver, "summation": _summation_note(one_flow, single)},
     )
+
+
+def _longest_window(start: Measure, runs: int | None, frames: int) -> int:
+    """How many frames are computed at once, at most."""
+    frame_bytes = start.points.size * start.points.dtype.itemsize * (runs or 1)
+    pairs = start.count**2 * (runs or 1)
+    return max(1, min(_WINDOW_FRAMES, frames, _WINDOW_BYTES // frame_bytes, _WINDOW_PAIRS // pairs))
 
 
 def make_method(

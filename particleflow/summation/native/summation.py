@@ -1,6 +1,6 @@
 """Exact sums by native code, and what is used where it cannot be had."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from jaxtyping import Array, Int
 
@@ -32,6 +32,8 @@ class Native(AbstractSummation):
     positions; see `KernelParts`. For others, and where there is no library, it is the exact sum of XLA, and `select`
     tells the reason.
     """
+
+    relative_time: ClassVar[float] = 1.0
 
     def moments(self, kernel: AbstractKernel, measure: Measure, queries: Any, values: Any = None) -> Moments:
         """The moments of `measure` under `kernel`, seen from each query."""
