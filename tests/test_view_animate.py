@@ -167,11 +167,11 @@ def test_sphere_turns_and_draws_near_particles_last():
     run = make(3, sphere=True, count=50)
     movie = movie_of(run, frames=7, turn=90.0)
     assert np.ptp(movie.azimuths) == pytest.approx(90.0)
-    angle, tilt = np.radians(movie.azimuths[2]), np.radians(22.0)
+    angle, tilt = np.radians(movie.azimuths[2]), np.radians(movie.elevation)
     toward = np.array([np.cos(tilt) * np.cos(angle), np.cos(tilt) * np.sin(angle), np.sin(tilt)])
-    from particleflow.view.drawing.base import rotation
+    from particleflow.view.drawing.camera import rotation
 
-    camera = rotation(float(movie.azimuths[2]), 22.0)
+    camera = rotation(float(movie.azimuths[2]), movie.elevation)
     np.testing.assert_allclose(camera[2], toward)
     places, _, _ = movie.sprites(2, camera)
     seen = movie.coordinates(2) @ camera.T

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from particleflow.view import style
-from particleflow.view.drawing.base import Projection, drawn_times, rotation, wants_log
+from particleflow.view.drawing.base import Projection, drawn_times, small_print, wants_log
+from particleflow.view.drawing.camera import ELEVATION, box_coordinates, box_edges, globe, graticule, rotation
 from particleflow.view.drawing.paths import kymograph
 from particleflow.view.drawing.series import cluster_count, observable, observable_values
-from particleflow.view.drawing.snapshots import ELEVATION, box_coordinates, box_edges, frame_limits, globe, graticule
+from particleflow.view.drawing.snapshots import frame_limits
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -176,7 +177,7 @@ def _dress_text(stage: Stage, figure: Any, run: Any, spacing: str) -> None:
     title = style.clean((run.metadata or {}).get("title") or "", 62)
     figure.text(0.032, 0.935, title, fontsize=1.3 * theme.font_size, va="center")
     stage.clock = figure.text(0.965, 0.935, "", fontsize=1.3 * theme.font_size, va="center", ha="right", animated=True)
-    note = f"frames evenly spaced in {SPACING_NAMES[spacing]}"
+    note = f"{small_print(run)} · frames evenly spaced in {SPACING_NAMES[spacing]}"
     figure.text(0.032, 0.028, note, fontsize=0.78 * theme.font_size, color=theme.muted, va="center")
 
 

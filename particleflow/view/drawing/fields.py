@@ -6,7 +6,7 @@ import numpy as np
 
 from particleflow.errors import ShapeError
 from particleflow.view import style
-from particleflow.view.drawing.base import drawn_times, new_axes, time_axis
+from particleflow.view.drawing.base import drawn_times, format_time, new_axes, thinned, time_axis
 from particleflow.view.drawing.matrices import color_bar, edges_between
 
 if TYPE_CHECKING:
@@ -155,9 +155,6 @@ def density_profiles(
     ax: "Axes | None" = None,
 ) -> "Axes":
     """Draw up to `count` of the densities (T, G) as profiles stacked upwards in time, each over its own base line."""
-    from particleflow.view.drawing.base import thinned
-    from particleflow.view.drawing.snapshots import format_time
-
     theme = style.current()
     times, grid, densities = (np.asarray(part, float) for part in (times, grid, densities))
     ax = new_axes(ax)
