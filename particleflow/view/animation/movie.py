@@ -14,10 +14,9 @@ from particleflow.view.animation.stage import Stage, build_stage, freeze, grab, 
 from particleflow.view.animation.write import check_size, check_target, open_writer
 from particleflow.view.drawing.base import format_time, projection, thinned
 from particleflow.view.drawing.camera import box_coordinates, depth_style, facing, rotation
-from particleflow.view.drawing.colors import check_labels, particle_colors
+from particleflow.view.drawing.colors import check_labels, may_blend, particle_colors
 from particleflow.view.drawing.crowds import crowd_colors, crowd_mass, shown_weights
 from particleflow.view.drawing.series import check_counts
-from particleflow.view.drawing.snapshots import colored_by_place
 from particleflow.view.resampling import Resampling, interpolate, resample
 
 if TYPE_CHECKING:
@@ -102,7 +101,7 @@ class Movie:
     def _choose_colors(self, colors: Any) -> Any:
         """Fix the particles' colours (n, 3), or a table and labels (T, n); returns what the panels can colour by."""
         self._labels, labels = None, None
-        self._by_place = colors is None and colored_by_place(self.run, None)
+        self._blend = colors is None and may_blend(self.run, None)
         if colors is not None and np.issubdtype(np.asarray(colors).dtype, np.floating):
             if np.shape(colors) != (self.run.count, 3):
                 raise ArgumentError(
@@ -178,7 +177,7 @@ class Movie:
         coordinates, colors = coordinates[fits], colors[fits]
         weights = shown_weights(self.run, int(self.instants.lower[index]), self.particles)[fits]
         mass = crowd_mass(coordinates, weights, self._cell())
-        if self._by_place:
+        if self._blend:
             colors = crowd_colors(coordinates, colors, self._cell())
         radii = np.maximum(np.clip(75.0 / np.sqrt(max(len(coordinates), 1)), 2.2, 6.0), WHOLE_RADIUS * np.sqrt(mass))
         seen = self._seen(coordinates, index, camera)

@@ -78,7 +78,28 @@ def build_stage(
     stage = Stage(canvas, main, view, panels, None, [], size, log)
     _dress_main(stage, run, labels)
     _dress_text(stage, figure, run, spacing)
+    make_room(stage)
     return stage
+
+
+def make_room(stage: Stage) -> None:
+    """Move the left edges of axes whose numbers and names would be cut off, or would lie on the picture beside them."""
+    renderer = stage.canvas.get_renderer()
+    margin = 0.012 * stage.size[0]
+    columns = [[stage.main], [panel.axes for panel in stage.panels if panel.axes is not stage.main]]
+    wall = margin
+    for column in columns:
+        if not column:
+            continue
+        missing = max(wall - ax.get_tightbbox(renderer).x0 for ax in column) / stage.size[0]
+        for ax in column:
+            box = ax.get_position()
+            if missing > 0:
+                ax.set_position((box.x0 + missing, box.y0, box.width - missing, box.height))
+        right = max(ax.get_tightbbox(renderer).x1 for ax in column)
+        if stage.view.kind in ("sphere", "space", "circle"):
+            right = stage.main.get_window_extent().x1
+        wall = right + margin
 
 
 def _scalar_energy(run: Any) -> np.ndarray | None:

@@ -247,7 +247,9 @@ def set_title(ax: "Axes", trajectory: "Trajectory | None", fallback: str = "", *
     """Title the axes by the run's title, made harmless and short enough for the axes, and by the time of a frame."""
     title = str((trajectory.metadata or {}).get("title") or "") if trajectory is not None else ""
     when = "" if time is None else f"t = {format_time(time)}"
-    points = ax.get_position().width * ax.figure.get_figwidth() * 72  # type: ignore[union-attr]
+    place, figure = ax.get_position(), ax.figure
+    share = 0.98 - place.x0 if len(figure.axes) == 1 else place.width  # alone it may be wider than its axes
+    points = share * figure.get_figwidth() * 72  # type: ignore[union-attr]
     limit = int(np.clip(points / (0.58 * style.current().font_size), 16, 90)) - len(when)
     words = [style.clean(title or fallback, max(limit, 8)), when]
     ax.set_title(", ".join(word for word in words if word))

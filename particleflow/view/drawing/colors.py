@@ -37,8 +37,8 @@ def particle_colors(trajectory: "Trajectory", labels: Any = None, frame: int | N
     are read at `frame`; without a frame, at the first one.
     """
     run = first_run(trajectory)
-    if labels is None and run.labels is not None:
-        labels = run.labels
+    if labels is None:
+        labels = own_labels(run)
     if labels is None:
         found = last_clusters(run)
         return position_colors(projection(run)(frame_points(run, 0))) if found is None else found.colors[found.labels]
@@ -46,9 +46,22 @@ def particle_colors(trajectory: "Trajectory", labels: Any = None, frame: int | N
     return style.label_colors(labels if labels.ndim == 1 else labels[0 if frame is None else frame])
 
 
+def own_labels(run: "Trajectory") -> np.ndarray | None:
+    """The labels that the particles of a run have from the start; None where they do not tell any two apart."""
+    return None if run.labels is None or np.ptp(run.labels) == 0 else run.labels
+
+
+def may_blend(run: "Trajectory", labels: Any) -> bool:
+    """Whether crowds show the mean of their particles' colours: those of first places, or of clusters that merge."""
+    if labels is not None or own_labels(run) is not None:
+        return False
+    found = last_clusters(run)
+    return found is None or found.frame < len(run) - 1
+
+
 @remembered
 def last_clusters(run: "Trajectory") -> LastClusters | None:
-    """The last frame of one run that has three to twelve tight clusters, else two; None without such a frame.
+    """The last frame of one run that has two to twelve tight clusters; None without such a frame.
 
     Clusters of less than 1 % of the mass have no colour of their own: their particles go with the nearest other one.
     """
@@ -57,20 +70,22 @@ def last_clusters(run: "Trajectory") -> LastClusters | None:
     points = frame_points(run, 0)
     if not np.isfinite(points).all():
         return None
-    threshold, pair = choose_threshold(run).value, None
+    threshold = choose_threshold(run).value
     for frame in thinned(len(run), _FRAMES)[::-1].tolist():
         points = frame_points(run, frame)
         found = _tight_clusters(points, frame_weights(run, frame), threshold) if np.isfinite(points).all() else None
         if found is None:
             continue
         labels, centres = found
-        if len(centres) > MOST_CLUSTERS:
-            break
-        if len(centres) >= 2 and (pair is None or len(centres) > 2):
-            pair = LastClusters(frame, labels, contrasting_colors(centres))
-        if len(centres) > 2:
-            break
-    return pair
+        if len(centres) > 1:
+            return LastClusters(frame, labels, contrasting_colors(centres)) if len(centres) <= MOST_CLUSTERS else None
+    return None
+
+
+def frame_clusters(run: "Trajectory", frame: int) -> np.ndarray:
+    """The clusters of one frame at the run's own threshold, (N,); −1 for particles without mass."""
+    points = np.nan_to_num(frame_points(run, frame))
+    return label_active(points, frame_weights(run, frame) > 0, choose_threshold(run).value)
 
 
 def _tight_clusters(points: np.ndarray, weights: np.ndarray, threshold: float) -> tuple[np.ndarray, np.ndarray] | None:
@@ -82,12 +97,15 @@ def _tight_clusters(points: np.ndarray, weights: np.ndarray, threshold: float) -
     if mass[heavy].sum() < 0.9:
         return None
     centres = np.stack([np.average(points[labels == each], axis=0, weights=weights[labels == each]) for each in heavy])
-    nearest = np.linalg.norm(points[:, None] - centres[None], axis=-1).argmin(axis=1)
     number = np.full(len(mass) + 1, -1)
     number[heavy] = np.arange(len(heavy))
     own = number[labels]
-    spread = np.sqrt(weights[own >= 0] @ np.square(points[own >= 0] - centres[own[own >= 0]]).sum(axis=-1))
-    return None if spread > _LOOSEST * threshold else (np.where(own >= 0, own, nearest), centres)
+    inside = own >= 0
+    spread = np.sqrt(weights[inside] @ np.square(points[inside] - centres[own[inside]]).sum(axis=-1))
+    if spread > _LOOSEST * threshold:
+        return None
+    own[~inside] = np.linalg.norm(points[~inside, None] - centres[None], axis=-1).argmin(axis=1)
+    return own, centres
 
 
 def contrasting_colors(centres: np.ndarray) -> np.ndarray:

@@ -126,22 +126,18 @@ def density(
         )
     ax = new_axes(ax)
     log = time_axis(ax, times, log)
-    top = float(np.nanquantile(densities, 0.995)) or 1.0
-    columns = edges_between(drawn_times(times, log), log)
-    mesh = ax.pcolormesh(
-        columns,
-        edges_between(grid, False),
-        densities.T,
-        cmap=style.colormap("density"),
-        vmin=0.0,
-        vmax=top,
-        rasterized=True,
-    )
-    mesh.set_edgecolor("face")
-    color_bar(ax, mesh, "density")
+    density_mesh(ax, edges_between(drawn_times(times, log), log), edges_between(grid, False), densities)
     ax.set_ylabel(style.clean(label))
     ax.set_title(style.clean(title))
     return ax
+
+
+def density_mesh(ax: "Axes", columns: np.ndarray, rows: np.ndarray, densities: np.ndarray) -> None:
+    """Cells between edges in time (T + 1,) and place (G + 1,), coloured by densities (T, G), with their scale."""
+    top = float(np.nanquantile(densities, 0.995)) or 1.0
+    colors: dict[str, Any] = {"cmap": style.colormap("density"), "vmin": 0.0, "vmax": top}
+    mesh = ax.pcolormesh(columns, rows, densities.T, rasterized=True, **colors)
+    color_bar(ax, mesh, "density")
 
 
 def density_profiles(

@@ -6,7 +6,6 @@ import numpy as np
 
 from particleflow.analysis.attention import attention_matrix
 from particleflow.analysis.character import character_of
-from particleflow.analysis.clusters import choose_threshold, label_active
 from particleflow.analysis.facts import Interaction
 from particleflow.analysis.frames import first_run, frame_weights
 from particleflow.errors import ArgumentError, ShapeError
@@ -23,7 +22,7 @@ from particleflow.view.drawing.base import (
     thinned,
     time_axis,
 )
-from particleflow.view.drawing.colors import check_labels
+from particleflow.view.drawing.colors import check_labels, frame_clusters, own_labels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,7 +31,8 @@ if TYPE_CHECKING:
 
 MAX_MATRIX = 1024
 MAX_ATTENTION = 2048  # particles of which the whole matrix is computed
-_BY_CLUSTER, _BY_LABEL, _BY_POSITION = "by cluster", "by cluster, then by label", "in sequence"
+_BY_CLUSTER, _BY_LABEL = "by cluster", "by cluster, then by label"
+_BY_PLACE, _BY_POSITION = "neighbours side by side", "in sequence"
 
 
 def pair_values(points: np.ndarray, spherical: bool, radius: float) -> np.ndarray:
@@ -96,7 +96,6 @@ def similarity(trajectory: "Trajectory", *, log: bool | str = "auto", ax: "Axes 
         norm=LogNorm(floor / 2, 1.0),
         rasterized=True,
     )
-    mesh.set_edgecolor("face")
     color_bar(ax, mesh, "share of pairs")
     ax.set_ylim(edges[0], edges[-1] + 0.015 * (edges[-1] - edges[0]))
     ax.set_ylabel(r"similarity $\langle x_i, x_j\rangle$" if edges[0] < 0 else "distance $|x_i - x_j|$")
@@ -131,17 +130,15 @@ def particle_order(trajectory: "Trajectory", frame: int, labels: Any = None) -> 
     run = first_run(trajectory)
     points = np.nan_to_num(frame_points(run, frame))
     along = _along(run, points)
-    clusters = _clusters(run, frame, points) if labels is None else check_labels(run, labels)
+    clusters = frame_clusters(run, frame) if labels is None else check_labels(run, labels)
     clusters = (clusters if clusters.ndim == 1 else clusters[frame])[along]
     _, number = np.unique(clusters, return_inverse=True)
     middle = (np.bincount(number, np.arange(len(along))) / np.bincount(number))[number]
-    own = np.zeros(len(along)) if run.labels is None else check_labels(run, run.labels)[along]
-    name = _BY_CLUSTER if run.labels is None else _BY_LABEL
+    labelled = own_labels(run)
+    own = np.zeros(len(along)) if labelled is None else check_labels(run, labelled)[along]
+    clustered = labels is not None or 1 < number.max() + 1 <= len(along) / 2
+    name = _BY_LABEL if labelled is not None else _BY_CLUSTER if clustered else _BY_PLACE
     return along[np.lexsort([own, number, middle])], name
-
-
-def _clusters(run: Any, frame: int, points: np.ndarray) -> np.ndarray:
-    return label_active(points, frame_weights(run, frame) > 0, choose_threshold(run).value)
 
 
 def _along(run: Any, points: np.ndarray) -> np.ndarray:
@@ -233,9 +230,9 @@ def _attention_matrix(weights: np.ndarray, ax: "Axes", count: int | None = None)
     from matplotlib.colors import LogNorm
 
     scaled = np.nan_to_num(weights) * (count or weights.shape[1])
-    top = max(float(scaled.max()), 10.0)
     shown = np.ma.masked_where(scaled == 0, np.maximum(scaled, 1e-3))
-    image = ax.imshow(shown, cmap=style.colormap("density"), norm=LogNorm(1e-3, top), interpolation="nearest")
+    ends = min(float(shown.min()), 1 / 3), max(float(shown.max()), 3.0)
+    image = ax.imshow(shown, cmap=style.colormap("density"), norm=LogNorm(*ends), interpolation="nearest")
     color_bar(ax, image, "attention weight × $n$")
     ax.set(xlabel="attends to particle $j$", ylabel="particle $i$")
     _frame_matrix(ax)

@@ -24,9 +24,9 @@ from particleflow.view.drawing.base import (
     time_axis,
 )
 from particleflow.view.drawing.camera import box_coordinates, camera_of, globe
-from particleflow.view.drawing.colors import check_labels, particle_colors
+from particleflow.view.drawing.colors import check_labels, may_blend, particle_colors
 from particleflow.view.drawing.crowds import crowd_colors, shown_weights
-from particleflow.view.drawing.snapshots import colored_by_place, draw_depth, frame_limits, snapshot
+from particleflow.view.drawing.snapshots import draw_depth, frame_limits, snapshot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -111,11 +111,16 @@ def _place_axis(ax: "Axes", view: Projection, heights: np.ndarray, ticks: np.nda
         limits(low - pad, high + pad)
         axis.set_label_text(view.labels[0])
         return
-    names = {-4: "0", -3: "π/2", -2: "−π", -1: "−π/2", 0: "0", 1: "π/2", 2: "π", 3: "−π/2", 4: "0"}
     limits(low - pad / 2, high + pad / 2)
-    axis.set_ticks(ticks, [names.get(round(tick / (np.pi / 2)), "") for tick in ticks])
+    axis.set_ticks(ticks, [angle_names(tick) for tick in ticks])
     limits(low - pad / 2, high + pad / 2)
     axis.set_label_text("angle θ")
+
+
+def angle_names(angle: float) -> str:
+    """The name of a multiple of π/2, between −π and π."""
+    names = {-4: "0", -3: "π/2", -2: "−π", -1: "−π/2", 0: "0", 1: "π/2", 2: "π", 3: "−π/2", 4: "0"}
+    return names.get(round(angle / (np.pi / 2)), "")
 
 
 def paths(
@@ -135,8 +140,8 @@ def paths(
     colors = particle_colors(run, labels, -1)
     seen = view(gather(run, frames, particles))
     if view.kind == "sphere":
-        by_place = colored_by_place(run, labels)
-        dots = crowd_colors(seen[-1], colors[particles]) if by_place else colors[particles]
+        blended = may_blend(run, labels)
+        dots = crowd_colors(seen[-1], colors[particles]) if blended else colors[particles]
         _sphere_paths(ax, seen @ camera.T, colors[particles], dots, shown_weights(run, -1, particles), camera)
     else:
         snapshot(run, -1, labels=labels, azimuth=azimuth, view=view, title="", ax=ax)

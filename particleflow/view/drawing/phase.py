@@ -104,7 +104,6 @@ def _cells(
     columns, rows = _cell_edges(x, log[0]), _cell_edges(y, log[1])
     colors: dict[str, Any] = {"cmap": style.colormap("sequential"), "vmin": limits[0], "vmax": limits[1]}
     mesh = ax.pcolormesh(columns, rows, np.ma.masked_invalid(values), rasterized=True, **colors)
-    mesh.set_edgecolor("face")
     ax.set(xscale="log" if log[0] else "linear", yscale="log" if log[1] else "linear")
     ax.set(xlim=(columns[0], columns[-1]), ylim=(rows[0], rows[-1]))
     return mesh

@@ -22,7 +22,7 @@ from particleflow.view.drawing.base import (
     title_figure,
 )
 from particleflow.view.drawing.camera import box_coordinates, box_edges, camera_of, depth_style, globe
-from particleflow.view.drawing.colors import last_clusters, particle_colors
+from particleflow.view.drawing.colors import may_blend, particle_colors
 from particleflow.view.drawing.crowds import crowd_colors, crowd_mass, marker_areas, shown_weights
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def snapshot(
     coordinates, weights = view(frame_points(run, frame)), shown_weights(run, frame)
     if colors is None:
         colors = particle_colors(run, labels, frame)
-        if colored_by_place(run, labels) and view.kind != "line":
+        if may_blend(run, labels) and view.kind != "line":
             colors = crowd_colors(coordinates, colors, _crowd_cell(run, view))
     draw: dict[str, Draw] = {
         "line": _line, "circle": _circle, "plane": _plane, "pca": _plane, "sphere": _sphere, "space": _space,
@@ -69,11 +69,6 @@ def snapshot(
     else:
         ax.set_title(style.clean(title))
     return ax
-
-
-def colored_by_place(run: "Trajectory", labels: Any) -> bool:
-    """Whether particles have the colours of their first places, so that crowds may show the mean of theirs."""
-    return labels is None and run.labels is None and last_clusters(run) is None
 
 
 def snapshots(trajectory: "Trajectory", frames: Any = None, *, labels: Any = None, figure: Any = None) -> np.ndarray:
