@@ -16,6 +16,9 @@ from particleflow.summation.native import library
 
 # What a checkpoint is a checkpoint of: changes whenever a resumed run would no longer be the same run.
 RUN_FORMAT = 5
+# Tables of more entries do not belong into metadata.
+_LARGEST_TABLE = 512
+_SCHEDULE_POINTS = 65
 
 
 def describe(plan: Plan) -> dict[str, Any]:
@@ -30,7 +33,10 @@ def describe(plan: Plan) -> dict[str, Any]:
     return {
         "geometry": plan.flow.geometry.name,
         "space": facts,
+        "drift": snake_case(type(plan.flow.drift).__name__),
         "interactions": interactions,
+        "temperature": _by_run(np.asarray(plan.flow.temperature, float).tolist(), plan.runs),
+        **_depth(plan),
         "discretization": snake_case(type(plan.discretization).__name__),
         "precision": str(np.dtype(plan.dtype)),
         "solver": plan.method.solver,
@@ -60,6 +66,28 @@ def _by_run(value: Any, runs: int | None) -> Any:
     if isinstance(value, list) and len(value) == runs and not any(isinstance(inner, dict) for inner in value):
         return value[0] if all(inner == value[0] for inner in value) else {"runs": value}
     return [_by_run(inner, runs) for inner in value] if isinstance(value, list) else value
+
+
+def _depth(plan: Plan) -> dict[str, Any]:
+    """What changes with time in the (first) flow: `changes`, when the field jumps, and the `schedule` of β."""
+    flow, times = plan.flow_of(0), np.asarray(plan.times, float)
+    jumps = np.unique(np.concatenate([np.zeros(0), *(np.ravel(np.asarray(each)) for each in flow.drift.changes())]))
+    inside = jumps[(jumps > times[0]) & (jumps < times[-1])]
+    found: dict[str, Any] = {"changes": inside.tolist()} if 0 < inside.size <= _LARGEST_TABLE else {}
+    ends = [_first_beta(flow, time, plan.dtype) for time in (times[0], times[-1], *inside.tolist()[:8])]
+    if None in ends or len(set(ends)) == 1:
+        return found
+    corners = [moment for time in inside.tolist() for moment in (np.nextafter(time, -np.inf), time)]
+    clock = np.unique(np.concatenate([np.linspace(times[0], times[-1], _SCHEDULE_POINTS), corners]))
+    values = [_first_beta(flow, time, plan.dtype) for time in clock.tolist()]
+    return found | {"schedule": {"name": "beta", "times": clock.tolist(), "values": values}}
+
+
+def _first_beta(flow: Any, time: float, dtype: Any) -> float | None:
+    """The β of the first kernel that has one, at a time."""
+    tables = (each.kernel.description() for each in flow.interactions(jnp.asarray(time, dtype)))
+    betas = (table["beta"] for table in tables if isinstance(table.get("beta"), float))
+    return next(betas, None)
 
 
 @cache

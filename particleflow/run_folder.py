@@ -199,6 +199,7 @@ def run_scenario(
         "name": scenario.name,
         "scenario": text,
         "seed": scenario.document.seed,
+        **setup.facts,
     }
     try:
         return simulate(

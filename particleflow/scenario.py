@@ -32,7 +32,10 @@ _LARGEST_FILE = 4 * 2**20
 
 @dataclass(frozen=True)
 class Setup:
-    """A scenario ready for `simulate(flow, start, times, **arguments)`; `storing` goes with `store` only."""
+    """A scenario ready for `simulate(flow, start, times, **arguments)`; `storing` goes with `store` only.
+
+    `facts` of the start go into the metadata of the run.
+    """
 
     flow: "Flow"
     start: "Measure"
@@ -40,6 +43,7 @@ class Setup:
     labels: np.ndarray | None
     arguments: dict[str, Any]
     storing: dict[str, Any] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
 
     def cost(self) -> "Cost":
         """What the run will cost; one that does not fit into memory is refused."""
@@ -242,8 +246,8 @@ def make_flow(document: "Document") -> "Flow":
     return _cast(flow, document.precision)
 
 
-def make_start(document: "Document", flow: "Flow") -> tuple["Measure", np.ndarray | None]:
-    """The measure a scenario begins with, on its geometry unless `retract = false`, and the labels of its particles."""
+def make_start(document: "Document", flow: "Flow") -> tuple["Measure", np.ndarray | None, dict[str, Any]]:
+    """The measure a scenario begins with, on its geometry unless `retract = false`, its labels, and facts about it."""
     from particleflow.geometry import retracted
 
     spec = document.initial
@@ -254,10 +258,12 @@ def make_start(document: "Document", flow: "Flow") -> tuple["Measure", np.ndarra
     if spec.fields:
         given = {name: np.broadcast_to(value, (measure.count,)) for name, value in spec.fields.items()}
         measure = measure.with_fields({**measure.fields, **_cast_arrays(given, document.precision)})
-    return measure, start.labels
+    return measure, start.labels, {} if start.picture is None else {"picture": list(start.picture)}
 
 
-def make_setup(document: "Document", flow: "Flow", start: "Measure", labels: np.ndarray | None) -> Setup:
+def make_setup(
+    document: "Document", flow: "Flow", start: "Measure", labels: np.ndarray | None, facts: dict[str, Any]
+) -> Setup:
     """Everything `simulate` wants, from a scenario's flow and start."""
     time, draw = document.time, Drawing(document)
     arguments = {
@@ -270,7 +276,7 @@ def make_setup(document: "Document", flow: "Flow", start: "Measure", labels: np.
     }  # fmt: skip
     particles = _chosen_particles(document.record.particles, start.count)
     storing = {"storage": document.record.storage, "particles": particles}
-    return Setup(flow, start, save_times(time), labels, arguments, storing)
+    return Setup(flow, start, save_times(time), labels, arguments, storing, facts)
 
 
 def _build(document: "Document") -> Setup:

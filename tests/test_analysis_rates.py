@@ -9,6 +9,7 @@ from particleflow.analysis import (
     collapse_time,
     convergence_slope,
     find_plateaus,
+    first_real_merge,
     fit_exponential,
     fit_line,
     fit_power_law,
@@ -89,29 +90,48 @@ def test_planted_plateaus_in_log_time():
     counts = staircase(decades, [1, 3, 6.5], [40, 5, 3, 1])
     energy = staircase(decades, [1, 3, 6.5], [0.0, 1.0, 1.5, 2.0])
     plateaus = find_plateaus(times, counts, energy)
-    assert [plateau.count for plateau in plateaus] == [40, 5, 3, 1]
-    np.testing.assert_allclose(np.array([plateau.decades for plateau in plateaus], float), [1, 2, 3.5, 1.5], atol=0.03)
-    np.testing.assert_allclose(np.array([plateau.energy for plateau in plateaus], float), [0, 1, 1.5, 2])
-    assert plateaus[2].dwell == pytest.approx(10**6.5 - 10**3, rel=0.06)
-    assert [plateau.open_start for plateau in plateaus] == [True, False, False, False]
-    assert [plateau.open_end for plateau in plateaus] == [False, False, False, True]
+    assert [plateau.count for plateau in plateaus] == [5, 3, 1]
+    np.testing.assert_allclose(np.array([plateau.decades for plateau in plateaus], float), [2, 3.5, 1.5], atol=0.03)
+    np.testing.assert_allclose(np.array([plateau.energy for plateau in plateaus], float), [1, 1.5, 2])
+    assert plateaus[1].dwell == pytest.approx(10**6.5 - 10**3, rel=0.06)
+    assert [plateau.open_end for plateau in plateaus] == [False, False, True]
+    assert not any(plateau.open_start for plateau in plateaus)
 
 
-def test_energy_that_moves_ends_a_plateau_of_constant_count():
+def test_energy_alone_has_plateaus_where_it_is_flat_and_divides_no_tread_of_the_count():
     times = np.linspace(0, 10, 501)
     energy = np.where(times < 4, 0.0, np.where(times < 6, (times - 4) / 2, 1.0))
-    plateaus = find_plateaus(times, np.ones(501, dtype=int), energy)
+    plateaus = find_plateaus(times, energy=energy)
     np.testing.assert_allclose([(p.start, p.end) for p in plateaus], [(0, 4), (6, 10)], atol=0.021)
     assert plateaus[0].decades is None
-    assert len(find_plateaus(times, np.ones(501, dtype=int))) == 1
-    assert len(find_plateaus(times, energy=energy)) == 2
+    (whole,) = find_plateaus(times, np.ones(501, dtype=int), energy)
+    assert (whole.start, whole.end, whole.count, whole.open_start, whole.open_end) == (0, 10, 1, True, True)
+    assert whole.energy == pytest.approx(energy.mean())
+
+
+@pytest.mark.parametrize(
+    ("counts", "begin", "treads"),
+    [
+        ([51, 51, 52, 52, 51, 49, 51, 50, 50, 30, 9, 5, 5, 5, 4, 4], 9, [5, 4]),  # chains of the start come and go
+        ([9, 9, 4, 4, 4, 6, 6, 6, 2, 2], 2, [4, 6, 2]),  # a split after the merge is a tread of its own
+        ([7, 7, 8, 8, 7, 7], None, []),
+        ([3, 3, 3], None, [3]),
+        ([2, 1], 1, []),
+        ([5], None, []),
+    ],
+)
+def test_treads_begin_with_the_first_real_merge(counts, begin, treads):
+    assert first_real_merge(counts) == begin
+    by_definition = [k for k in range(1, len(counts)) if max(counts[k:]) < min(counts[:k])]
+    assert by_definition[:1] == ([] if begin is None else [begin])
+    assert [plateau.count for plateau in find_plateaus(np.arange(len(counts)), counts)] == treads
 
 
 def test_short_pauses_are_not_plateaus():
     times = np.linspace(0, 1, 1001)
     counts = staircase(times, [0.5, 0.52], [3, 2, 1])
-    assert [plateau.count for plateau in find_plateaus(times, counts)] == [3, 1]
-    assert [plateau.count for plateau in find_plateaus(times, counts, minimum=0.01)] == [3, 2, 1]
+    assert [plateau.count for plateau in find_plateaus(times, counts)] == [1]
+    assert [plateau.count for plateau in find_plateaus(times, counts, minimum=0.01)] == [2, 1]
     assert find_plateaus([0.0], [1]) == []
     with pytest.raises(ArgumentError, match="counts"):
         find_plateaus(times)

@@ -55,7 +55,7 @@ def test_summary_of_a_planted_run():
     plateaus = summary["plateaus"]["listed"]
     assert [plateau["count"] for plateau in plateaus] == [3, 2, 1]
     np.testing.assert_allclose([plateau["dwell"] for plateau in plateaus], [9, 9, 20], atol=0.3)
-    assert summary["plateaus"]["detected_from"] == ["counts", "energy"]
+    assert summary["plateaus"]["detected_from"] == ["counts"]
     assert summary["energy"]["last"] == 2.0
     assert summary["energy"]["largest_decrease"] == 0.0
     assert summary["similarity"]["mean"][-1] == pytest.approx(1.0)

@@ -167,17 +167,39 @@ def test_sphere_turns_and_draws_near_particles_last():
     run = make(3, sphere=True, count=50)
     movie = movie_of(run, frames=7, turn=90.0)
     assert np.ptp(movie.azimuths) == pytest.approx(90.0)
-    angle, tilt = np.radians(movie.azimuths[2]), np.radians(22.0)
+    angle, tilt = np.radians(movie.azimuths[2]), np.radians(movie.elevation)
     toward = np.array([np.cos(tilt) * np.cos(angle), np.cos(tilt) * np.sin(angle), np.sin(tilt)])
-    from particleflow.view.drawing.base import rotation
+    from particleflow.view.drawing.camera import rotation
 
-    camera = rotation(float(movie.azimuths[2]), 22.0)
+    camera = rotation(float(movie.azimuths[2]), movie.elevation)
     np.testing.assert_allclose(camera[2], toward)
     places, _, _ = movie.sprites(2, camera)
     seen = movie.coordinates(2) @ camera.T
     seen = seen[np.argsort(seen[:, 2], kind="stable")]
     expected = movie.stage.main.transData.transform(seen[:, :2])
     np.testing.assert_allclose(places[:, 0], expected[:, 0] - 0.5, atol=1e-6)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("scale", [1.0, 1e-6, 3e9])
+def test_no_label_of_a_movie_is_cut_off_or_lies_on_another_picture(case, scale):
+    """Numbers as wide as they come: every text is on the canvas, and panels keep off the main picture."""
+    dimension, sphere = case
+    plain = make(dimension, sphere=sphere)
+    points = plain.points if sphere else scale * plain.points
+    energy = scale * (1 + 1e-3 * np.linspace(0, 1, 12))
+    run = Trajectory.from_arrays(plain.times, points, observables={"energy": energy}, metadata=plain.metadata)
+    with style.use("dark"):
+        stage = Movie(run, 3, "linear", (1280, 720), counts=np.full(12, 54321)).stage
+    renderer = stage.canvas.get_renderer()
+    edges = stage.main.get_tightbbox(renderer), [panel.axes.get_tightbbox(renderer) for panel in stage.panels]
+    for box in (edges[0], *edges[1]):
+        assert box.x0 >= 0
+        assert box.y0 >= 0
+        assert box.x1 <= 1280
+        assert box.y1 <= 720
+    for panel, box in zip(stage.panels, edges[1], strict=True):
+        assert panel.axes is stage.main or box.x0 >= stage.main.get_window_extent().x1
 
 
 def test_cursor_is_at_the_time_and_reveals_the_past():

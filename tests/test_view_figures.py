@@ -4,6 +4,7 @@ import matplotlib as mpl
 
 mpl.use("Agg")
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,10 @@ from matplotlib.colors import to_rgb
 import particleflow
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.trajectory import Trajectory
-from particleflow.view.drawing.base import crowd_colors, crowd_share, emptiest_angle, projection, rotation
+from particleflow.view.drawing.base import emptiest_angle, projection
+from particleflow.view.drawing.camera import camera_of, depth_style, rotation
+from particleflow.view.drawing.crowds import crowd_colors, crowd_mass
+from particleflow.view.drawing.snapshots import frame_limits
 
 view: Any = particleflow.view  # the drawn artists are read by names that type stubs do not know
 
@@ -81,15 +85,71 @@ def test_sphere_snapshot_is_an_orthographic_view_with_near_points_last_and_large
     assert np.all(np.diff(ax.collections[0].get_sizes()) > 0)
 
 
+@pytest.mark.parametrize("shape", [(2, False), (2, True), (3, False), (3, True), (8, True)])
+def test_marker_areas_are_proportional_to_mass(shape):
+    """Three clusters of masses 1/2, 1/3 and 1/6, one of them in one particle of large weight."""
+    dimension, sphere = shape
+    generator = np.random.default_rng(3)
+    places = generator.normal(size=(3, dimension))
+    places /= np.linalg.norm(places, axis=1, keepdims=True)
+    cluster = np.array([0] * 6 + [1] * 4 + [2])
+    points = np.stack([generator.normal(size=(11, dimension)), places[cluster]])
+    points /= np.linalg.norm(points, axis=-1, keepdims=True) if sphere else 1.0
+    weights = np.array([1 / 12] * 10 + [1 / 6])
+    metadata = {"geometry": "sphere" if sphere else "euclidean"}
+    run = Trajectory.from_arrays([0.0, 1.0], points, log_weights=np.log(weights), metadata=metadata)
+    ax = view.snapshot(run, azimuth=10.0)
+    seen = projection(run)(points[1])
+    sizes = np.broadcast_to(ax.collections[0].get_sizes(), 11)
+    if seen.shape[1] == 3:  # drawn from far to near, and nearer ones larger: at least 60 % of the area is left
+        camera = rotation(10.0, 22.0)
+        if not sphere:
+            seen = seen - (frame_limits(run, projection(run))[0] + frame_limits(run, projection(run))[1]) / 2
+        order = np.argsort(seen @ camera[2], kind="stable")
+        ratio = sizes / weights[cluster == 0].sum() / np.array([1, 2 / 3, 1 / 3])[cluster[order]]
+        assert 0.6 <= ratio.min() / ratio.max() <= 1
+    else:
+        np.testing.assert_allclose(sizes / sizes[0], np.array([1, 2 / 3, 1 / 3])[cluster])
+
+
+def test_what_is_behind_keeps_three_fifths_of_its_size_and_colour():
+    depth, colors = np.linspace(-1, 1, 41), np.tile([[0.2, 0.4, 0.8]], (41, 1))
+    for solid in (True, False):
+        sizes, shades = depth_style(depth, colors, "white", solid)
+        strength = (1 - shades) / (1 - colors)  # how much of the colour is left over the white fog
+        assert (sizes**2).min() >= 0.6
+        assert strength.min() >= 0.6
+        assert (np.diff(sizes) > 0).all()
+        assert (np.diff(strength, axis=0) > 0).all()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_camera_is_aimed_at_the_last_clusters(seed):
+    """Of up to three clusters within a half sphere, wherever it is, every one is seen in front, and apart."""
+    generator = np.random.default_rng(seed)
+    pole = generator.normal(size=3)
+    pole[2] *= 0.4  # the camera keeps the poles of the globe up and down
+    centres = pole / np.linalg.norm(pole) + 0.55 * generator.normal(size=(3, 3)) / np.sqrt(3)
+    last = np.repeat(centres, [30, 15, 5], axis=0)
+    points = np.stack([generator.normal(size=(50, 3)), last])
+    points /= np.linalg.norm(points, axis=-1, keepdims=True)
+    run = Trajectory.from_arrays([0.0, 1.0], points, metadata={"geometry": "sphere"})
+    seen = points[-1][[0, 30, 45]] @ camera_of(run).T
+    assert (seen[:, 2] > 0).all()
+    drawn = offsets(view.snapshot(run))
+    np.testing.assert_allclose(np.unique(drawn.round(9), axis=0), np.unique(seen[:, :2].round(9), axis=0), atol=1e-8)
+
+
 def test_camera_is_a_rotation():
     camera = rotation(73.0, 22.0)
     np.testing.assert_allclose(camera @ camera.T, np.eye(3), atol=1e-14)
     assert np.linalg.det(camera) == pytest.approx(1)
 
 
-def test_merged_particles_are_drawn_larger_by_their_share():
+def test_particles_at_one_place_share_their_mass_and_their_mean_colour():
     coordinates = np.array([[0.0, 0.0]] * 6 + [[1.0, 0.0]] * 3 + [[0.3, 0.7], [0.5, 0.2]])
-    np.testing.assert_allclose(crowd_share(coordinates), [0.5] * 6 + [0.2] * 3 + [0, 0])
+    weights = np.arange(1, 12) / 66
+    np.testing.assert_allclose(crowd_mass(coordinates, weights), np.array([21] * 6 + [24] * 3 + [10, 11]) / 66)
     colors = np.random.default_rng(0).uniform(size=(11, 3))
     groups = [slice(0, 6), slice(6, 9), slice(9, 10), slice(10, 11)]
     expected = np.concatenate([colors[part].mean(axis=0) + np.zeros_like(colors[part]) for part in groups])
@@ -185,6 +245,32 @@ def test_staircase_has_log_time_counts_energy_and_shaded_plateaus():
     np.testing.assert_allclose(right.lines[0].get_ydata(), run.observables["energy"])
 
 
+def test_the_time_axis_of_a_staircase_is_spaced_like_the_frames():
+    for log in (False, True):
+        run = make(2, frames=9, log=log)
+        assert view.staircase(run, np.arange(9, 0, -1)).get_xscale() == ("log" if log else "linear")
+    decade = Trajectory.from_arrays(np.geomspace(1, 10, 20), np.zeros((20, 1, 2)))
+    assert view.cluster_count(decade, np.ones(20)).get_xscale() == "log"
+
+
+@pytest.mark.parametrize("theme", sorted(view.style.THEMES))
+def test_names_of_plateaus_never_overlap_and_the_longest_is_always_there(theme):
+    times = np.linspace(0, 1, 101)
+    run = Trajectory.from_arrays(times, np.zeros((101, 1, 2)), metadata={})
+    edges = np.concatenate([np.linspace(0, 0.3, 40), [0.8, 1.0]])
+    plateaus = [(a, b, 1000 + k) for k, (a, b) in enumerate(pairwise(edges))]
+    with view.style.use(theme):
+        ax = view.cluster_count(run, np.full(101, 1500), plateaus=plateaus)
+        ax.figure.canvas.draw()
+        boxes = [text.get_window_extent() for text in ax.texts]
+    assert "1039" in [text.get_text() for text in ax.texts]
+    assert 4 <= len(boxes) < len(plateaus)
+    for index, box in enumerate(boxes):
+        assert not any(box.overlaps(other) for other in boxes[:index])
+        assert ax.get_window_extent().padded(1).containsx(box.x0)
+        assert ax.get_window_extent().padded(1).containsx(box.x1)
+
+
 def test_staircase_needs_something_to_show():
     with pytest.raises(ArgumentError, match="give `counts`"):
         view.staircase(make(2, observables={}))
@@ -235,13 +321,38 @@ def test_gram_and_attention_matrices_are_those_of_the_points():
         view.attention(run)
 
 
-def test_labels_make_blocks_of_the_gram_matrix():
-    run = make(5, count=8)
-    labels = np.array([1, 0, 1, 0, 1, 0, 0, 1])
-    shown = view.gram(run, labels=labels).images[0].get_array()
-    points = np.asarray(run.points[-1])
-    inside = sorted(point @ point for point in points[labels == 0])
-    np.testing.assert_allclose(sorted(np.diag(shown)[:4]), inside)
+def order_shown(run, shown):
+    """Which particle each row of a Gram matrix is, by its squared norm."""
+    norms = np.square(np.asarray(run.points[-1])).sum(axis=1)
+    return np.abs(np.diag(shown)[:, None] - norms[None]).argmin(axis=1)
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 5])
+def test_matrices_are_ordered_by_cluster_and_then_by_label_as_their_axes_say(dimension):
+    clusters = np.array([1, 0, 1, 0, 1, 0, 0, 1])
+    words = np.array([3, 2, 2, 2, 3, 3, 2, 2])
+    for own in (None, words):
+        run = make(dimension, count=8, labels=own)
+        ax = view.gram(run, labels=clusters)
+        rows = order_shown(run, ax.images[0].get_array())
+        assert sorted(rows) == list(range(8))
+        assert np.count_nonzero(np.diff(clusters[rows])) == 1  # two blocks
+        if own is not None:
+            assert np.count_nonzero(np.diff(words[rows])) <= 3
+            assert all(np.all(np.diff(words[rows][part]) >= 0) for part in (slice(4), slice(4, 8)))
+        assert ax.get_xlabel().endswith("by cluster" if own is None else "by cluster, then by label")
+
+
+def test_a_cluster_across_the_cut_of_the_circle_is_one_block_and_matrices_have_titles():
+    angle = np.array([np.pi - 0.01, 0.0, -np.pi + 0.01, 0.01, np.pi - 0.02, 1.5])
+    points = np.stack([np.cos(angle), np.sin(angle)], axis=-1)[None]
+    run = Trajectory.from_arrays([2.5], points, metadata={"geometry": "sphere", "title": "Two"})
+    ax = view.gram(run)
+    near = np.asarray(ax.images[0].get_array()) > 0.999
+    starts = [int(np.argmax(row)) for row in near]
+    assert all(row[start : start + row.sum()].all() for row, start in zip(near, starts, strict=True))
+    assert ax.get_title() == "Two, t = 2.50"
+    assert view.attention(run, beta=1.0).get_title() == "Two, t = 2.50"
 
 
 def test_phase_diagram_cells_grid_and_overlay():

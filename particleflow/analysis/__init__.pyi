@@ -4,6 +4,8 @@ from .agreement import silhouette as silhouette
 from .attention import AttentionStatistics as AttentionStatistics
 from .attention import attention_matrix as attention_matrix
 from .attention import attention_statistics as attention_statistics
+from .character import Character as Character
+from .character import character_of as character_of
 from .clusters import Threshold as Threshold
 from .clusters import choose_threshold as choose_threshold
 from .clusters import chordal_from_angle as chordal_from_angle
@@ -41,6 +43,7 @@ from .persistence import single_linkage as single_linkage
 from .plateaus import Plateau as Plateau
 from .plateaus import collapse_time as collapse_time
 from .plateaus import find_plateaus as find_plateaus
+from .plateaus import first_real_merge as first_real_merge
 from .rates import LineFit as LineFit
 from .rates import RateFit as RateFit
 from .rates import better_law as better_law
@@ -49,9 +52,14 @@ from .rates import fit_line as fit_line
 from .rates import fit_power_law as fit_power_law
 from .similarity import SimilarityQuantiles as SimilarityQuantiles
 from .similarity import similarity_quantiles as similarity_quantiles
+from .spread import excess_kurtosis as excess_kurtosis
+from .spread import nearest_distances as nearest_distances
+from .spread import principal_variances as principal_variances
 from .summary import summarize as summarize
 from .summary import write_summary as write_summary
 from .theory import equiangular_curve as equiangular_curve
 from .theory import equiangular_time as equiangular_time
+from .theory import gaussian_blow_up as gaussian_blow_up
+from .theory import gaussian_variance as gaussian_variance
 from .tracking import ClusterTrack as ClusterTrack
 from .tracking import track_clusters as track_clusters

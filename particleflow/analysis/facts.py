@@ -3,7 +3,7 @@
 A simulation stores both as plain tables in the trajectory's metadata,
 
     space         {kind: "sphere" | "flat", radius, coordinates, sees_stored}
-    interactions  [{kernel: {kind, form, beta, query, key, …}, normalization, positional, data}, …]
+    interactions  [{kernel: {kind, form, beta, query, key, …}, normalization, positional, data, value, output}, …]
 
 (where the runs of an ensemble differ, a value is {runs: [...]}, of which `trajectory.run(r)` keeps one), and everything
 in `analysis` asks here, never for the name of a geometry. Files without these tables are read by the
@@ -58,7 +58,7 @@ class Interaction:
     kind, form: of K₁; the form "inner" of the kind "attention" is exp β⟨Qx, Ky⟩; beta, query, key: its parameters, Q
     and K each a number, a diagonal or a matrix; normalization: one of NORMALIZATIONS; positional: the kind of K₂, None
     if there is none; positions: K₂ itself, together with the factors of K₁ that are kernels of positions; data: the
-    points y are fixed data rather than the particles. What else is None is not known.
+    points y are fixed data rather than the particles; value: O V of the velocity O V m. What else is None is not known.
     """
 
     kind: str | None
@@ -70,6 +70,7 @@ class Interaction:
     positional: str | None = None
     positions: PositionKernel | None = EVERYONE
     data: bool = False
+    value: LinearMap | None = None
 
     @property
     def is_attention(self) -> bool:
@@ -116,6 +117,7 @@ def _interaction(row: Any) -> Interaction:
         positional=_kind(positional),
         positions=position_kernel({"kind": "product", "kernels": whole}),
         data=table.get("data", False) is not False,
+        value=_product(_linear_map(table.get("output", 1.0)), _linear_map(table.get("value"))),
     )
 
 
@@ -143,6 +145,12 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
+def numbers_in(value: Any) -> NDArray[np.float64]:
+    """The finite numbers of a value in a row, also of one that differs from run to run; none of what is no number."""
+    array = _numbers(value["runs"] if isinstance(value, Mapping) and "runs" in value else value)
+    return np.zeros(0) if array is None else array.ravel()
+
+
 def _number(value: Any) -> float | None:
     array = _numbers(value)
     return float(array) if array is not None and array.ndim == 0 else None
@@ -153,6 +161,18 @@ def _linear_map(value: Any) -> LinearMap | None:
     if array is None or array.ndim > 2:
         return None
     return float(array) if array.ndim == 0 else array
+
+
+def _product(outer: LinearMap | None, inner: LinearMap | None) -> LinearMap | None:
+    """Outer ∘ inner of numbers, diagonals and matrices; unknown where one is, or where they do not fit."""
+    if outer is None or inner is None:
+        return None
+    left, right = np.asarray(outer), np.asarray(inner)
+    if left.ndim and right.ndim:
+        left, right = (np.diag(each) if each.ndim == 1 else each for each in (left, right))
+        return left @ right if left.shape[1] == right.shape[0] else None
+    product = left * right
+    return float(product) if product.ndim == 0 else product
 
 
 def _numbers(value: Any) -> NDArray[np.float64] | None:
@@ -196,6 +216,8 @@ def _interactions_from_scenario(trajectory: "Trajectory") -> tuple[Interaction, 
         if isinstance(kernel, dict):
             form = "inner" if kernel.get("kind") == "attention" else "other"
             described = {"beta": 1.0, **kernel, "form": form}
-            row = {"normalization": "row", **drift, "kernel": described, "data": drift.get("data") is not None}
+            value = 1.0 if drift.get("kind") == "attend" else None
+            given = {"kernel": described, "data": drift.get("data") is not None}
+            row = {"normalization": "row", "value": value, **drift, **given}
             found.append(_interaction(row))
     return tuple(found)

@@ -1,9 +1,14 @@
 """Metastable plateaus, dwell times and the collapse time, from the cluster count and the energy.
 
-A plateau is a stretch of frames over which the cluster count does not change and, if an energy is given, the energy is
-nearly flat: |dE/ds| ≤ flatness · (max E − min E) / (total length in s), where s is t or, for log-spaced frames,
-log₁₀ t. It counts if it lasts at least `minimum` of the total length in s. Dwell times are given in time and in
-decades of time. Both series are numbers of the measure, which weights have entered already.
+A plateau is a tread of the cluster count: a stretch of frames over which it does not change, after the first real
+merge. That is the first frame k whose count, and every later one, is below every earlier one,
+
+    max(counts[k:]) < min(counts[:k]):
+
+before it clusters are chains of the start, which come and go. A count that never changes is one plateau. Without counts
+a plateau is where the energy is nearly flat, |dE/ds| ≤ flatness · (max E − min E) / (total length in s), where s is t
+or, for log-spaced frames, log₁₀ t. It counts if it lasts at least `minimum` of the total length in s. Dwell times are
+given in time and in decades of time. Both series are numbers of the measure, which weights have entered already.
 """
 
 from dataclasses import asdict, dataclass
@@ -52,8 +57,9 @@ def find_plateaus(
 ) -> list[Plateau]:
     """Find the metastable plateaus of a run, in time order.
 
-    times, counts, energy: (T,), at least one of counts and energy. scale: "linear" or "log" for the clock s; "auto"
-    takes "log" for log-spaced frames (frames at t ≤ 0 are then left out). flatness, minimum: as described above.
+    times, counts, energy: (T,), at least one of counts and energy; with counts the energy only describes the plateaus.
+    scale: "linear" or "log" for the clock s; "auto" takes "log" for log-spaced frames (frames at t ≤ 0 are then left
+    out). flatness (without counts), minimum: as described above.
     """
     if counts is None and energy is None:
         raise ArgumentError("`find_plateaus` needs `counts`, `energy` or both.")
@@ -69,13 +75,24 @@ def find_plateaus(
         return []
     ruler = np.log10(clock[kept]) if logarithmic else clock[kept]
     length = ruler[-1] - ruler[0]
-    calm = np.ones(kept.size - 1, dtype=bool)
     if counts is not None:
-        calm &= np.diff(np.asarray(counts)[kept]) == 0
-    if energy is not None:
-        calm &= _flat(ruler, np.asarray(energy, dtype=np.float64)[kept], flatness)
+        calm = _treads(np.asarray(counts)[kept])
+    else:
+        calm = _flat(ruler, np.asarray(energy, dtype=np.float64)[kept], flatness)
     stretches = [(a, b) for a, b in _runs(calm) if ruler[b] - ruler[a] >= minimum * length]
     return [_plateau(clock, counts, energy, int(kept[a]), int(kept[b]), kept) for a, b in stretches]
+
+
+def first_real_merge(counts: ArrayLike) -> int | None:
+    """Return the first frame k with max(counts[k:]) < min(counts[:k]), or None if there is none.
+
+    From it on the count is below everything it was before, for good: fluctuations up and down are no merges.
+    """
+    array = np.asarray(counts, dtype=np.float64)
+    lowest_before = np.minimum.accumulate(array)[:-1]
+    highest_after = np.maximum.accumulate(array[::-1])[::-1][1:]
+    frames = np.flatnonzero(highest_after < lowest_before)
+    return int(frames[0]) + 1 if frames.size else None
 
 
 def collapse_time(times: ArrayLike, counts: ArrayLike, *, target: int = 1) -> tuple[float, float] | None:
@@ -91,6 +108,15 @@ def collapse_time(times: ArrayLike, counts: ArrayLike, *, target: int = 1) -> tu
     if last == clock.size - 1:
         return None
     return float(clock[last]), float(clock[last + 1])
+
+
+def _treads(counts: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Tell for every interval whether the count stays, after the first real merge or because it never changes."""
+    still = np.diff(counts) == 0
+    begin = first_real_merge(counts)
+    if begin is None:
+        return still if still.all() else np.zeros_like(still)
+    return still & (np.arange(still.size) >= begin)
 
 
 def _flat(ruler: FloatArray, energy: FloatArray, flatness: float) -> NDArray[np.bool_]:

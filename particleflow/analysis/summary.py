@@ -45,7 +45,6 @@ def summarize(
     threshold: float | None = None,
     beta: float | None = None,
     causal: bool | None = None,
-    flatness: float = 0.1,
     minimum: float = 0.03,
     modes: int = 6,
     seed: int = 0,
@@ -55,13 +54,13 @@ def summarize(
 
     threshold: the linking distance of clusters, chordal on the sphere; without it that of `choose_threshold`, which is
     stated in the result. beta, causal: for the attention statistics; without them, what the run says of its own
-    attention. flatness, minimum: see `find_plateaus`. modes: how many modes on the circle and on S². seed: of every
+    attention. minimum: see `find_plateaus`. modes: how many modes on the circle and on S². seed: of every
     sample. An ensemble gives {"runs": [one summary each], "aggregate": statistics over runs, …}. A density, whose
     points stay and whose masses change, has only its energy, modes and distances; its other sections are null.
     `omitted` names sections that were left out, and why.
     """
-    options = {"threshold": threshold, "beta": beta, "causal": causal, "flatness": flatness, "minimum": minimum}
-    as_positive(flatness, "flatness", zero=True)
+    options = {"threshold": threshold, "beta": beta, "causal": causal, "minimum": minimum}
+    as_positive(minimum, "minimum", zero=True)
     if trajectory.runs is None:
         return plain(_summarize_run(trajectory, modes=modes, seed=seed, progress=progress, **options))
     summaries: list[dict[str, Any]] = []
@@ -133,7 +132,6 @@ def _summarize_run(
     threshold: float | None,
     beta: float | None,
     causal: bool | None,
-    flatness: float,
     minimum: float,
     modes: int,
     seed: int,
@@ -152,7 +150,7 @@ def _summarize_run(
         "thresholds": _thresholds(track, trajectory.dimension),
         "clusters": parts.cluster_section(track, weights),
         "merge_tree": track.tree.to_dict(),
-        "plateaus": parts.plateau_section(track, energy, flatness, minimum),
+        "plateaus": parts.plateau_section(track, energy, minimum),
         "collapse": parts.collapse_section(track),
         "energy": parts.energy_section(energy),
         "similarity": parts.similarity_section(trajectory, seed, _stage(progress, 2, 4)),

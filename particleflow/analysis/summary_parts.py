@@ -93,12 +93,11 @@ def energy_section(energy: FloatArray | None) -> Section | None:
     }
 
 
-def plateau_section(track: ClusterTrack, energy: FloatArray | None, flatness: float, minimum: float) -> Section:
-    """The metastable plateaus, from counts and, where recorded, energy."""
-    plateaus = find_plateaus(track.times, track.counts, energy, flatness=flatness, minimum=minimum)
+def plateau_section(track: ClusterTrack, energy: FloatArray | None, minimum: float) -> Section:
+    """The metastable plateaus, treads of the counts, with the energy on them where it was recorded."""
+    plateaus = find_plateaus(track.times, track.counts, energy, minimum=minimum)
     return {
-        "detected_from": ["counts"] if energy is None else ["counts", "energy"],
-        "energy_flatness": None if energy is None else flatness,
+        "detected_from": ["counts"],
         "minimum_length": minimum,
         "found": len(plateaus),
         "listed": [plateau.to_dict() for plateau in plateaus[:_LISTED]],

@@ -20,3 +20,18 @@ def equiangular_curve(lowest: float, highest: float, count: int, samples: int = 
     """Values of β from `lowest` to `highest` and the `equiangular_time` of `count` tokens at each of them."""
     betas = np.linspace(lowest, highest, samples)
     return betas, np.asarray([equiangular_time(float(beta), count) for beta in betas])
+
+
+def gaussian_variance(start: float, rate: float, times: np.ndarray) -> np.ndarray:
+    """The variance of Gaussian tokens under softmax attention, s(t) = s₀ / (1 − 2 r s₀ t); NaN from its pole on.
+
+    start: s₀ at t = 0; rate: r = β q k v for the numbers Q, K, V. A Gaussian stays one: s' = 2 r s². Where Q, K, V are
+    numbers it also holds for each principal variance in any dimension.
+    """
+    left = 1.0 - 2.0 * rate * start * np.asarray(times, float)
+    return np.divide(start, left, out=np.full(left.shape, np.nan), where=left > 0)
+
+
+def gaussian_blow_up(start: float, rate: float) -> float | None:
+    """When that variance is infinite, 1/(2 r s₀), or None if it never is."""
+    return 1.0 / (2.0 * rate * start) if rate * start > 0 else None

@@ -39,7 +39,7 @@ def plot(
     *,
     output: Path | None = None,
     format: Literal["png", "svg", "pdf"] = "png",
-    theme: Literal["light", "dark"] = "light",
+    theme: Literal["light", "dark", "print"] = "light",
     json: Flag = False,
     quiet: Quiet = False,
 ) -> int:
@@ -77,7 +77,7 @@ def animate(
     frames: int = 240,
     fps: float = 30.0,
     spacing: Literal["auto", "linear", "log", "arc"] = "auto",
-    theme: Literal["light", "dark"] = "dark",
+    theme: Literal["light", "dark", "print"] = "dark",
     json: Flag = False,
     quiet: Quiet = False,
 ) -> int:

@@ -70,7 +70,8 @@ class Attend(AbstractDrift):
 
     def interactions(self, time: Any) -> tuple[Interaction, ...]:
         """The one kernel of this head."""
-        return (Interaction(self.kernel, self.normalization, self.positional, self.summation, None),)
+        maps = {"value": self.value, "output": self.output}
+        return (Interaction(self.kernel, self.normalization, self.positional, self.summation, None, **maps),)
 
     def __call__(self, time: Any, queries: Sites, measure: Measure) -> Float[Array, "m d"]:
         """O V m(x), times e^{G(x)} without normalisation."""

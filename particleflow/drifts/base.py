@@ -25,6 +25,7 @@ from particleflow.drifts.sinkhorn import sinkhorn_tilt
 from particleflow.drifts.support import check_total_support
 from particleflow.errors import ArgumentError
 from particleflow.kernels.base import AbstractKernel
+from particleflow.kernels.description import described_numbers
 from particleflow.measure import Measure, Sites
 from particleflow.moments import Moments
 from particleflow.summation.base import AbstractSummation, logits_of
@@ -39,7 +40,7 @@ class Interaction(NamedTuple):
     """What interacts: the kernel K = K₁(x, y) K₂(t, s), its normalisation, and the measure ν that is looked at.
 
     Parameters: `kernel` K₁; `normalization`; `positional` K₂ or None; `summation`; `data` ν, None where the particles
-    look at themselves.
+    look at themselves; `value` V and `output` O, of the velocity O V m, None where the drift is not of this form.
     """
 
     kernel: AbstractKernel
@@ -47,6 +48,8 @@ class Interaction(NamedTuple):
     positional: AbstractKernel | None
     summation: AbstractSummation
     data: Measure | None
+    value: Float[Array, "..."] | None = None
+    output: Float[Array, "..."] | None = None
 
     @property
     def whole_kernel(self) -> AbstractKernel:
@@ -92,6 +95,8 @@ class Interaction(NamedTuple):
             "normalization": self.normalization,
             "positional": None if self.positional is None else self.positional.description(),
             "data": self.data is not None,
+            "value": described_numbers(self.value),
+            "output": described_numbers(self.output),
         }
 
 
@@ -170,8 +175,9 @@ class Multiple(AbstractDrift):
         return self.factor * self.drift(time, queries, measure)
 
     def interactions(self, time: Any) -> tuple[Interaction, ...]:
-        """Those of the drift."""
-        return self.drift.interactions(time)
+        """Those of the drift, whose outputs are multiplied, too."""
+        known = self.drift.interactions(time)
+        return tuple(each if each.output is None else each._replace(output=self.factor * each.output) for each in known)
 
     def stages(self, time: Any) -> tuple[tuple[AbstractDrift, "AbstractGeometry | None"], ...]:
         """The multiples of the drift's stages."""

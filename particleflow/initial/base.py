@@ -15,10 +15,14 @@ MAXIMUM_NUMBERS = 2**28
 
 
 class Start(NamedTuple):
-    """A measure to begin with, and the label of every particle where the cloud knows them."""
+    """A measure to begin with, and what its cloud knows: the label of every particle, and how patches lie in a picture.
+
+    `picture` is (rows, columns) of a cloud that is an image, in reading order.
+    """
 
     measure: Measure
     labels: np.ndarray | None = None
+    picture: tuple[int, int] | None = None
 
 
 class AbstractInitial(eqx.Module):

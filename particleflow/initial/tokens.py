@@ -133,7 +133,8 @@ class ImagePatches(AbstractInitial):
             place = np.meshgrid(np.linspace(-1, 1, rows), np.linspace(-1, 1, columns), indexing="ij")
             added = float(self.place_scale) * np.stack([axis.ravel() for axis in place], axis=1)
             patches = np.concatenate([patches, added.astype(patches.dtype)], axis=1)
-        return Start(Measure.uniform(patches, positions=jnp.arange(len(patches), dtype=default_dtype())))
+        positions = jnp.arange(len(patches), dtype=default_dtype())
+        return Start(Measure.uniform(patches, positions=positions), picture=(rows, columns))
 
 
 def _hash(word: str) -> int:

@@ -30,6 +30,12 @@ def described(module: eqx.Module) -> dict[str, Any]:
     return known | ({"omitted": omitted} if omitted else {}) | {"kind": snake_case(type(module).__name__)}
 
 
+def described_numbers(value: Any) -> Any:
+    """An array as numbers and lists of them; None without one, or where it is too large or not known yet."""
+    found = None if value is None else _described(value)
+    return None if found is _OMITTED else found
+
+
 def _described(value: Any) -> Any:
     """A field as numbers, text, lists and dicts, or `_OMITTED`; inside `jit` an array has no numbers yet."""
     if eqx.is_array_like(value) and not isinstance(value, bool | int):

@@ -71,7 +71,7 @@ def draw_phase_diagram(manifest: Manifest, phase: Any, count: int | None = None)
         axes = view.phase_diagram(
             x, y, values, x_label=_label(phase.x), y_label=_label(phase.y), value_label=_label(phase.value),
             overlay=overlay, overlay_label="equiangular tokens" if overlay is not None else "",
-            title=manifest.title,
+            title=manifest.title, runs=repetitions(manifest, {phase.x, phase.y} - {"time"}),
         )  # fmt: skip
         folder = manifest.folder / "figures"
         folder.mkdir(exist_ok=True)
@@ -112,6 +112,15 @@ def phase_values(manifest: Manifest, x: str, y: str, value: str) -> tuple[np.nda
     keys = np.asarray(sorted(mean))
     values = np.stack([mean[key] for key in keys.tolist()])
     return (times, keys, values) if x == "time" else (keys, times, values.T)
+
+
+def repetitions(manifest: Manifest, keys: set[str]) -> tuple[int, int]:
+    """Of how many finished runs, at least and at most, a value is the mean whose axes are the given keys."""
+    from collections import Counter
+
+    rows = (run["values"] for run in manifest.runs if run["state"] == DONE)
+    numbers = Counter(tuple(str(values.get(key)) for key in sorted(keys)) for values in rows).values()
+    return min(numbers, default=1), max(numbers, default=1)
 
 
 def _overlay(phase: Any, x: np.ndarray, y: np.ndarray, count: int | None) -> tuple[np.ndarray, np.ndarray] | None:

@@ -2,6 +2,11 @@ from . import style as style
 from .animation.movie import animate as animate
 from .drawing.collection import figures as figures
 from .drawing.compare import compare as compare
+from .drawing.distributions import covariance as covariance
+from .drawing.distributions import nearest_neighbours as nearest_neighbours
+from .drawing.distributions import particle_density as particle_density
+from .drawing.distributions import picture as picture
+from .drawing.distributions import schedule as schedule
 from .drawing.fields import density as density
 from .drawing.fields import density_profiles as density_profiles
 from .drawing.fields import regression as regression

@@ -176,6 +176,36 @@ def oklch(lightness: np.ndarray, chroma: np.ndarray, hue: np.ndarray) -> np.ndar
     return np.where(linear <= 0.0031308, 12.92 * linear, 1.055 * linear ** (1 / 2.4) - 0.055)
 
 
+def oklab(colors: np.ndarray) -> np.ndarray:
+    """OKLab coordinates (..., 3) of sRGB colours in [0, 1]: lightness, then green to red, then blue to yellow."""
+    colors = np.asarray(colors, float)
+    linear = np.where(colors <= 0.04045, colors / 12.92, ((colors + 0.055) / 1.055) ** 2.4)
+    cones = np.array(
+        [
+            [0.4122214708, 0.5363325363, 0.0514459929],
+            [0.2119034982, 0.6806995451, 0.1073969566],
+            [0.0883024619, 0.2817188376, 0.6299787005],
+        ]
+    )
+    opponents = np.array(
+        [
+            [0.2104542553, 0.7936177850, -0.0040720468],
+            [1.9779984951, -2.4285922050, 0.4505937099],
+            [0.0259040371, 0.7827717662, -0.8086757660],
+        ]
+    )
+    return np.cbrt(linear @ cones.T) @ opponents.T
+
+
+def differences(colors: np.ndarray) -> np.ndarray:
+    """How unlike colours (k, 3) are, (k, k): distances in OKLab where lightness counts a quarter.
+
+    Two blues of different lightness are still two blues.
+    """
+    places = oklab(colors) * np.array([0.25, 1.0, 1.0])
+    return np.linalg.norm(places[:, None] - places[None], axis=-1)
+
+
 def palette(count: int, theme: Theme | None = None) -> np.ndarray:
     """`count` category colours, (count, 3): the theme's own first, then golden-angle hues of alternating lightness."""
     from matplotlib.colors import to_rgb

@@ -12,17 +12,11 @@ from particleflow.view import style
 from particleflow.view.animation.sprites import SpriteBank
 from particleflow.view.animation.stage import Stage, build_stage, freeze, grab, turn_lines
 from particleflow.view.animation.write import check_size, check_target, open_writer
-from particleflow.view.drawing.base import (
-    check_labels,
-    crowd_colors,
-    crowd_share,
-    particle_colors,
-    projection,
-    rotation,
-    thinned,
-)
+from particleflow.view.drawing.base import format_time, projection, thinned
+from particleflow.view.drawing.camera import box_coordinates, depth_style, facing, rotation
+from particleflow.view.drawing.colors import check_labels, may_blend, particle_colors
+from particleflow.view.drawing.crowds import crowd_colors, crowd_mass, shown_weights
 from particleflow.view.drawing.series import check_counts
-from particleflow.view.drawing.snapshots import ELEVATION, box_coordinates, depth_style, facing_azimuth, format_time
 from particleflow.view.resampling import Resampling, interpolate, resample
 
 if TYPE_CHECKING:
@@ -31,6 +25,7 @@ if TYPE_CHECKING:
     from particleflow.trajectory import Trajectory
 
 MAX_PARTICLES = 20_000
+WHOLE_RADIUS = 24.0  # pixels, at 720 lines, of a dot that holds all of the mass
 
 
 def animate(
@@ -91,7 +86,8 @@ class Movie:
         self.view = projection(self.run)
         self.instants: Resampling = resample(self.run, frames, spacing)
         self.particles = thinned(self.run.count, MAX_PARTICLES)
-        self.azimuths = facing_azimuth(self.run) + turn * (np.arange(frames) / max(frames - 1, 1) - 0.5)
+        azimuth, self.elevation = facing(self.run)
+        self.azimuths = azimuth + turn * (np.arange(frames) / max(frames - 1, 1) - 1)  # it ends where it is aimed
         self._theme = style.current()
         self._sprites = SpriteBank()
         self._read: dict[int, np.ndarray] = {}
@@ -105,7 +101,7 @@ class Movie:
     def _choose_colors(self, colors: Any) -> Any:
         """Fix the particles' colours (n, 3), or a table and labels (T, n); returns what the panels can colour by."""
         self._labels, labels = None, None
-        self._by_place = colors is None and self.run.labels is None
+        self._blend = colors is None and may_blend(self.run, None)
         if colors is not None and np.issubdtype(np.asarray(colors).dtype, np.floating):
             if np.shape(colors) != (self.run.count, 3):
                 raise ArgumentError(
@@ -140,7 +136,7 @@ class Movie:
     def frame(self, index: int) -> "Image":
         """One frame of the movie as an RGBA image."""
         stage = self.stage
-        camera = rotation(float(self.azimuths[index]), ELEVATION)
+        camera = rotation(float(self.azimuths[index]), self.elevation)
         stage.canvas.restore_region(stage.region)
         turn_lines(stage, camera)
         for line in stage.lines:
@@ -179,10 +175,11 @@ class Movie:
             colors = colors[labels + 1]
         fits = np.isfinite(coordinates).all(axis=-1)
         coordinates, colors = coordinates[fits], colors[fits]
-        share = crowd_share(coordinates, self._cell())
-        if self._by_place:
+        weights = shown_weights(self.run, int(self.instants.lower[index]), self.particles)[fits]
+        mass = crowd_mass(coordinates, weights, self._cell())
+        if self._blend:
             colors = crowd_colors(coordinates, colors, self._cell())
-        radii = np.sqrt(np.clip(130.0 / np.sqrt(max(len(coordinates), 1)), 2.2, 6.5) ** 2 + 150.0 * share)
+        radii = np.maximum(np.clip(75.0 / np.sqrt(max(len(coordinates), 1)), 2.2, 6.0), WHOLE_RADIUS * np.sqrt(mass))
         seen = self._seen(coordinates, index, camera)
         if seen.shape[-1] == 3:
             order = np.argsort(seen[:, 2], kind="stable")

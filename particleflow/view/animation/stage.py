@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from particleflow.view import style
-from particleflow.view.drawing.base import Projection, drawn_times, rotation, wants_log
+from particleflow.view.drawing.base import Projection, drawn_times, small_print, wants_log
+from particleflow.view.drawing.camera import ELEVATION, box_coordinates, box_edges, globe, graticule, rotation
 from particleflow.view.drawing.paths import kymograph
 from particleflow.view.drawing.series import cluster_count, observable, observable_values
-from particleflow.view.drawing.snapshots import ELEVATION, box_coordinates, box_edges, frame_limits, globe, graticule
+from particleflow.view.drawing.snapshots import frame_limits
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -77,7 +78,28 @@ def build_stage(
     stage = Stage(canvas, main, view, panels, None, [], size, log)
     _dress_main(stage, run, labels)
     _dress_text(stage, figure, run, spacing)
+    make_room(stage)
     return stage
+
+
+def make_room(stage: Stage) -> None:
+    """Move the left edges of axes whose numbers and names would be cut off, or would lie on the picture beside them."""
+    renderer = stage.canvas.get_renderer()
+    margin = 0.012 * stage.size[0]
+    columns = [[stage.main], [panel.axes for panel in stage.panels if panel.axes is not stage.main]]
+    wall = margin
+    for column in columns:
+        if not column:
+            continue
+        missing = max(wall - ax.get_tightbbox(renderer).x0 for ax in column) / stage.size[0]
+        for ax in column:
+            box = ax.get_position()
+            if missing > 0:
+                ax.set_position((box.x0 + missing, box.y0, box.width - missing, box.height))
+        right = max(ax.get_tightbbox(renderer).x1 for ax in column)
+        if stage.view.kind in ("sphere", "space", "circle"):
+            right = stage.main.get_window_extent().x1
+        wall = right + margin
 
 
 def _scalar_energy(run: Any) -> np.ndarray | None:
@@ -176,7 +198,7 @@ def _dress_text(stage: Stage, figure: Any, run: Any, spacing: str) -> None:
     title = style.clean((run.metadata or {}).get("title") or "", 62)
     figure.text(0.032, 0.935, title, fontsize=1.3 * theme.font_size, va="center")
     stage.clock = figure.text(0.965, 0.935, "", fontsize=1.3 * theme.font_size, va="center", ha="right", animated=True)
-    note = f"frames evenly spaced in {SPACING_NAMES[spacing]}"
+    note = f"{small_print(run)} · frames evenly spaced in {SPACING_NAMES[spacing]}"
     figure.text(0.032, 0.028, note, fontsize=0.78 * theme.font_size, color=theme.muted, va="center")
 
 

@@ -1,29 +1,52 @@
-"""What every figure needs: a projection to the page, colours, a time axis, an `ax`.
+"""What every figure needs: a projection to the page, a time axis, an `ax`, a title and small print.
 
 An ensemble is drawn through its run 0 where particles are drawn, and as a median with a 10-90 % band where a number
 is drawn over time. Long or crowded runs are thinned evenly (`MAX_LINES` particles, `MAX_FRAMES` frames): a page shows
 no more.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from particleflow.analysis.frames import first_run
+from particleflow.analysis.character import character_of
+from particleflow.analysis.frames import first_run, is_log_spaced
 from particleflow.analysis.frames import select_frames as thinned  # particles are thinned out in the same way
 from particleflow.analysis.shape import STATED_TOLERANCE, common_norm, principal_components
-from particleflow.errors import ArgumentError, ShapeError
+from particleflow.errors import ArgumentError
 from particleflow.view import style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     from particleflow.trajectory import Trajectory
 
 MAX_LINES = 512
 MAX_FRAMES = 600
+_MOST_CHANGES = 64
+
+
+Remembered = TypeVar("Remembered")
+_MEMORY: "WeakKeyDictionary[Any, dict[Any, Any]]" = WeakKeyDictionary()
+
+
+def remembered(function: "Callable[[Trajectory], Remembered]") -> "Callable[[Trajectory], Remembered]":
+    """A function of a run that looks at a run of so many frames once: the figures of a run share what it finds."""
+
+    @wraps(function)
+    def answer(run: "Trajectory") -> Remembered:
+        known = _MEMORY.setdefault(run, {})
+        key = function.__qualname__, len(run), style.current()
+        if key not in known:
+            known[key] = function(run)
+        return known[key]
+
+    return answer
 
 
 @dataclass(frozen=True)
@@ -67,6 +90,7 @@ def _centred_basis(dimension: int) -> np.ndarray:
     return basis / np.linalg.norm(basis, axis=0)
 
 
+@remembered
 def projection(trajectory: "Trajectory") -> Projection:
     """How the points of a trajectory are put on the page, found from the geometry, the dimension and the points.
 
@@ -112,94 +136,56 @@ def emptiest_angle(theta: np.ndarray) -> float:
     return float((longest.mean() + 0.5) * 2 * np.pi / 72 - 2 * np.pi)
 
 
-def position_colors(coordinates: np.ndarray) -> np.ndarray:
-    """Colours (N, 3) of where particles are: their order (1-D), their angle (2-D), longitude and latitude (3-D)."""
-    theme = style.current()
-    if coordinates.shape[-1] == 1:
-        order = np.argsort(np.argsort(coordinates[:, 0], kind="stable"), kind="stable")
-        return style.ordered_colors(order / max(len(order) - 1, 1), theme)
-    centred = coordinates - (0 if coordinates.shape[-1] == 3 else np.nanmean(coordinates, axis=0))
-    angle = np.nan_to_num(np.arctan2(centred[:, 1], centred[:, 0]))
-    if coordinates.shape[-1] == 2:
-        return style.cyclic_colors(angle, theme)
-    low, high = theme.lightness
-    height = np.nan_to_num(centred[:, 2] / np.maximum(np.linalg.norm(centred, axis=-1), 1e-300))
-    return style.oklch(low + (high - low) * (height + 1) / 2, np.full(height.shape, 0.13), angle + 0.5)
-
-
-def _crowds(coordinates: np.ndarray, cell: float) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """For two grids, one shifted by half a cell: the number of each particle's cell, (N,), and the cells' counts."""
-    scaled = np.clip(np.nan_to_num(coordinates / cell), -(2.0**20) + 1, 2.0**20 - 1)
-    for shift in (0.0, 0.5):
-        cells = np.floor(scaled + shift).astype(np.int64) + 2**20
-        keys = cells @ (np.int64(2) ** (21 * np.arange(cells.shape[1])))  # up to three coordinates of 21 bits
-        _, inverse, found = np.unique(keys, return_inverse=True, return_counts=True)
-        yield inverse, found
-
-
-def crowd_share(coordinates: np.ndarray, cell: float = 0.01) -> np.ndarray:
-    """The share of the other particles that sit at a particle's place, (N,): 0 alone, 1 if all are there.
-
-    The place is a cell of a grid; of two grids, one shifted by half a cell, the fuller cell counts. Merged particles
-    hide each other: drawn larger by this share, a cluster shows its mass.
-    """
-    counts = np.ones(len(coordinates), int)
-    for inverse, found in _crowds(coordinates, cell):
-        counts = np.maximum(counts, found[inverse])
-    return (counts - 1) / max(len(coordinates) - 1, 1)
-
-
-def crowd_colors(coordinates: np.ndarray, colors: np.ndarray, cell: float = 0.01) -> np.ndarray:
-    """Colours (N, 3) in which particles at one place share their mean: a cluster shows where its members come from."""
-    blended, counts = colors.copy(), np.ones(len(coordinates), int)
-    for inverse, found in _crowds(coordinates, cell):
-        means = np.column_stack([np.bincount(inverse, channel) for channel in colors.T]) / found[:, None]
-        fuller = found[inverse] > counts
-        blended[fuller], counts[fuller] = means[inverse[fuller]], found[inverse[fuller]]
-    return blended
-
-
-def check_labels(trajectory: "Trajectory", labels: Any) -> np.ndarray:
-    """Labels as an array of shape (N,) or (T, N); huge label numbers are renumbered in their order."""
-    labels = np.asarray(labels)
-    allowed = (trajectory.count,), (len(trajectory), trajectory.count)
-    if labels.shape not in allowed:
-        raise ShapeError(f"Argument `labels` must have shape {allowed[0]} or {allowed[1]}, but has {labels.shape}.")
-    if labels.max(initial=0) < 100_000:
-        return labels
-    kept = np.maximum(labels, -1)
-    values, numbers = np.unique(kept, return_inverse=True)
-    return numbers.reshape(labels.shape) - int(values[0] < 0)
-
-
-def particle_colors(trajectory: "Trajectory", labels: Any = None, frame: int | None = None) -> np.ndarray:
-    """One colour a particle, (N, 3): by the given labels, else the trajectory's own, else the place in the first frame.
-
-    Labels of shape (T, N) are read at `frame`; without a frame, at the first one.
-    """
-    run = first_run(trajectory)
-    if labels is None and run.labels is not None:
-        labels = run.labels
-    if labels is None:
-        return position_colors(projection(run)(frame_points(run, 0)))
-    labels = check_labels(run, labels)
-    return style.label_colors(labels if labels.ndim == 1 else labels[0 if frame is None else frame])
-
-
 WIDE, SQUARE, MATRIX = (1.0, 0.62), (0.75, 0.75), (0.8, 0.64)
 
 
-def new_axes(ax: "Axes | None", shape: tuple[float, float] = WIDE) -> "Axes":
-    """The given axes, or those of a new figure that belongs to no window; its shape is in widths of the theme."""
-    if ax is not None:
-        return ax
+def new_axes(ax: "Axes | None", shape: tuple[float, float] = WIDE, *, about: "Trajectory | None" = None) -> "Axes":
+    """The given axes, or those of a new figure that belongs to no window; its shape is in widths of the theme.
+
+    A new figure says in small print what run it is `about`; a figure of the user's own is left as it is.
+    """
+    return new_figure(shape, about).add_subplot() if ax is None else ax
+
+
+def new_figure(shape: tuple[float, float], about: "Trajectory | None" = None) -> "Figure":
+    """A figure that belongs to no window, in widths of the theme, with its small print."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     width = style.current().width
     figure = Figure(figsize=(shape[0] * width, shape[1] * width), layout="constrained")
     FigureCanvasAgg(figure)
-    return figure.add_subplot()
+    if about is not None:
+        write_small_print(figure, small_print(about))
+    return figure
+
+
+def write_small_print(figure: "Figure", text: str) -> None:
+    """Write a line of small print below everything else, at the right."""
+    theme = style.current()
+    if text:
+        size = 0.74 * theme.font_size
+        figure.supxlabel(text, x=0.985, ha="right", fontsize=size, color=theme.muted)
+
+
+def small_print(trajectory: "Trajectory") -> str:
+    """β, temperature, n, d, seed and the number of runs, as far as they are known: "β = 9 · n = 512 · d = 3"."""
+    known = character_of(trajectory)
+    betas = [f"{beta:.4g}" for beta in known.betas]
+    parts = []
+    if known.schedule is not None and known.schedule.name == "beta":
+        parts.append(f"β = {known.schedule.values[0]:.4g} → {known.schedule.values[-1]:.4g}")
+    elif betas:
+        parts.append("β = " + (", ".join(betas) if len(betas) < 4 else f"{betas[0]} … {betas[-1]}"))
+    if known.temperature > 0:
+        parts.append(f"temperature {known.temperature:.4g}")
+    parts += [f"n = {trajectory.count}", f"d = {trajectory.dimension}"]
+    seed = trajectory.metadata.get("seed")
+    if seed is not None:
+        parts.append(f"seed {style.clean(seed, 24)}")
+    if trajectory.runs is not None:
+        parts.append(f"{trajectory.runs} runs")
+    return " · ".join(parts)
 
 
 def inches(ax: "Axes") -> float:
@@ -209,11 +195,13 @@ def inches(ax: "Axes") -> float:
 
 
 def wants_log(times: np.ndarray) -> bool:
-    """Whether saved times ask for a logarithmic axis: half of the frames lie in the first 15 % of the time."""
+    """Whether saved times ask for a logarithmic axis: they are even in log t, or half lie in the first 15 % of t."""
     times = np.asarray(times, float)
     if len(times) < 3 or not np.all(times >= 0) or not times[-1] > 0:
         return False
     positive = times[times > 0]
+    if positive[-1] > 5 * positive[0] and is_log_spaced(times):
+        return True
     return bool(np.median(times) < 0.15 * times[-1] and positive[-1] > 20 * positive[0])
 
 
@@ -244,17 +232,42 @@ def drawn_times(times: np.ndarray, log: bool) -> np.ndarray:
     return np.maximum(times, positive[0] / 2)
 
 
-def set_title(ax: "Axes", trajectory: "Trajectory | None", fallback: str = "") -> None:
-    """Title the axes by the run's title, made harmless and short enough for the axes."""
+def mark_changes(ax: "Axes", trajectory: "Trajectory", *, axis: str = "x") -> None:
+    """Dotted lines where the field jumps: from layer to layer, or where a schedule bends."""
+    theme = style.current()
+    times = np.asarray(trajectory.times, float)
+    changes = [time for time in character_of(trajectory).changes if times[0] < time < times[-1]]
+    if len(changes) <= _MOST_CHANGES:
+        for time in changes:
+            draw = ax.axvline if axis == "x" else ax.axhline
+            draw(time, color=theme.muted, linewidth=0.7, linestyle=(0, (1, 2)), zorder=1.5)
+
+
+def set_title(ax: "Axes", trajectory: "Trajectory | None", fallback: str = "", *, time: float | None = None) -> None:
+    """Title the axes by the run's title, made harmless and short enough for the axes, and by the time of a frame."""
     title = str((trajectory.metadata or {}).get("title") or "") if trajectory is not None else ""
-    points = ax.get_position().width * ax.figure.get_figwidth() * 72  # type: ignore[union-attr]
-    limit = int(np.clip(points / (0.58 * style.current().font_size), 16, 90))
-    ax.set_title(style.clean(title or fallback, limit))
+    when = "" if time is None else f"t = {format_time(time)}"
+    place, figure = ax.get_position(), ax.figure
+    share = 0.98 - place.x0 if len(figure.axes) == 1 else place.width  # alone it may be wider than its axes
+    points = share * figure.get_figwidth() * 72  # type: ignore[union-attr]
+    limit = int(np.clip(points / (0.58 * style.current().font_size), 16, 90)) - len(when)
+    words = [style.clean(title or fallback, max(limit, 8)), when]
+    ax.set_title(", ".join(word for word in words if word))
 
 
-def rotation(azimuth: float, elevation: float) -> np.ndarray:
-    """The camera of a 3-D picture: rows are right, up and towards the viewer (angles in degrees)."""
-    a, e = np.radians(azimuth), np.radians(elevation)
-    toward = np.array([np.cos(e) * np.cos(a), np.cos(e) * np.sin(a), np.sin(e)])
-    right = np.array([-np.sin(a), np.cos(a), 0.0])
-    return np.stack([right, np.cross(toward, right), toward])
+def title_figure(figure: "Figure", trajectory: "Trajectory", words: str = "") -> None:
+    """Title a figure of several axes by the run's title."""
+    size = 1.15 * style.current().font_size
+    limit = int(np.clip(figure.get_figwidth() * 72 / (0.58 * size), 16, 110))
+    title = style.clean((trajectory.metadata or {}).get("title") or words, limit)
+    if title:
+        figure.suptitle(title, x=0.012, ha="left", fontsize=size)
+
+
+def format_time(time: float) -> str:
+    """A time for a title: always three significant digits, so that a clock keeps its width."""
+    if time != 0 and not 1e-3 <= abs(time) < 1e4:
+        exponent = int(np.floor(np.log10(abs(time))))
+        digits = str(exponent).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+        return f"{time / 10.0**exponent:.2f}·10{digits}"
+    return (f"{time:#.3g}".rstrip(".") if abs(time) < 1000 else f"{time:.0f}") if time else "0"

@@ -9,13 +9,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from particleflow._files import written
-from particleflow.analysis.frames import first_run
+from particleflow.analysis.character import Character, character_of
+from particleflow.analysis.frames import first_run, masses_of
+from particleflow.analysis.plateaus import first_real_merge
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.view import style
 from particleflow.view.drawing.base import projection
-from particleflow.view.drawing.matrices import gram, similarity
+from particleflow.view.drawing.distributions import (
+    MOST_NEIGHBOURS,
+    covariance,
+    gaussian_rate,
+    nearest_neighbours,
+    particle_density,
+    picture,
+    schedule,
+)
+from particleflow.view.drawing.matrices import MAX_ATTENTION, attention, gram, similarity
 from particleflow.view.drawing.paths import kymograph, paths
-from particleflow.view.drawing.series import observable, observable_values, staircase
+from particleflow.view.drawing.series import energy, observable, observable_values, staircase
 from particleflow.view.drawing.snapshots import snapshots
 from particleflow.view.drawing.tree import check_merges, kymograph_with_tree, merge_tree
 from particleflow.view.findings import pick
@@ -37,7 +48,10 @@ def figures(
     format: str = "png",
     dpi: float = 160,
 ) -> list[Path]:
-    """Write the figures that suit a run's geometry, dimension and recorded numbers to a folder; returns their paths.
+    """Write the figures that suit a run to a folder; returns their paths.
+
+    They are chosen by what the run is: its geometry, dimension and recorded numbers, noise or repulsion (densities
+    instead of merge trees), attention, layers, a schedule, the patches of an image.
 
     `analysis` is a mapping or an object (such as a `ClusterTrack`) with any of `counts` (T,), `labels` (T, N),
     `plateaus` and `merge_tree` (or `tree`); what is missing is left out. `format` is "png" (at `dpi`), "svg" or
@@ -56,27 +70,59 @@ def figures(
 
 
 def _plan(trajectory: "Trajectory", analysis: Any) -> Iterator[tuple[str, Draw]]:
-    """Names and drawings, each made only when it is its turn."""
-    run = first_run(trajectory)
+    """Names and drawings that mean something for this run, each made only when it is its turn."""
+    run, known = first_run(trajectory), character_of(trajectory)
     kind = projection(run).kind
+    labels = pick(analysis, "labels")
+    yield "snapshots", lambda: snapshots(trajectory)
+    if len(run) > 1:
+        yield from _motion(trajectory, known, kind)
+    if known.gathers:
+        yield from _gathering(trajectory, analysis, kind)
+    elif "energy" in trajectory.observables:
+        yield "energy", lambda: energy(trajectory)
+    if run.count > 1:
+        yield "similarity", lambda: similarity(trajectory)
+        yield "gram", lambda: gram(trajectory, labels=labels if known.gathers else None)
+        if known.attention is not None and run.count <= MAX_ATTENTION:
+            yield "attention", lambda: attention(trajectory, labels=labels if known.gathers else None)
+    if known.picture is not None:
+        yield "picture", lambda: picture(trajectory, labels=labels)
+    yield from _observables(trajectory)
+
+
+def _motion(trajectory: "Trajectory", known: Character, kind: str) -> Iterator[tuple[str, Draw]]:
+    """How the particles move: lines where they gather, densities where noise or repulsion would tangle the lines."""
+    run = first_run(trajectory)
+    if masses_of(run) is not None or not known.gathers:
+        yield "density", lambda: particle_density(trajectory)
+    if masses_of(run) is None and known.temperature == 0:
+        yield "kymograph", lambda: kymograph(trajectory)
+        if kind not in ("line", "circle"):  # paths on a ring would all lie on one another
+            yield "paths", lambda: paths(trajectory)
+    if known.repels and 1 < run.count <= MOST_NEIGHBOURS:
+        yield "nearest_neighbours", lambda: nearest_neighbours(trajectory)
+    if known.schedule is not None:
+        yield "schedule", lambda: schedule(trajectory)
+    if gaussian_rate(run) is not None or "covariance" in trajectory.observables:
+        yield "covariance", lambda: covariance(trajectory)
+
+
+def _gathering(trajectory: "Trajectory", analysis: Any, kind: str) -> Iterator[tuple[str, Draw]]:
+    """How clusters form: the staircase of their number, and the tree of their merges."""
+    run = first_run(trajectory)
     counts, labels = pick(analysis, "counts"), pick(analysis, "labels")
     merges = pick(analysis, "merge_tree", "tree", "merges")
-    yield "snapshots", lambda: snapshots(run)
-    if len(run) > 1:
-        yield "kymograph", lambda: kymograph(run)
-        if kind not in ("line", "circle"):  # paths on a ring would all lie on one another
-            yield "paths", lambda: paths(run)
+    if np.ndim(counts) == 1 and np.ptp(counts) > 0 and first_real_merge(counts) is None:
+        counts = merges = None  # a count that only comes and goes is that of a cloud
     if counts is not None or "energy" in trajectory.observables:
         plateaus = _plateaus(run, counts, analysis)
         yield "staircase", lambda: staircase(trajectory, counts, plateaus=plateaus)
     if merges is not None and 0 < len(check_merges(merges)) <= MAX_TREE:
         beside = kind in ("line", "circle")
         tree_labels = labels if np.ndim(labels) == 2 else None
-        yield "merge_tree", lambda: (kymograph_with_tree if beside else merge_tree)(run, merges, labels=tree_labels)
-    if run.count > 1:
-        yield "similarity", lambda: similarity(run)
-        yield "gram", lambda: gram(run)
-    yield from _observables(trajectory)
+        draw = kymograph_with_tree if beside else merge_tree
+        yield "merge_tree", lambda: draw(trajectory, merges, labels=tree_labels)
 
 
 def _plateaus(run: Any, counts: Any, analysis: Any) -> list[Any]:

@@ -8,7 +8,7 @@ import numpy as np
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.view import style
 from particleflow.view.drawing.base import drawn_times, new_axes, time_axis
-from particleflow.view.drawing.series import check_counts, count_axis, draw_band, observable_values
+from particleflow.view.drawing.series import check_counts, count_axis, draw_band, observable_values, with_band
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,19 +36,21 @@ def compare(
         raise ArgumentError("Argument `trajectories` must hold at least one run, but is empty.")
     ax = new_axes(ax)
     times = np.unique(np.concatenate([np.asarray(run.times, float) for _, run in runs]))
-    log = time_axis(ax, times, log if log != "auto" else bool(counts is not None) or "auto")
+    log = time_axis(ax, times, log)
     rows = list(counts.values()) if isinstance(counts, Mapping) else counts
     if rows is not None and len(rows) != len(runs):
         raise ShapeError(f"Argument `counts` must hold one row for each of {len(runs)} runs, but holds {len(rows)}.")
     colors = style.palette(min(len(runs), 7))
+    widest = np.zeros(0)
     for index, (label, run) in enumerate(runs):
         values = observable_values(run, name) if rows is None else check_counts(run, rows[index]).astype(float)
+        widest = max(widest, values, key=np.ndim)
         shown = np.maximum(drawn_times(run.times, log), drawn_times(times, log)[0])
         draw_band(ax, shown, values, colors[index % 7], label, steps=rows is not None)
         ax.lines[-1].set_linestyle(_DASHES[index // 7 % 4])
     if rows is not None:
         count_axis(ax, np.concatenate([np.ravel(row) for row in rows]))
-    ax.set_ylabel("clusters" if rows is not None else style.clean(name.replace("_", " "), 40))
+    ax.set_ylabel(with_band("clusters" if rows is not None else style.clean(name.replace("_", " "), 40), widest))
     ax.grid(True, axis="y")
     if len(runs) > 1:
         ax.legend(loc="best", ncols=1 if len(runs) <= 7 else 2, handlelength=1.6)

@@ -6,7 +6,7 @@ import numpy as np
 
 from particleflow.errors import ShapeError
 from particleflow.view import style
-from particleflow.view.drawing.base import drawn_times, new_axes, time_axis
+from particleflow.view.drawing.base import drawn_times, format_time, new_axes, thinned, time_axis
 from particleflow.view.drawing.matrices import color_bar, edges_between
 
 if TYPE_CHECKING:
@@ -126,22 +126,18 @@ def density(
         )
     ax = new_axes(ax)
     log = time_axis(ax, times, log)
-    top = float(np.nanquantile(densities, 0.995)) or 1.0
-    columns = edges_between(drawn_times(times, log), log)
-    mesh = ax.pcolormesh(
-        columns,
-        edges_between(grid, False),
-        densities.T,
-        cmap=style.colormap("density"),
-        vmin=0.0,
-        vmax=top,
-        rasterized=True,
-    )
-    mesh.set_edgecolor("face")
-    color_bar(ax, mesh, "density")
+    density_mesh(ax, edges_between(drawn_times(times, log), log), edges_between(grid, False), densities)
     ax.set_ylabel(style.clean(label))
     ax.set_title(style.clean(title))
     return ax
+
+
+def density_mesh(ax: "Axes", columns: np.ndarray, rows: np.ndarray, densities: np.ndarray) -> None:
+    """Cells between edges in time (T + 1,) and place (G + 1,), coloured by densities (T, G), with their scale."""
+    top = float(np.nanquantile(densities, 0.995)) or 1.0
+    colors: dict[str, Any] = {"cmap": style.colormap("density"), "vmin": 0.0, "vmax": top}
+    mesh = ax.pcolormesh(columns, rows, densities.T, rasterized=True, **colors)
+    color_bar(ax, mesh, "density")
 
 
 def density_profiles(
@@ -155,9 +151,6 @@ def density_profiles(
     ax: "Axes | None" = None,
 ) -> "Axes":
     """Draw up to `count` of the densities (T, G) as profiles stacked upwards in time, each over its own base line."""
-    from particleflow.view.drawing.base import thinned
-    from particleflow.view.drawing.snapshots import format_time
-
     theme = style.current()
     times, grid, densities = (np.asarray(part, float) for part in (times, grid, densities))
     ax = new_axes(ax)

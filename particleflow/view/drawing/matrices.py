@@ -4,22 +4,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from particleflow.analysis.frames import first_run
+from particleflow.analysis.attention import attention_matrix
+from particleflow.analysis.character import character_of
+from particleflow.analysis.facts import Interaction
+from particleflow.analysis.frames import first_run, frame_weights
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.view import style
 from particleflow.view.drawing.base import (
     MATRIX,
     angles,
-    check_labels,
     drawn_times,
     frame_points,
+    mark_changes,
     new_axes,
     projection,
     set_title,
     thinned,
     time_axis,
 )
-from particleflow.view.drawing.snapshots import format_time
+from particleflow.view.drawing.colors import check_labels, frame_clusters, own_labels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,7 +30,9 @@ if TYPE_CHECKING:
     from particleflow.trajectory import Trajectory
 
 MAX_MATRIX = 1024
-_ORDERED = "clusters side by side"
+MAX_ATTENTION = 2048  # particles of which the whole matrix is computed
+_BY_CLUSTER, _BY_LABEL = "by cluster", "by cluster, then by label"
+_BY_PLACE, _BY_POSITION = "neighbours side by side", "in sequence"
 
 
 def pair_values(points: np.ndarray, spherical: bool, radius: float) -> np.ndarray:
@@ -77,7 +82,7 @@ def similarity(trajectory: "Trajectory", *, log: bool | str = "auto", ax: "Axes 
     from matplotlib.colors import LogNorm
 
     run = first_run(trajectory)
-    ax = new_axes(ax)
+    ax = new_axes(ax, about=trajectory)
     shown, edges, shares = similarity_histogram(run)
     log = time_axis(ax, run.times, log)
     times = drawn_times(run.times, log)[shown]
@@ -91,10 +96,10 @@ def similarity(trajectory: "Trajectory", *, log: bool | str = "auto", ax: "Axes 
         norm=LogNorm(floor / 2, 1.0),
         rasterized=True,
     )
-    mesh.set_edgecolor("face")
     color_bar(ax, mesh, "share of pairs")
     ax.set_ylim(edges[0], edges[-1] + 0.015 * (edges[-1] - edges[0]))
     ax.set_ylabel(r"similarity $\langle x_i, x_j\rangle$" if edges[0] < 0 else "distance $|x_i - x_j|$")
+    mark_changes(ax, run)
     set_title(ax, run)
     return ax
 
@@ -116,18 +121,33 @@ def color_bar(ax: "Axes", image: Any, label: str) -> None:
     bar.set_label(label)
 
 
-def particle_order(trajectory: "Trajectory", frame: int, labels: Any = None) -> np.ndarray:
-    """An order that puts neighbours side by side: by label, along the line or circle, else the leaves of a linkage."""
+def particle_order(trajectory: "Trajectory", frame: int, labels: Any = None) -> tuple[np.ndarray, str]:
+    """An order that puts clusters side by side, inside of them the run's own labels, and what that is called.
+
+    Clusters are the given labels (N,) or (T, N), else those of the frame. They follow each other along the line or
+    circle, else as the leaves of a linkage; so do the particles of one cluster and label.
+    """
     run = first_run(trajectory)
+    points = np.nan_to_num(frame_points(run, frame))
+    along = _along(run, points)
+    clusters = frame_clusters(run, frame) if labels is None else check_labels(run, labels)
+    clusters = (clusters if clusters.ndim == 1 else clusters[frame])[along]
+    _, number = np.unique(clusters, return_inverse=True)
+    middle = (np.bincount(number, np.arange(len(along))) / np.bincount(number))[number]
+    labelled = own_labels(run)
+    own = np.zeros(len(along)) if labelled is None else check_labels(run, labelled)[along]
+    clustered = labels is not None or 1 < number.max() + 1 <= len(along) / 2
+    name = _BY_LABEL if labelled is not None else _BY_CLUSTER if clustered else _BY_PLACE
+    return along[np.lexsort([own, number, middle])], name
+
+
+def _along(run: Any, points: np.ndarray) -> np.ndarray:
+    """Particles in the order of their places on a line or circle, else as the leaves of a linkage."""
     view = projection(run)
-    coordinates = view(frame_points(run, frame))
-    along = angles(coordinates) if view.kind == "circle" else coordinates[:, 0]
-    if labels is None and run.labels is None:
-        if view.kind in ("line", "circle"):
-            return np.argsort(along, kind="stable")
-        return _linkage_order(np.nan_to_num(frame_points(run, frame)))
-    chosen = check_labels(run, run.labels if labels is None else labels)
-    return np.lexsort([along, chosen if chosen.ndim == 1 else chosen[frame]])
+    if view.kind in ("line", "circle"):
+        coordinates = view(points)
+        return np.argsort(angles(coordinates) if view.kind == "circle" else coordinates[:, 0], kind="stable")
+    return _linkage_order(points)
 
 
 def _linkage_order(points: np.ndarray) -> np.ndarray:
@@ -141,54 +161,78 @@ def _linkage_order(points: np.ndarray) -> np.ndarray:
 def gram(trajectory: "Trajectory", frame: int = -1, *, labels: Any = None, ax: "Axes | None" = None) -> "Axes":
     """Draw the matrix of inner products ⟨x_i, x_j⟩ of one frame, particles ordered so that clusters are blocks.
 
-    An ensemble shows its run 0; more than 1,024 particles are thinned evenly.
+    `labels` (N,) or (T, N) are the clusters; left out, they are those of the frame. An ensemble shows its run 0; more
+    than 1,024 particles are thinned evenly.
     """
     run = first_run(trajectory)
-    points = _ordered_points(run, frame, labels)
+    order, name = particle_order(run, frame, labels)
+    points = frame_points(run, frame)[order[thinned(len(order), MAX_MATRIX)]]
     scale = projection(run).radius ** 2
-    ax = _matrix(points @ points.T / scale, r"inner product $\langle x_i, x_j\rangle$", ax)
-    ax.set(xlabel=f"particle $j$, {_ORDERED}", ylabel=f"particle $i$, {_ORDERED}")
-    ax.set_title(style.clean(f"t = {format_time(run.times[frame])}"))
+    ax = new_axes(ax, MATRIX, about=trajectory)
+    _matrix(points @ points.T / scale, r"inner product $\langle x_i, x_j\rangle$", ax)
+    ax.set(xlabel=f"particle $j$, {name}", ylabel=f"particle $i$, {name}")
+    set_title(ax, run, time=float(run.times[frame]))
     return ax
-
-
-def _ordered_points(run: Any, frame: int, labels: Any) -> np.ndarray:
-    order = particle_order(run, frame, labels)
-    return frame_points(run, frame)[order[thinned(len(order), MAX_MATRIX)]]
 
 
 def attention(
     source: Any, frame: int = -1, *, beta: float | None = None, labels: Any = None, ax: "Axes | None" = None
 ) -> "Axes":
-    """Draw an attention matrix: a given one (n, n), or softmax_j β⟨x_i, x_j⟩ of one frame of a trajectory.
+    """Draw an attention matrix: a given one (n, n), or that of one frame of a trajectory.
 
-    Colours show the weight times n, so that 1 is an even spread, on a logarithmic scale. A given matrix is drawn in
-    its own order; particles of a trajectory are ordered as in `gram`.
+    Of a trajectory it is the first attention that moves it, with its Q, K, mask and normalisation as stored, or with
+    `beta` softmax_j β⟨x_i, x_j⟩. Colours show the weight times n, so that 1 is an even spread, on a logarithmic scale;
+    what is masked stays empty. A given matrix is drawn in its own order; particles of a trajectory are ordered as in
+    `gram`, or by their places in the sequence where these decide who sees whom.
     """
     if isinstance(source, np.ndarray):
         if source.ndim != 2:
             raise ShapeError(f"An attention matrix must have two axes, but has shape {source.shape}.")
-        return _attention_matrix(np.asarray(source, float), ax)
-    if beta is None:
-        raise ArgumentError("Argument `beta` must be given to compute attention from a trajectory, but is None.")
+        return _attention_matrix(np.asarray(source, float), new_axes(ax, MATRIX))
     run = first_run(source)
-    points = _ordered_points(run, frame, labels)
-    logits = beta * (points @ points.T)
-    weights = np.exp(logits - logits.max(axis=1, keepdims=True))
-    ax = _attention_matrix(weights / weights.sum(axis=1, keepdims=True), ax)
-    ax.set(xlabel=f"attends to particle $j$, {_ORDERED}", ylabel=f"particle $i$, {_ORDERED}")
-    ax.set_title(style.clean(f"β = {beta:g}, t = {format_time(run.times[frame])}"))
+    time = float(run.times[frame])
+    stored = character_of(run).attention_at(time)
+    if beta is None and stored is None:
+        raise ArgumentError(
+            "Argument `beta` must be given to compute attention from a trajectory that does not say which attention "
+            "moves it, but is None."
+        )
+    acting = stored if beta is None else Interaction("attention", "inner", beta)
+    assert acting is not None
+    weights = interaction_matrix(run, frame, acting)
+    if acting.positions is not None and acting.positions.factors:
+        places = np.arange(run.count) if run.positions is None else np.asarray(run.positions)
+        order, name = np.argsort(places, kind="stable"), _BY_POSITION
+    else:
+        order, name = particle_order(run, frame, labels)
+    order = order[thinned(len(order), MAX_MATRIX)]
+    ax = _attention_matrix(weights[np.ix_(order, order)], new_axes(ax, MATRIX, about=source), run.count)
+    ax.set(xlabel=f"attends to particle $j$, {name}", ylabel=f"particle $i$, {name}")
+    set_title(ax, run, f"β = {acting.beta:g}", time=time)
     return ax
 
 
-def _attention_matrix(weights: np.ndarray, ax: "Axes | None") -> "Axes":
+def interaction_matrix(run: "Trajectory", frame: int, acting: Interaction) -> np.ndarray:
+    """The attention weights (N, N) of one frame of one run, mask, weights and normalisation included."""
+    if run.count > MAX_ATTENTION:
+        raise ArgumentError(
+            f"An attention matrix is drawn of at most {MAX_ATTENTION} particles, but the run has {run.count}: "
+            "compute a part of it with `analysis.attention_matrix` and draw that."
+        )
+    return attention_matrix(
+        frame_points(run, frame), acting.beta or 0.0, query=acting.query, key=acting.key, positional=acting.positions,
+        positions=run.positions, weights=frame_weights(run, frame), normalization=acting.normalization or "row",
+    )  # fmt: skip
+
+
+def _attention_matrix(weights: np.ndarray, ax: "Axes", count: int | None = None) -> "Axes":
+    """The weights times their number; exact zeros are empty."""
     from matplotlib.colors import LogNorm
 
-    count = weights.shape[1]
-    scaled = np.maximum(np.nan_to_num(weights) * count, 1e-3)
-    ax = new_axes(ax, MATRIX)
-    top = max(float(scaled.max()), 10.0)
-    image = ax.imshow(scaled, cmap=style.colormap("density"), norm=LogNorm(1e-3, top), interpolation="nearest")
+    scaled = np.nan_to_num(weights) * (count or weights.shape[1])
+    shown = np.ma.masked_where(scaled == 0, np.maximum(scaled, 1e-3))
+    ends = min(float(shown.min()), 1 / 3), max(float(shown.max()), 3.0)
+    image = ax.imshow(shown, cmap=style.colormap("density"), norm=LogNorm(*ends), interpolation="nearest")
     color_bar(ax, image, "attention weight × $n$")
     ax.set(xlabel="attends to particle $j$", ylabel="particle $i$")
     _frame_matrix(ax)
@@ -202,11 +246,8 @@ def _frame_matrix(ax: "Axes") -> None:
     ax.yaxis.get_major_locator().set_params(integer=True)  # type: ignore[attr-defined]
 
 
-def _matrix(values: np.ndarray, label: str, ax: "Axes | None") -> "Axes":
-    ax = new_axes(ax, MATRIX)
+def _matrix(values: np.ndarray, label: str, ax: "Axes") -> None:
     reach = float(np.nanmax(np.abs(values), initial=0.0)) or 1.0
     image = ax.imshow(values, cmap=style.colormap("diverging"), interpolation="nearest", vmin=-reach, vmax=reach)
     color_bar(ax, image, label)
-    ax.set(xlabel="particle $j$", ylabel="particle $i$")
     _frame_matrix(ax)
-    return ax

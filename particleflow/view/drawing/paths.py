@@ -13,20 +13,20 @@ from particleflow.view.drawing.base import (
     SQUARE,
     Projection,
     angles,
-    check_labels,
-    crowd_colors,
     drawn_times,
     emptiest_angle,
     gather,
+    mark_changes,
     new_axes,
-    particle_colors,
     projection,
-    rotation,
     set_title,
     thinned,
     time_axis,
 )
-from particleflow.view.drawing.snapshots import ELEVATION, facing_azimuth, globe, snapshot
+from particleflow.view.drawing.camera import box_coordinates, camera_of, globe
+from particleflow.view.drawing.colors import check_labels, may_blend, particle_colors
+from particleflow.view.drawing.crowds import crowd_colors, shown_weights
+from particleflow.view.drawing.snapshots import draw_depth, frame_limits, snapshot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,7 +49,7 @@ def kymograph(
     upwards. An ensemble shows its run 0; at most 512 particles and 600 frames are drawn.
     """
     run = first_run(trajectory)
-    ax = new_axes(ax)
+    ax = new_axes(ax, about=trajectory)
     frames, particles = thinned(len(run), MAX_FRAMES), thinned(run.count, MAX_LINES)
     view = projection(run)
     heights, ticks = kymograph_heights(view, view(gather(run, frames, particles)))
@@ -57,6 +57,7 @@ def kymograph(
     times = drawn_times(run.times, log)[frames]
     _draw_lines(ax, times, heights, _line_colors(run, labels, frames, particles), vertical)
     _place_axis(ax, view, heights, ticks, vertical)
+    mark_changes(ax, run, axis="y" if vertical else "x")
     set_title(ax, run)
     return ax
 
@@ -110,11 +111,16 @@ def _place_axis(ax: "Axes", view: Projection, heights: np.ndarray, ticks: np.nda
         limits(low - pad, high + pad)
         axis.set_label_text(view.labels[0])
         return
-    names = {-4: "0", -3: "π/2", -2: "−π", -1: "−π/2", 0: "0", 1: "π/2", 2: "π", 3: "−π/2", 4: "0"}
     limits(low - pad / 2, high + pad / 2)
-    axis.set_ticks(ticks, [names.get(round(tick / (np.pi / 2)), "") for tick in ticks])
+    axis.set_ticks(ticks, [angle_names(tick) for tick in ticks])
     limits(low - pad / 2, high + pad / 2)
     axis.set_label_text("angle θ")
+
+
+def angle_names(angle: float) -> str:
+    """The name of a multiple of π/2, between −π and π."""
+    names = {-4: "0", -3: "π/2", -2: "−π", -1: "−π/2", 0: "0", 1: "π/2", 2: "π", 3: "−π/2", 4: "0"}
+    return names.get(round(angle / (np.pi / 2)), "")
 
 
 def paths(
@@ -128,28 +134,22 @@ def paths(
     view = projection(run)
     if view.kind == "line":
         raise ArgumentError("Paths need at least two dimensions, but the trajectory has one: draw a kymograph instead.")
-    ax = new_axes(ax, SQUARE)
-    azimuth = facing_azimuth(run) if azimuth is None else azimuth
+    ax = new_axes(ax, SQUARE, about=trajectory)
+    camera = camera_of(run, azimuth)
     particles, frames = thinned(run.count, MAX_LINES), thinned(len(run), MAX_FRAMES)
     colors = particle_colors(run, labels, -1)
     seen = view(gather(run, frames, particles))
     if view.kind == "sphere":
-        by_place = labels is None and run.labels is None
-        dots = crowd_colors(seen[-1], colors[particles]) if by_place else colors[particles]
-        _sphere_paths(ax, seen, colors[particles], dots, azimuth)
+        blended = may_blend(run, labels)
+        dots = crowd_colors(seen[-1], colors[particles]) if blended else colors[particles]
+        _sphere_paths(ax, seen @ camera.T, colors[particles], dots, shown_weights(run, -1, particles), camera)
     else:
         snapshot(run, -1, labels=labels, azimuth=azimuth, view=view, title="", ax=ax)
         if view.kind == "space":
-            seen = _boxed(run, view, seen, azimuth)
+            seen = box_coordinates(seen, frame_limits(run, view)) @ camera.T
         _fading_lines(ax, seen[..., :2], colors[particles])
     set_title(ax, run)
     return ax
-
-
-def _boxed(run: Any, view: Projection, seen: np.ndarray, azimuth: float) -> np.ndarray:
-    from particleflow.view.drawing.snapshots import box_coordinates, frame_limits
-
-    return box_coordinates(seen, frame_limits(run, view)) @ rotation(azimuth, ELEVATION).T
 
 
 def _fading_lines(ax: "Axes", seen: np.ndarray, colors: np.ndarray, strength: float = 0.6) -> None:
@@ -167,19 +167,14 @@ def _fading_lines(ax: "Axes", seen: np.ndarray, colors: np.ndarray, strength: fl
     ax.add_collection(LineCollection(list(pieces[kept]), colors=rgba[kept], linewidths=width, zorder=2), autolim=False)
 
 
-def _sphere_paths(ax: "Axes", seen: np.ndarray, colors: np.ndarray, dots: np.ndarray, azimuth: float) -> None:
-    """Paths on the globe: those behind it faint, the last places as dots."""
-    from particleflow.view.drawing.snapshots import depth_style
-
-    theme = style.current()
-    camera = rotation(azimuth, ELEVATION)
+def _sphere_paths(
+    ax: "Axes", turned: np.ndarray, colors: np.ndarray, dots: np.ndarray, weights: np.ndarray, camera: np.ndarray
+) -> None:
+    """Paths on the globe, (T, n, 3) in camera axes: those behind it fainter, the last places as dots."""
     globe(ax, camera)
-    turned = seen @ camera.T
     front = turned[..., 2:] >= 0
-    _fading_lines(ax, np.where(front, np.nan, turned[..., :2]), colors, 0.15)
+    _fading_lines(ax, np.where(front, np.nan, turned[..., :2]), colors, 0.3)
     _fading_lines(ax, np.where(front, turned[..., :2], np.nan), colors, 0.75)
-    order = np.argsort(turned[-1, :, 2], kind="stable")
-    sizes, shades = depth_style(turned[-1, order, 2], dots[order], theme.shade)
-    ax.scatter(*turned[-1, order, :2].T, s=26 * sizes**2, c=shades, edgecolors=theme.panel, linewidths=0.4, zorder=4)
+    draw_depth(ax, turned[-1], dots, weights)
     ax.set(xlim=(-1.09, 1.09), ylim=(-1.09, 1.09), aspect="equal")
     ax.set_axis_off()

@@ -14,6 +14,28 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+SYMBOLS = {
+    "time": "time t",
+    "t": "time t",
+    "beta": "β",
+    "count": "n",
+    "dim": "d",
+    "width": "σ",
+    "rho": "ρ",
+    "temperature": "temperature T",
+}
+
+
+def mean_label(value: str, runs: int | tuple[int, int] | None) -> str:
+    """The name of a mean, with the number of runs that it is a mean of."""
+    if runs is None:
+        return value
+    fewest, most = (runs, runs) if isinstance(runs, int) else runs
+    if most == 1:
+        return value
+    return f"{value}, mean of {most if fewest == most else f'{fewest}–{most}'} runs".removeprefix(", ")
+
+
 def sweep_grid(
     records: Iterable[Mapping[str, Any]], x: str, y: str, value: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -52,22 +74,25 @@ def phase_diagram(
     log_y: bool = False,
     limits: tuple[float, float] | None = None,
     title: str = "",
+    runs: int | tuple[int, int] | None = None,
     ax: "Axes | None" = None,
 ) -> "Axes":
     """Draw values (Y, X) over x (X,) and y (Y,) as cells; `overlay` is a curve (xs, ys) drawn on top.
 
-    Cells reach halfway to their neighbours, in the logarithm on a logarithmic axis; missing values stay empty.
+    Labels that are names of parameters ("beta", "time") become their symbols. `runs` says of how many runs a value is
+    the mean, or of how many at least and at most. Cells reach halfway to their neighbours, in the logarithm on a
+    logarithmic axis; missing values stay empty.
     """
     x, y, values = np.asarray(x, float), np.asarray(y, float), np.asarray(values, float)
     if values.shape != (len(y), len(x)):
         raise ShapeError(f"Argument `values` must have shape ({len(y)}, {len(x)}), but has {values.shape}.")
     ax = new_axes(ax)
     mesh = _cells(ax, x, y, values, (log_x, log_y), limits or (float(np.nanmin(values)), float(np.nanmax(values))))
-    color_bar(ax, mesh, style.clean(value_label))
+    color_bar(ax, mesh, style.clean(mean_label(value_label, runs)))
     if overlay is not None:
         _overlay(ax, overlay, overlay_label)
-    ax.set_xlabel(style.clean(x_label))
-    ax.set_ylabel(style.clean(y_label))
+    ax.set_xlabel(style.clean(SYMBOLS.get(x_label, x_label)))
+    ax.set_ylabel(style.clean(SYMBOLS.get(y_label, y_label)))
     ax.set_title(style.clean(title))
     return ax
 
@@ -79,7 +104,6 @@ def _cells(
     columns, rows = _cell_edges(x, log[0]), _cell_edges(y, log[1])
     colors: dict[str, Any] = {"cmap": style.colormap("sequential"), "vmin": limits[0], "vmax": limits[1]}
     mesh = ax.pcolormesh(columns, rows, np.ma.masked_invalid(values), rasterized=True, **colors)
-    mesh.set_edgecolor("face")
     ax.set(xscale="log" if log[0] else "linear", yscale="log" if log[1] else "linear")
     ax.set(xlim=(columns[0], columns[-1]), ylim=(rows[0], rows[-1]))
     return mesh

@@ -10,7 +10,7 @@ import numpy as np
 
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.view import style
-from particleflow.view.drawing.base import drawn_times, new_axes, set_title, time_axis
+from particleflow.view.drawing.base import drawn_times, mark_changes, new_axes, set_title, time_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,12 +44,13 @@ def observable(
     ax: "Axes | None" = None,
 ) -> "Axes":
     """Draw a scalar observable against time; `log` chooses the time axis (True, False or "auto")."""
-    ax = new_axes(ax)
+    ax = new_axes(ax, about=trajectory)
     values = observable_values(trajectory, name)
     log = time_axis(ax, trajectory.times, log)
     draw_band(ax, drawn_times(trajectory.times, log), values, color or style.current().categories[0], label)
-    ax.set_ylabel(style.clean(name.replace("_", " "), 40))
+    ax.set_ylabel(with_band(style.clean(name.replace("_", " "), 40), values))
     ax.grid(True, axis="y")
+    mark_changes(ax, trajectory)
     set_title(ax, trajectory)
     return ax
 
@@ -57,6 +58,11 @@ def observable(
 def energy(trajectory: "Trajectory", *, log: bool | str = "auto", ax: "Axes | None" = None) -> "Axes":
     """Draw the interaction energy against time."""
     return observable(trajectory, "energy", log=log, ax=ax)
+
+
+def with_band(name: str, values: np.ndarray) -> str:
+    """The name of an axis, which says of an ensemble what its line and its band are, and of how many runs."""
+    return name if values.ndim == 1 else f"{name}\n(median and 10–90 % of {values.shape[1]} runs)"
 
 
 def draw_band(
@@ -88,25 +94,54 @@ def check_counts(trajectory: "Trajectory", counts: Any) -> np.ndarray:
     return counts
 
 
-def shade_plateaus(
-    ax: "Axes", trajectory: "Trajectory", plateaus: Iterable[Any], log: bool, *, names: bool = True
-) -> None:
-    """Shade plateaus, rows (start, end, count) in times or `Plateau` objects; wide ones get their count at the top."""
+def shade_plateaus(ax: "Axes", trajectory: "Trajectory", plateaus: Iterable[Any], log: bool) -> None:
+    """Shade plateaus, rows (start, end, count) in times or `Plateau` objects, and write their counts at the top."""
     theme = style.current()
     times = drawn_times(trajectory.times, log)
-    span = np.log(times[-1] / times[0]) if log else times[-1] - times[0]
+    spans = []
     for plateau in plateaus:
         start, end, count = _plateau_parts(plateau)
         start, end = max(float(start), times[0]), min(float(end), times[-1])
-        if not end > start:
-            continue
-        ax.axvspan(start, end, facecolor=theme.shade, edgecolor=theme.panel, linewidth=1.6, zorder=0)
-        middle, width = (np.sqrt(start * end), np.log(end / start)) if log else ((start + end) / 2, end - start)
-        if names and count is not None and width > 0.035 * span:
-            ax.text(
-                middle, 0.985, f"{int(count)}", transform=ax.get_xaxis_transform(), ha="center", va="top",
-                color=theme.muted, fontsize=0.9 * theme.font_size,
-            )  # fmt: skip
+        if end > start:
+            ax.axvspan(start, end, facecolor=theme.shade, edgecolor=theme.panel, linewidth=1.6, zorder=0)
+            spans.append((start, end, count))
+    ruler = np.log if log else np.asarray
+    begin, length = ruler(times[0]), max(float(ruler(times[-1]) - ruler(times[0])), 1e-300)
+    named = [
+        (float(ruler(a) - begin) / length, float(ruler(b) - begin) / length, c) for a, b, c in spans if c is not None
+    ]
+    for place, row, text in plateau_names(ax, named):
+        height = 0.985 - row * _line_height(ax)
+        ax.text(
+            place, height, text, transform=ax.transAxes, ha="center", va="top", color=theme.text,
+            fontsize=0.9 * theme.font_size, fontweight="bold", zorder=4,
+        )  # fmt: skip
+
+
+def plateau_names(ax: "Axes", spans: list[tuple[float, float, Any]]) -> list[tuple[float, int, str]]:
+    """Where counts are written, as (place, row, text): the longest plateaus first, in two rows, none over another.
+
+    `spans` are (start, end, count) in shares of the axis. A count that finds no room in either row is left out.
+    """
+    points = max(ax.get_position().width * ax.figure.get_figwidth() * 72, 1.0)  # type: ignore[union-attr]
+    taken: list[list[tuple[float, float]]] = [[], []]
+    found = []
+    for start, end, count in sorted(spans, key=lambda span: span[0] - span[1]):
+        text = f"{int(count)}"
+        half = (0.68 * 0.9 * style.current().font_size * len(text) / 2 + 2) / points
+        place = float(np.clip((start + end) / 2, half, 1 - half))
+        for row, others in enumerate(taken):
+            if all(place + half <= low or place - half >= high for low, high in others):
+                others.append((place - half, place + half))
+                found.append((place, row, text))
+                break
+    return sorted(found)
+
+
+def _line_height(ax: "Axes") -> float:
+    """The height of a line of small text as a share of the axes."""
+    points = max(ax.get_position().height * ax.figure.get_figheight() * 72, 1.0)  # type: ignore[union-attr]
+    return 1.15 * style.current().font_size / points
 
 
 def _plateau_parts(plateau: Any) -> tuple[float, float, Any]:
@@ -122,15 +157,16 @@ def cluster_count(
     counts: Any,
     *,
     plateaus: Iterable[Any] = (),
-    log: bool | str = True,
+    log: bool | str = "auto",
     color: Any = None,
     ax: "Axes | None" = None,
 ) -> "Axes":
-    """Draw the number of clusters as a staircase, on logarithmic axes, with plateaus (start, end, count) shaded.
+    """Draw the number of clusters as a staircase, plateaus (start, end, count) shaded and named by their count.
 
-    `counts` is (T,), or (T, R) for a median and a band over runs; plateau bounds are times.
+    The time axis is logarithmic where the frames are spaced like that. `counts` is (T,), or (T, R) for a median and a
+    band over runs; plateau bounds are times.
     """
-    ax = new_axes(ax)
+    ax = new_axes(ax, about=trajectory)
     counts = check_counts(trajectory, counts)
     log = time_axis(ax, trajectory.times, log)
     shade_plateaus(ax, trajectory, plateaus, log)
@@ -138,7 +174,8 @@ def cluster_count(
         ax, drawn_times(trajectory.times, log), counts.astype(float), color or style.current().categories[3], None, True
     )
     count_axis(ax, counts)
-    ax.set_ylabel("clusters")
+    ax.set_ylabel(with_band("clusters", counts))
+    mark_changes(ax, trajectory)
     set_title(ax, trajectory)
     return ax
 
@@ -149,7 +186,7 @@ def count_axis(ax: "Axes", counts: np.ndarray) -> None:
 
     top = max(int(np.nanmax(counts)), 2)
     ax.set_yscale("log")
-    ax.set_ylim(0.8, top * top**0.14)
+    ax.set_ylim(0.8, top * (top / 0.8) ** 0.2)  # a sixth of the height is left for two rows of names
     ladder = [value * 10**power for power in range(7) for value in (1, 2, 5)]
     ax.yaxis.set_major_locator(FixedLocator([value for value in ladder if value <= top]))
     ax.yaxis.set_minor_locator(NullLocator())
@@ -162,12 +199,13 @@ def staircase(
     counts: Any = None,
     *,
     plateaus: Iterable[Any] = (),
-    log: bool | str = True,
+    log: bool | str = "auto",
     ax: "Axes | None" = None,
 ) -> "Axes":
-    """Draw cluster count (left axis) and energy (right axis) on one logarithmic time axis, plateaus shaded.
+    """Draw cluster count (left axis) and energy (right axis) on one time axis, plateaus shaded.
 
-    Whichever of the two is missing is left out. Returns the left axes; the right ones share its time axis.
+    Time is logarithmic where the frames are spaced like that. Whichever of the two is missing is left out. Returns the
+    left axes; the right ones share its time axis.
     """
     theme = style.current()
     has_energy = "energy" in trajectory.observables
@@ -184,8 +222,9 @@ def staircase(
         _colored_axis(ax, "left", theme.categories[3])
         right = ax.twinx()
         times = drawn_times(trajectory.times, ax.get_xscale() == "log")
-        draw_band(right, times, observable_values(trajectory, "energy"), theme.categories[0], None)
-        right.set_ylabel("energy")
+        values = observable_values(trajectory, "energy")
+        draw_band(right, times, values, theme.categories[0], None)
+        right.set_ylabel(with_band("energy", values))
         right.spines["right"].set_visible(True)
         if right.get_yscale() == "linear":
             low, high = right.get_ylim()

@@ -10,17 +10,19 @@ from particleflow.errors import ShapeError
 from particleflow.view import style
 from particleflow.view.drawing.base import (
     angles,
-    check_labels,
     drawn_times,
     emptiest_angle,
     frame_points,
+    mark_changes,
     new_axes,
-    particle_colors,
+    new_figure,
     projection,
     set_title,
     thinned,
     time_axis,
+    title_figure,
 )
+from particleflow.view.drawing.colors import check_labels, particle_colors
 from particleflow.view.drawing.paths import kymograph
 from particleflow.view.findings import merge_rows
 
@@ -146,7 +148,7 @@ def merge_tree(
     from matplotlib.collections import LineCollection
 
     run = first_run(trajectory)
-    ax = new_axes(ax)
+    ax = new_axes(ax, about=trajectory)
     log = time_axis(ax, run.times, log, axis="y" if vertical else "x")
     leaves = find_leaves(run, labels)
     segments, colors, sizes = tree_branches(check_merges(merges), leaves, drawn_times(run.times, log))
@@ -157,6 +159,7 @@ def merge_tree(
     limits(-1, len(leaves.along))
     ticks([])
     (ax.set_xlabel if vertical else ax.set_ylabel)("particles, by cluster" if labels is None else "clusters")
+    mark_changes(ax, run, axis="y" if vertical else "x")
     set_title(ax, run)
     return ax
 
@@ -199,19 +202,12 @@ def kymograph_with_tree(
     `labels` (T, N) are the clusters that the merges name, if these are not particles; both pictures are coloured by
     place.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     if figure is None:
-        width = style.current().width
-        figure = Figure(figsize=(1.25 * width, 0.8 * width), layout="constrained")
-        FigureCanvasAgg(figure)
+        figure = new_figure((1.25, 0.8), trajectory)
+        title_figure(figure, trajectory, "Merge tree")
     axes = figure.subplots(1, 2, sharey=True, width_ratios=[1.15, 1.0])
     kymograph(trajectory, log=log, vertical=True, ax=axes[0])
     merge_tree(trajectory, merges, labels=labels, log=log, ax=axes[1])
-    title = style.clean((trajectory.metadata or {}).get("title") or "")
-    if title:
-        figure.suptitle(title, x=0.012, ha="left", fontsize=1.15 * style.current().font_size)
     axes[0].set_title("trajectories")
     axes[1].set_title("merge tree")
     axes[1].set_ylabel("")

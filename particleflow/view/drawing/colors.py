@@ -1,0 +1,166 @@
+"""The colours of particles: by label, by the cluster that they end in, or by the place that they come from."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from particleflow.analysis.clusters import choose_threshold, label_active
+from particleflow.analysis.frames import first_run, frame_weights, masses_of
+from particleflow.errors import ShapeError
+from particleflow.view import style
+from particleflow.view.drawing.base import frame_points, projection, remembered, thinned
+
+if TYPE_CHECKING:
+    from particleflow.trajectory import Trajectory
+
+MOST_CLUSTERS = 12
+_LEAST_MASS = 0.01  # of a cluster with a colour of its own
+_LOOSEST = 4.0  # thresholds that a tight cluster measures from its centre, on average
+_FRAMES = 48
+_SPACINGS = 0.25
+
+
+@dataclass(frozen=True)
+class LastClusters:
+    """The clusters that a run comes to: the frame they were found in, each particle's one (N,), and colours (k, 3)."""
+
+    frame: int
+    labels: np.ndarray
+    colors: np.ndarray
+
+
+def particle_colors(trajectory: "Trajectory", labels: Any = None, frame: int | None = None) -> np.ndarray:
+    """One colour a particle, (N, 3): by the given labels, else the trajectory's own, else the cluster it ends in.
+
+    A run without a few tight clusters at its end is coloured by the places in its first frame. Labels of shape (T, N)
+    are read at `frame`; without a frame, at the first one.
+    """
+    run = first_run(trajectory)
+    if labels is None:
+        labels = own_labels(run)
+    if labels is None:
+        found = last_clusters(run)
+        return position_colors(projection(run)(frame_points(run, 0))) if found is None else found.colors[found.labels]
+    labels = check_labels(run, labels)
+    return style.label_colors(labels if labels.ndim == 1 else labels[0 if frame is None else frame])
+
+
+def own_labels(run: "Trajectory") -> np.ndarray | None:
+    """The labels that the particles of a run have from the start; None where they do not tell any two apart."""
+    return None if run.labels is None or np.ptp(run.labels) == 0 else run.labels
+
+
+def may_blend(run: "Trajectory", labels: Any) -> bool:
+    """Whether crowds show the mean of their particles' colours: those of first places, or of clusters that merge."""
+    if labels is not None or own_labels(run) is not None:
+        return False
+    found = last_clusters(run)
+    return found is None or found.frame < len(run) - 1
+
+
+@remembered
+def last_clusters(run: "Trajectory") -> LastClusters | None:
+    """The last frame of one run that has two to twelve tight clusters; None without such a frame.
+
+    Clusters of less than 1 % of the mass have no colour of their own: their particles go with the nearest other one.
+    """
+    if masses_of(run) is not None:
+        return None
+    points = frame_points(run, 0)
+    if not np.isfinite(points).all():
+        return None
+    threshold = choose_threshold(run).value
+    for frame in thinned(len(run), _FRAMES)[::-1].tolist():
+        points = frame_points(run, frame)
+        found = _tight_clusters(points, frame_weights(run, frame), threshold) if np.isfinite(points).all() else None
+        if found is None:
+            continue
+        labels, centres = found
+        if len(centres) > 1:
+            return LastClusters(frame, labels, contrasting_colors(centres)) if len(centres) <= MOST_CLUSTERS else None
+    return None
+
+
+def frame_clusters(run: "Trajectory", frame: int) -> np.ndarray:
+    """The clusters of one frame at the run's own threshold, (N,); −1 for particles without mass."""
+    points = np.nan_to_num(frame_points(run, frame))
+    return label_active(points, frame_weights(run, frame) > 0, choose_threshold(run).value)
+
+
+def _tight_clusters(points: np.ndarray, weights: np.ndarray, threshold: float) -> tuple[np.ndarray, np.ndarray] | None:
+    """Every particle's cluster (N,) and the centres (k, d) of those with enough mass; None if they are loose chains."""
+    labels = label_active(points, weights > 0, threshold)
+    active = labels >= 0
+    mass = np.bincount(labels[active], weights[active])
+    heavy = np.flatnonzero(mass >= _LEAST_MASS)
+    if mass[heavy].sum() < 0.9:
+        return None
+    centres = np.stack([np.average(points[labels == each], axis=0, weights=weights[labels == each]) for each in heavy])
+    number = np.full(len(mass) + 1, -1)
+    number[heavy] = np.arange(len(heavy))
+    own = number[labels]
+    inside = own >= 0
+    spread = np.sqrt(weights[inside] @ np.square(points[inside] - centres[own[inside]]).sum(axis=-1))
+    if spread > _LOOSEST * threshold:
+        return None
+    own[~inside] = np.linalg.norm(points[~inside, None] - centres[None], axis=-1).argmin(axis=1)
+    return own, centres
+
+
+def contrasting_colors(centres: np.ndarray) -> np.ndarray:
+    """Colours (k, 3) of the palette for clusters at (k, d), such that near clusters have unlike hues.
+
+    Minimises Σ_{i<j} w_ij / (difference of the colours i, j), w_ij = (¼ + distance/mean distance)⁻², by exchanging two
+    colours, or one for an unused one, as long as that helps.
+    """
+    count = len(centres)
+    table = style.palette(max(count, len(style.current().categories)))
+    unlike = style.differences(table)
+    distance = np.linalg.norm(centres[:, None] - centres[None], axis=-1)
+    weight = (_SPACINGS + distance / (distance.sum() / max(count * (count - 1), 1) or 1.0)) ** -2.0
+    np.fill_diagonal(weight, 0.0)
+    chosen = np.arange(len(table))  # the first `count` are in use, the others wait
+
+    def cost(order: np.ndarray) -> float:
+        used = order[:count]
+        return float((weight / (unlike[np.ix_(used, used)] + np.eye(count))).sum())
+
+    lowest, improved = cost(chosen), True
+    while improved:
+        improved = False
+        for first in range(count):
+            for second in range(first + 1, len(table)):
+                other = chosen.copy()
+                other[[first, second]] = other[[second, first]]
+                if (tried := cost(other)) < lowest - 1e-9:
+                    chosen, lowest, improved = other, tried, True
+    return table[chosen[:count]]
+
+
+def position_colors(coordinates: np.ndarray) -> np.ndarray:
+    """Colours (N, 3) of where particles are: their order (1-D), their angle (2-D), longitude and latitude (3-D)."""
+    theme = style.current()
+    if coordinates.shape[-1] == 1:
+        order = np.argsort(np.argsort(coordinates[:, 0], kind="stable"), kind="stable")
+        return style.ordered_colors(order / max(len(order) - 1, 1), theme)
+    centred = coordinates - (0 if coordinates.shape[-1] == 3 else np.nanmean(coordinates, axis=0))
+    angle = np.nan_to_num(np.arctan2(centred[:, 1], centred[:, 0]))
+    if coordinates.shape[-1] == 2:
+        return style.cyclic_colors(angle, theme)
+    low, high = theme.lightness
+    height = np.nan_to_num(centred[:, 2] / np.maximum(np.linalg.norm(centred, axis=-1), 1e-300))
+    return style.oklch(low + (high - low) * (height + 1) / 2, np.full(height.shape, 0.13), angle + 0.5)
+
+
+def check_labels(trajectory: "Trajectory", labels: Any) -> np.ndarray:
+    """Labels as an array of shape (N,) or (T, N); huge label numbers are renumbered in their order."""
+    labels = np.asarray(labels)
+    allowed = (trajectory.count,), (len(trajectory), trajectory.count)
+    if labels.shape not in allowed:
+        raise ShapeError(f"Argument `labels` must have shape {allowed[0]} or {allowed[1]}, but has {labels.shape}.")
+    if labels.max(initial=0) < 100_000:
+        return labels
+    kept = np.maximum(labels, -1)
+    values, numbers = np.unique(kept, return_inverse=True)
+    return numbers.reshape(labels.shape) - int(values[0] < 0)

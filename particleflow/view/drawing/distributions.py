@@ -1,0 +1,223 @@
+"""What particles do that do not gather: their density, their nearest neighbours, their covariance, and β over time."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from particleflow.analysis.character import Character, character_of
+from particleflow.analysis.frames import first_run, frame_weights
+from particleflow.analysis.spread import excess_kurtosis, nearest_distances, principal_variances
+from particleflow.analysis.theory import gaussian_blow_up, gaussian_variance
+from particleflow.errors import ArgumentError
+from particleflow.view import style
+from particleflow.view.drawing.base import (
+    MAX_FRAMES,
+    angles,
+    drawn_times,
+    emptiest_angle,
+    frame_points,
+    mark_changes,
+    new_axes,
+    projection,
+    set_title,
+    thinned,
+    time_axis,
+)
+from particleflow.view.drawing.fields import density_mesh
+from particleflow.view.drawing.matrices import edges_between
+from particleflow.view.drawing.paths import angle_names
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from particleflow.trajectory import Trajectory
+
+_BINS = (20, 90)  # the fewest and the most; in between twice the root of the number of particles
+_NEARLY_GAUSSIAN = 0.5  # excess kurtosis
+MOST_NEIGHBOURS = 4000
+
+
+def particle_density(trajectory: "Trajectory", *, log: bool | str = "auto", ax: "Axes | None" = None) -> "Axes":
+    """Draw the density of the particles against time, by mass: of their angles on a circle, else along one axis.
+
+    On a sphere that axis is the mean direction of the first frame (uniform there means uniform on S²); elsewhere it is
+    the first coordinate or principal component. An ensemble shows its run 0.
+    """
+    run = first_run(trajectory)
+    ax = new_axes(ax, about=trajectory)
+    frames = thinned(len(run), MAX_FRAMES // 2)
+    places, name, ends = _places(run, frames)
+    edges = np.linspace(*ends, int(np.clip(2 * np.sqrt(run.count), *_BINS)) + 1)
+    rows = [
+        np.histogram(row, edges, weights=frame_weights(run, int(k)))[0] for row, k in zip(places, frames, strict=True)
+    ]
+    log = time_axis(ax, run.times, log)
+    columns = edges_between(drawn_times(run.times, log)[frames], log)
+    density_mesh(ax, columns, edges, np.stack(rows) / np.diff(edges))
+    ax.set_ylabel(name)
+    ax.set_ylim(edges[0], edges[-1])
+    if projection(run).kind == "circle":
+        first = int(np.ceil(edges[0] / (np.pi / 2)))
+        ticks = np.arange(first, first + 5) * np.pi / 2
+        ax.set_yticks(ticks[ticks <= edges[-1]], [angle_names(tick) for tick in ticks[ticks <= edges[-1]]])
+        ax.set_ylim(edges[0], edges[-1])
+    mark_changes(ax, run)
+    set_title(ax, run)
+    return ax
+
+
+def _places(run: "Trajectory", frames: np.ndarray) -> tuple[np.ndarray, str, tuple[float, float]]:
+    """The drawn number of every particle (T, N), what it is called, and its ends."""
+    view = projection(run)
+    seen = np.stack([view(frame_points(run, int(frame))) for frame in frames])
+    if view.kind == "circle":
+        cut = emptiest_angle(angles(seen))
+        return angles(seen, cut), "angle θ", (cut, cut + 2 * np.pi)
+    if view.spherical:
+        points = np.stack([frame_points(run, int(frame)) for frame in frames]) / view.radius
+        mean = frame_weights(run, 0) @ points[0]
+        if np.linalg.norm(mean) > 1e-3:
+            return points @ (mean / np.linalg.norm(mean)), "cosine with the first mean direction", (-1.0, 1.0)
+        return points[..., 0], "$x_1$", (-1.0, 1.0)
+    known = seen[..., 0][np.isfinite(seen[..., 0])]
+    low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
+    pad = 0.02 * (high - low) or 0.5
+    return seen[..., 0], view.labels[0], (low - pad, high + pad)
+
+
+def nearest_neighbours(trajectory: "Trajectory", *, log: bool | str = "auto", ax: "Axes | None" = None) -> "Axes":
+    """Draw how far particles are from the nearest other one: median, 10-90 % band and the smallest, against time.
+
+    On a sphere the distance is an angle in degrees. Particles without mass are left out; an ensemble shows its run 0.
+    """
+    run = first_run(trajectory)
+    view, theme = projection(run), style.current()
+    chosen = np.flatnonzero(frame_weights(run, 0) > 0)
+    if not 2 <= len(chosen) <= MOST_NEIGHBOURS:
+        raise ArgumentError(
+            f"Nearest neighbours are drawn of 2 to {MOST_NEIGHBOURS} particles, but {len(chosen)} have mass."
+        )
+    frames = thinned(len(run), MAX_FRAMES // 2)
+    radius, unit = (view.radius, np.degrees(1.0)) if view.spherical else (None, 1.0)
+    found = np.stack([nearest_distances(frame_points(run, int(frame))[chosen], radius) for frame in frames]) * unit
+    ax = new_axes(ax, about=trajectory)
+    log = time_axis(ax, run.times, log)
+    times = drawn_times(run.times, log)[frames]
+    low, middle, high = np.quantile(found, [0.1, 0.5, 0.9], axis=1)
+    ax.fill_between(times, low, high, color=theme.categories[0], alpha=0.22, linewidth=0, label="10–90 % of particles")
+    ax.plot(times, middle, color=theme.categories[0], label="median")
+    ax.plot(times, found.min(axis=1), color=theme.categories[3], linewidth=0.8 * theme.line_width, label="smallest")
+    ax.set_ylabel("angle to the nearest particle (°)" if view.spherical else "distance to the nearest particle")
+    ax.set_ylim(bottom=0.0)
+    ax.grid(True, axis="y")
+    ax.legend(loc="best")
+    mark_changes(ax, run)
+    set_title(ax, run)
+    return ax
+
+
+def covariance(trajectory: "Trajectory", *, log: bool | str = "auto", ax: "Axes | None" = None) -> "Axes":
+    """Draw the principal variances of the cloud against time; where a theory holds, with its curve and its pole.
+
+    A Gaussian under softmax attention alone, with numbers Q, K, V in flat space, has s₀ / (1 − 2 β q k v s₀ t), with
+    a pole at 1 / (2 β q k v s₀). An ensemble shows its run 0; of more than six variances the largest six are drawn.
+    """
+    run = first_run(trajectory)
+    theme = style.current()
+    frames = thinned(len(run), MAX_FRAMES // 2)
+    values = principal_variances(run, frames)
+    ax = new_axes(ax, about=trajectory)
+    log = time_axis(ax, run.times, log)
+    times = drawn_times(run.times, log)[frames]
+    shown = min(values.shape[1], 6)
+    for index, color in enumerate(style.palette(shown)):
+        name = "variance of the particles" if shown == 1 else f"principal variance {index + 1}"
+        ax.plot(times, values[:, index], color=color, label=name)
+    rate = gaussian_rate(run)
+    if rate is not None:
+        _draw_theory(ax, run, times, values[0, :shown], rate)
+    if values.max() > 1e2 * max(float(values[0].max()), 1e-300):
+        ax.set_yscale("log")
+    else:
+        ax.set_ylim(0.0, (2.5 if rate else 1.08) * float(values.max()) or 1.0)
+    ax.set_ylabel("variance")
+    ax.grid(True, axis="y")
+    ax.legend(loc="best", labelcolor=theme.text)
+    mark_changes(ax, run)
+    set_title(ax, run)
+    return ax
+
+
+def gaussian_rate(run: "Trajectory") -> float | None:
+    """β q k v of a run for which the law of Gaussian tokens holds, else None."""
+    known: Character = character_of(run)
+    acting = known.attention
+    if acting is None or known.drift != "attend" or known.temperature > 0 or known.schedule is not None:
+        return None
+    plain = acting.normalization == "row" and acting.positions is not None and not acting.positions.factors
+    maps = [acting.query, acting.key, acting.value]
+    if not plain or projection(run).spherical or any(each is None or np.ndim(each) > 0 for each in maps):
+        return None
+    kurtosis = excess_kurtosis(frame_points(run, 0), frame_weights(run, 0))
+    if not (np.abs(kurtosis) < _NEARLY_GAUSSIAN).all():
+        return None
+    return float(np.prod([float(acting.beta or 0.0), *(float(each) for each in maps)]))  # type: ignore[arg-type]
+
+
+def _draw_theory(ax: "Axes", run: "Trajectory", times: np.ndarray, starts: np.ndarray, rate: float) -> None:
+    """The curves of Gaussian tokens, and the first pole as an upright line."""
+    theme = style.current()
+    clock = np.linspace(float(run.times[0]), float(run.times[-1]), 800)
+    label: str | None = "Gaussian tokens, $s_0/(1 - 2\\beta s_0 t)$"
+    for start in starts:
+        curve = gaussian_variance(float(start), rate, clock - clock[0])
+        ax.plot(np.maximum(clock, times[0]), curve, "--", color=theme.text, linewidth=0.9, label=label, zorder=4)
+        label = None
+    pole = gaussian_blow_up(float(starts.max()), rate)
+    if pole is None:
+        return
+    when = float(run.times[0]) + pole
+    ax.axvline(when, color=theme.categories[3], linewidth=0.9, label=f"its pole, t = {when:.4g}")
+    ax.set_xlim(right=max(ax.get_xlim()[1], 1.04 * when))
+
+
+def schedule(trajectory: "Trajectory", *, log: bool | str = "auto", ax: "Axes | None" = None) -> "Axes":
+    """Draw the parameter that changes with time, such as β(t) of annealing, as the run has stored it."""
+    known = character_of(trajectory)
+    if known.schedule is None:
+        raise ArgumentError("A schedule is drawn of a run whose β changes with time, but this one has none.")
+    ax = new_axes(ax, about=trajectory)
+    log = time_axis(ax, trajectory.times, log)
+    times, values = known.schedule.times, known.schedule.values
+    ax.plot(np.maximum(times, ax.get_xlim()[0]), values, color=style.current().categories[0])
+    if values.min() > 0 and values.max() > 20 * values.min():
+        ax.set_yscale("log")
+    ax.set_ylabel("$\\beta(t)$" if known.schedule.name == "beta" else style.clean(known.schedule.name, 30))
+    ax.grid(True, axis="y")
+    mark_changes(ax, trajectory)
+    set_title(ax, trajectory)
+    return ax
+
+
+def picture(trajectory: "Trajectory", frame: int = -1, *, labels: Any = None, ax: "Axes | None" = None) -> "Axes":
+    """Draw the patches of an image at their places, coloured by the cluster that each has come to: a segmentation.
+
+    `labels` (N,) or (T, N) are the clusters; left out, they are those of the frame. The largest have the most distinct
+    colours.
+    """
+    from particleflow.view.drawing.base import MATRIX
+    from particleflow.view.drawing.colors import check_labels, frame_clusters
+
+    run = first_run(trajectory)
+    shape = character_of(run).picture
+    if shape is None:
+        raise ArgumentError("A picture is drawn of a run of image patches, but this one does not say how they lie.")
+    clusters = frame_clusters(run, frame) if labels is None else check_labels(run, labels)
+    clusters = clusters if clusters.ndim == 1 else clusters[frame]
+    _, number, sizes = np.unique(clusters, return_inverse=True, return_counts=True)
+    rank = np.argsort(np.argsort(-sizes, kind="stable"), kind="stable")
+    ax = new_axes(ax, MATRIX, about=trajectory)
+    ax.imshow(style.label_colors(rank[number]).reshape(*shape, 3), interpolation="nearest")
+    ax.set(xticks=[], yticks=[], xlabel=f"{len(sizes)} clusters of {run.count} patches")
+    set_title(ax, run, time=float(run.times[frame]))
+    return ax
