@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from particleflow import _toml
+from particleflow._files import reason_of
 from particleflow.errors import ParticleflowError, UserError
 from particleflow.user_code import blamed
 
@@ -95,7 +96,7 @@ class Scenario:
         try:
             setup = _build(self.document)
             if check:
-                _check_fit(setup)
+                check_fit(setup)
         except UserError as error:
             raise UserError(f"{self.name}: {error}") from error
         except ParticleflowError:
@@ -119,7 +120,7 @@ def load(path: str | Path, overrides: Iterable[str] = (), *, allow_code: bool = 
     text = read_text(file)
     raw = _toml.loads(text, str(file))
     for override in overrides:
-        raw = _toml.with_value(raw, *_toml.parse_override(override))
+        raw = _toml.with_override(raw, override)
     return from_document(raw, file.name, file.parent, source=text, allow_code=allow_code)
 
 
@@ -190,7 +191,7 @@ def read_text(path: Path) -> str:
             raise UserError(f"{path} is larger than {_LARGEST_FILE} bytes; put arrays into .npy files.")
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} cannot be read: {error}.") from error
+        raise UserError(f"{path} cannot be read: {reason_of(error)}.") from error
 
 
 def key_for(seed: int, name: str) -> "Array":
@@ -269,7 +270,7 @@ def _build(document: "Document") -> Setup:
     return make_setup(document, flow, *make_start(document, flow))
 
 
-def _check_fit(setup: Setup) -> None:
+def check_fit(setup: Setup) -> None:
     """Let the planner look at everything before time begins."""
     from particleflow.plan import make_plan
 

@@ -2,14 +2,19 @@
 
 import warnings
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
+from particleflow.cli.closing import closing_lines, counted
 from particleflow.cli.console import Meter, RunMeter, note, result, result_json
 from particleflow.cli.options import AllowCode, Device, Flag, Native, Overrides, Quiet, Scenario
 from particleflow.errors import ResumedElsewhere, UserError
 from particleflow.status import Status
+
+if TYPE_CHECKING:
+    from particleflow.run_folder import Outcome
+    from particleflow.scenario import Scenario as Loaded
 
 Switch = Annotated[bool | None, Parameter(show_default=False)]
 
@@ -59,8 +64,9 @@ def run(
         note("This file has a [sweep]; running the scenario alone. `particleflow sweep` runs all of it.", quiet=quiet)
     folder = run_folder.new_folder(loaded.stem, output)
     note(f"{loaded.title[:200]}\n  into {folder} on {description}", quiet=quiet)
+    note_chosen(loaded, quiet=quiet)
     try:
-        return _simulate(loaded, folder, resumed=False, json=json, quiet=quiet)
+        return simulate_into(loaded, folder, resumed=False, json=json, quiet=quiet)
     finally:
         run_folder.discard_if_empty(folder)
 
@@ -104,7 +110,7 @@ def resume(
     description = prepare(device, native)
     loaded = scenarios.load(run_folder.scenario_file(folder), allow_code=allow_code)
     note(f"{loaded.title[:200]}\n  resumed in {folder} on {description}", quiet=quiet)
-    return _simulate(loaded, folder, resumed=True, json=json, quiet=quiet)
+    return simulate_into(loaded, folder, resumed=True, json=json, quiet=quiet)
 
 
 def check(
@@ -148,17 +154,31 @@ def check(
         "dimension": setup.start.dimension,
         "frames": len(setup.times),
         "runs": runs,
+        "chosen": loaded.document.chosen,
     }
     if json:
         result_json(facts)
     elif not quiet:
-        sweep = f", {runs} runs" if loaded.document.sweep is not None else ""
-        note(f"{loaded.name} is fine: {facts['particles']} particles in dimension {facts['dimension']}, "
-             f"{facts['frames']} frames{sweep}.")  # fmt: skip
+        sweep = f", {counted(runs, 'run')}" if loaded.document.sweep is not None else ""
+        note(f"{loaded.name} is fine: {counted(facts['particles'], 'particle')} in dimension {facts['dimension']}, "
+             f"{counted(facts['frames'], 'frame')}{sweep}.")  # fmt: skip
+        note_chosen(loaded)
     return 0
 
 
-def _simulate(loaded, folder: Path, *, resumed: bool, json: bool, quiet: bool) -> int:
+def note_chosen(loaded: "Loaded", *, quiet: bool = False) -> None:
+    """Say what a scenario left open and how it was chosen."""
+    if chosen := loaded.document.chosen:
+        note("  chosen: " + ", ".join(f"{path} = {value}" for path, value in chosen.items()), quiet=quiet)
+
+
+def simulate_into(
+    loaded: "Loaded", folder: Path, *, resumed: bool, json: bool | None, quiet: bool, products: bool = True
+) -> int:
+    """Simulate a scenario into its folder, make its products and say how it went; returns an exit code.
+
+    Parameters: `json` is whether the result is printed as JSON, None for no result at all.
+    """
     from particleflow import run_folder
     from particleflow.scenario import save_times
     from particleflow.summation.native import library
@@ -168,27 +188,35 @@ def _simulate(loaded, folder: Path, *, resumed: bool, json: bool, quiet: bool) -
         library(lambda text: meter.update(text, 0, 0))
         meter.update("compiling", 0, 0)
         geometry = loaded.document.geometry
-        progress = RunMeter(meter, float(times[-1]), len(times), None if geometry is None else geometry.made)
+        event = loaded.document.event
+        progress = RunMeter(
+            meter, float(times[-1]), len(times), None if geometry is None else geometry.made,
+            None if event is None else event.made.linking_distance(),
+        )  # fmt: skip
         with warnings.catch_warnings():
             warnings.simplefilter("always", ResumedElsewhere)
             warnings.showwarning = lambda message, *_, **__: note(str(message), quiet=quiet)
             trajectory = run_folder.run_scenario(loaded, folder, resume=resumed, progress=progress)
         outcome = run_folder.Outcome(folder, trajectory.status, trajectory.metadata.get("message"), len(trajectory))
-        if outcome.status != Status.INTERRUPTED:
+        if products and outcome.status != Status.INTERRUPTED:
             run_folder.make_products(folder, trajectory, loaded.document.output.model_dump(), outcome, meter.update)
+    lines = closing_lines(folder, trajectory) if products else []
     trajectory.close()
-    return _finish(outcome, json=json, quiet=quiet)
+    return _finish(outcome, lines, json=json, quiet=quiet)
 
 
-def _finish(outcome, *, json: bool, quiet: bool) -> int:
+def _finish(outcome: "Outcome", lines: list[str], *, json: bool | None, quiet: bool) -> int:
     for name, reason in outcome.failures.items():
         note(f"The {name} could not be made: {reason}")
     if outcome.status == Status.INTERRUPTED:
-        note(f"Interrupted after {outcome.frames} frames; `particleflow resume {outcome.folder}` goes on.")
+        note(f"Interrupted after {counted(outcome.frames, 'frame')}; `particleflow resume {outcome.folder}` goes on.")
     elif outcome.message:
         note(f"The run is {outcome.status}: {outcome.message}", quiet=quiet)
+    if outcome.status != Status.INTERRUPTED:
+        for line in lines:
+            note(line, quiet=quiet)
     if json:
         result_json({**vars(outcome), "folder": str(outcome.folder)})
-    else:
+    elif json is not None:
         result(str(outcome.folder))
     return 1 if outcome.failures or outcome.status == Status.INTERRUPTED else 0

@@ -98,8 +98,11 @@ def _make_bar() -> Any:
 class RunMeter:
     """Turns the windows of a run into progress: time, step size, energy, number of clusters."""
 
-    def __init__(self, meter: Meter, end: float, frames: int, geometry: Any = None):
+    def __init__(
+        self, meter: Meter, end: float, frames: int, geometry: Any = None, linking_distance: float | None = None
+    ):
         self.meter, self.end, self.frames, self.geometry = meter, end, frames, geometry
+        self.linking_distance = linking_distance
         self.threshold: float | None = None
 
     def __call__(self, frames: Any) -> None:
@@ -113,7 +116,7 @@ class RunMeter:
                 parts.append(f"{name.replace('_', ' ')} {float(_first(frames.observables[name][-1])):.6g}")
         clusters = self._clusters(frames)
         if clusters is not None:
-            parts.append(f"{clusters} clusters")
+            parts.append(f"{clusters} cluster{'' if clusters == 1 else 's'}")
         self.meter.update("simulating", progress.frames, self.frames, "  ".join(parts))
 
     def _clusters(self, frames: Any) -> int | None:
@@ -130,6 +133,7 @@ class RunMeter:
 
         if self.threshold is None:
             first = Trajectory.from_arrays([0.0], frames.points[:1])
+            first.metadata["linking distance"] = self.linking_distance
             if self.geometry is not None:
                 first.metadata["space"] = self.geometry.facts(points.shape[-1]).description()
             self.threshold = choose_threshold(first).value

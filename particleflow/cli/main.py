@@ -12,8 +12,16 @@ from cyclopts import App, CycloptsError
 
 from particleflow._files import advice_for
 from particleflow._version import __version__
-from particleflow.cli import commands_inspect, commands_products, commands_run, commands_sweep
+from particleflow.cli import (
+    commands_compare,
+    commands_inspect,
+    commands_kinds,
+    commands_products,
+    commands_run,
+    commands_sweep,
+)
 from particleflow.cli.console import note
+from particleflow.cli.options import with_every_flag
 from particleflow.errors import ParticleflowError, UserError
 from particleflow.user_code import blamed
 
@@ -37,12 +45,17 @@ def make_app() -> App:
         commands_run.resume,
         commands_run.check,
         commands_sweep.sweep,
+        commands_sweep.replay,
         commands_inspect.list_,
+        commands_kinds.kinds,
+        commands_kinds.describe,
+        commands_inspect.runs,
         commands_inspect.info,
         commands_products.analyze,
         commands_products.plot,
         commands_products.animate,
         commands_products.view,
+        commands_compare.compare,
         commands_products.export,
         commands_products.recover,
         commands_inspect.schema,
@@ -58,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     app = make_app()
     _ask_for_room()
     try:
-        code = app(tokens or ["--help"], exit_on_error=False, print_error=True)
+        code = app(with_every_flag(tokens) or ["--help"], exit_on_error=False, print_error=True)
     except CycloptsError:
         return 2
     except KeyboardInterrupt:
