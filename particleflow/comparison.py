@@ -22,8 +22,8 @@ def scenario_differences(
     runs: "tuple[Trajectory, Trajectory]", folders: tuple[Path, Path]
 ) -> list[tuple[str, str, str]]:
     """Where the scenarios of two runs differ: key, value in the first, value in the second ("" where there is none)."""
-    documents = [_document(run, folder) for run, folder in zip(runs, folders, strict=True)]
-    return [(key, _shown(a), _shown(b)) for key, a, b in _toml.differences(*documents)]
+    first, second = (_document(run, folder) for run, folder in zip(runs, folders, strict=True))
+    return [(key, _shown(a), _shown(b)) for key, a, b in _toml.differences(first, second)]
 
 
 def _document(run: "Trajectory", folder: Path) -> dict[str, Any]:
@@ -56,7 +56,9 @@ def draw_comparison(
 
     named = dict(zip(labels, runs, strict=True))
     log = all(is_log_spaced(run.times) for run in runs)
-    panels = [lambda ax, name=name: view.compare(named, name, log=log, ax=ax) for name in _shared(runs)]
+    panels: list[Callable[[Any], Any]] = [
+        lambda ax, name=name: view.compare(named, name, log=log, ax=ax) for name in _shared(runs)
+    ]
     counts = _counts(runs, folders)
     if counts is not None:
         panels.insert(0, lambda ax: view.compare(named, counts=counts, log=log, ax=ax))

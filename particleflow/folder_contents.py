@@ -72,8 +72,9 @@ def kept_threshold(folder: Path) -> float | None:
     if not isinstance(thresholds, dict) or thresholds.get("cluster_reason") != GIVEN:
         return None
     distance = thresholds.get("cluster_distance")
-    usable = isinstance(distance, int | float) and not isinstance(distance, bool) and 0 <= distance < float("inf")
-    return float(distance) if usable else None
+    if isinstance(distance, bool) or not isinstance(distance, int | float) or not 0 <= distance < float("inf"):
+        return None
+    return float(distance)
 
 
 def threshold_for(folder: Path, wish: float | str | None) -> float | None:

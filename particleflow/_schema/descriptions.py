@@ -171,7 +171,7 @@ def _annotated(annotation: Any) -> str:
         return "a list"
     if typing.get_origin(annotation) is dict:
         return "a table"
-    for schema in (each.json_schema for each in members if isinstance(each, WithJsonSchema)):
+    for schema in (each.json_schema or {} for each in members if isinstance(each, WithJsonSchema)):
         return "a list of numbers" if schema.get("type") == "array" else "a number"
     # Annotated[type, …] and type | None say what their first member says; Any, which is checked by us, is a number.
     return _annotated(members[0]) if members else "a number"

@@ -32,7 +32,7 @@ def _run_line(summary: dict[str, Any]) -> str:
         return f"{counted(last, 'cluster')} from the first frame to the last"
     plateaus = dict.fromkeys(tread["count"] for tread in summary["plateaus"]["listed"])
     # What stands still before particles have found each other is no tread.
-    treads = [count for count in plateaus if count is not None and count != last and 2 * count <= first]
+    treads = [count for count in plateaus if count is not None and count != last and 4 * count <= 3 * first]
     ends = [_first_time_after(count, clusters["times"], clusters["counts"]) for count in treads]
     words = [f"{int(count)} until t = {end:.4g}" for count, end in zip(treads, ends, strict=True)]
     if not words:
