@@ -44,7 +44,7 @@ def written(path: Path, advice: str = "", failures: tuple[type[Exception], ...] 
         yield partial
         replace(partial, path)
     except failures as error:
-        raise StoreError(f"Cannot write {path}: {_reason(error)}. {advice or advice_for(error)}".rstrip()) from error
+        raise StoreError(f"Cannot write {path}: {reason_of(error)}. {advice or advice_for(error)}".rstrip()) from error
     finally:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
@@ -62,7 +62,7 @@ def written_folder(path: Path) -> Iterator[Path]:
         yield partial
         partial.rename(path)
     except OSError as error:
-        raise StoreError(f"Cannot write {path}: {_reason(error)}. {advice_for(error)}".rstrip()) from error
+        raise StoreError(f"Cannot write {path}: {reason_of(error)}. {advice_for(error)}".rstrip()) from error
     finally:
         with contextlib.suppress(OSError):
             _remove(partial)
@@ -230,6 +230,7 @@ def _is_running(process: int) -> bool:
     return True
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
+    """Why something failed, in one line without a full stop; that of the operating system does not repeat the path."""
     lines = str(getattr(error, "strerror", None) or error).splitlines()
     return (lines[0] if lines else type(error).__name__).rstrip(".")

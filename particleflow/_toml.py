@@ -6,23 +6,26 @@ when a file is written.
 
 import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from particleflow.errors import UserError
+
+# Stands for "no value": an override of this value removes its key.
+REMOVED = object()
 
 _LONGEST_PATH = 100
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 
-def rewritten(text: str, document: dict[str, Any]) -> str:
+def rewritten(text: str, document: dict[str, Any], remarks: Mapping[str, str] | None = None) -> str:
     """The text of a file, changed to say `document`: comments, order and layout stay, and so does what is the same.
 
     What is new goes to the end of its table, or as a table to the end of the file. A file that cannot be changed in
-    this way is written afresh.
+    this way is written afresh. Parameters: `remarks`, comments for values in sections, by their dotted paths.
     """
     try:
-        return _rewritten(text, document)
+        return _rewritten(text, document, remarks or {})
     except Exception:  # tomlkit gives up on odd files in ways of its own
         return dumps(document)
 
@@ -30,12 +33,12 @@ def rewritten(text: str, document: dict[str, Any]) -> str:
 def dumps(document: dict[str, Any]) -> str:
     """A document as TOML text: plain keys first, then tables and lists of tables; deeper tables stay inline."""
     try:
-        return _rewritten("", document)
+        return _rewritten("", document, {})
     except RecursionError as error:
         raise UserError("The scenario is nested too deeply to be written.") from error
 
 
-def _rewritten(text: str, document: dict[str, Any]) -> str:
+def _rewritten(text: str, document: dict[str, Any], remarks: Mapping[str, str]) -> str:
     import tomlkit
 
     old = tomllib.loads(text)
@@ -43,10 +46,21 @@ def _rewritten(text: str, document: dict[str, Any]) -> str:
         return text
     file = tomlkit.parse(text)
     _change(file, old, document, _section)
+    for path, remark in remarks.items():
+        _remark(file, parse_path(path), remark)
     changed = tomlkit.dumps(file)
     if not _is_same(tomllib.loads(changed), document):
         raise ValueError("the text that was written says something else")
     return changed
+
+
+def _remark(file: Any, path: list[str | int], remark: str) -> None:
+    """Write a comment behind a value of a section; in one line with others there is no room for one."""
+    from tomlkit.items import Table
+
+    section = _value_at(file, path[:-1])
+    if isinstance(section, Table):
+        section[str(path[-1])].comment(remark)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _change(node: Any, old: Any, new: Any, item: Callable[[Any], Any]) -> None:
@@ -107,17 +121,18 @@ def _table(values: dict[str, Any]) -> Any:
 def _inline(value: Any) -> Any:
     import tomlkit
 
-    return tomlkit.value(_text(value))  # from text, because tomlkit takes a second to build a list of 2000 numbers
+    return tomlkit.value(value_text(value))  # from text, because tomlkit takes a second to build a list of 2000 numbers
 
 
-def _text(value: Any) -> str:
+def value_text(value: Any) -> str:
+    """A value as TOML, in one line."""
     import tomlkit
 
     if isinstance(value, dict):
-        pairs = [f"{tomlkit.key(name).as_string()} = {_text(inner)}" for name, inner in value.items()]
+        pairs = [f"{tomlkit.key(name).as_string()} = {value_text(inner)}" for name, inner in value.items()]
         return f"{{ {', '.join(pairs)} }}" if pairs else "{}"
     if isinstance(value, list):
-        return f"[{', '.join(map(_text, value))}]"
+        return f"[{', '.join(map(value_text, value))}]"
     return tomlkit.item(value).as_string()
 
 
@@ -130,10 +145,12 @@ def loads(text: str, name: str) -> dict[str, Any]:
 
 
 def parse_override(text: str) -> tuple[list[str | int], Any]:
-    """The path and the value of `path=value`; the value is TOML, and a single bare word is a text."""
+    """The path and the value of `path=value`: TOML, or a single bare word for a text; nothing is `REMOVED`."""
     path, found, value = text.partition("=")
     if not found or not path.strip():
         raise UserError(f"--set takes path=value, such as drift.0.kernel.beta=4, but got {text!r}.")
+    if not value.strip():
+        return parse_path(path), REMOVED
     try:
         parsed = tomllib.loads(f"value = {value}")
     except (ValueError, RecursionError) as error:
@@ -155,18 +172,111 @@ def parse_path(path: str) -> list[str | int]:
     return [int(part) if part.isascii() and part.isdigit() and len(part) < 10 else part for part in parts]
 
 
+def with_override(document: Any, text: str) -> Any:
+    """A copy of a document with `path=value` applied; a text in place of a table with a kind names a new kind."""
+    path, value = parse_override(text)
+    if isinstance(value, str) and _has_kind(_value_at(document, path)):
+        value = {"kind": value}
+    return with_value(document, path, value)
+
+
 def with_value(document: Any, path: list[str | int], value: Any) -> Any:
-    """A copy of a document with one value changed or added; the rest is shared."""
+    """A copy of a document with one value changed, added or (if it is `REMOVED`) taken out; the rest is shared."""
+    try:
+        return _with_value(document, path, value)
+    except _NoPlaceError as error:
+        close = _close_path(document, path)
+        hint = f" Did you mean {_dotted(close)}?" if close is not None else ""
+        raise UserError(f"{_dotted(path)}: {error}{hint}") from error
+
+
+class _NoPlaceError(Exception):
+    """A path leads to no place in a document."""
+
+
+def _with_value(document: Any, path: list[str | int], value: Any) -> Any:
     if not path:
         return value
     part, rest = path[0], path[1:]
     if isinstance(document, list):
-        if not isinstance(part, int) or part >= len(document):
-            raise UserError(f"A list of {len(document)} has no place {part!r}.")
-        return [with_value(item, rest, value) if index == part else item for index, item in enumerate(document)]
+        return _with_item(document, part, rest, value)
+    if isinstance(document, str) and _WORD.fullmatch(document):  # a kind by its name alone gets a parameter
+        document = {"kind": document}
     if not isinstance(document, dict):
-        raise UserError(f"There is nothing called {part!r} inside {str(document)[:60]!r}.")
+        raise _NoPlaceError(f"there is nothing called {part!r} inside {str(document)[:60]!r}.")
     name = str(part)
-    if rest and name not in document:
-        return {**document, name: with_value({}, rest, value)}
-    return {**document, name: with_value(document.get(name), rest, value)}
+    if isinstance(part, int) and _has_kind(document):
+        raise _NoPlaceError(f"this is a single table, which has no place {part}.")
+    if value is REMOVED and name not in document:
+        raise _NoPlaceError(f"there is no {name!r} to remove.")
+    if value is REMOVED and not rest:
+        return {key: inner for key, inner in document.items() if key != name}
+    return {**document, name: _with_value(document.get(name, {} if rest else None), rest, value)}
+
+
+def _with_item(items: list[Any], place: str | int, rest: list[str | int], value: Any) -> list[Any]:
+    if not isinstance(place, int) or place >= len(items):
+        raise _NoPlaceError(f"a list of {len(items)} has no place {place!r}.")
+    if value is REMOVED and not rest:
+        return [item for index, item in enumerate(items) if index != place]
+    return [_with_value(item, rest, value) if index == place else item for index, item in enumerate(items)]
+
+
+def _close_path(document: Any, path: list[str | int]) -> list[str | int] | None:
+    """A path that was probably meant: the first item of a list that was not numbered, or a table that was."""
+    node, meant = document, []
+    for place, part in enumerate(path):
+        if isinstance(node, list) and isinstance(part, str) and node:
+            meant.append(0)
+            node = node[0]
+        elif isinstance(node, dict) and isinstance(part, int) and _has_kind(node):
+            continue
+        meant.append(part)
+        node = _value_at(node, [part])
+        if node is None and place < len(path) - 1:
+            return None
+    return meant if meant != path and _value_at(document, meant[:-1]) is not None else None
+
+
+def _value_at(document: Any, path: list[str | int]) -> Any:
+    """The value that a path leads to, None where there is none."""
+    node = document
+    for part in path:
+        if isinstance(node, list) and isinstance(part, int) and part < len(node):
+            node = node[part]
+        elif isinstance(node, dict):
+            node = node.get(str(part))
+        else:
+            return None
+    return node
+
+
+def _has_kind(value: Any) -> bool:
+    return isinstance(value, dict) and "kind" in value
+
+
+def _dotted(path: list[str | int]) -> str:
+    return ".".join(map(str, path))[:200]
+
+
+def differences(first: Any, second: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Where two documents differ: the dotted path, and the value in each, `REMOVED` where it has none."""
+    if isinstance(first, dict) and isinstance(second, dict):
+        keys = list(dict.fromkeys([*first, *second]))
+        pairs = {str(key): (first.get(key, REMOVED), second.get(key, REMOVED)) for key in keys}
+    elif _is_list_of_tables(first) and _is_list_of_tables(second):
+        longest = max(len(first), len(second))
+        pairs = {
+            str(place): tuple(each[place] if place < len(each) else REMOVED for each in (first, second))
+            for place in range(longest)
+        }
+    else:
+        if first is REMOVED or second is REMOVED or not _is_same(first, second):
+            yield path, first, second
+        return
+    for name, (left, right) in pairs.items():
+        yield from differences(left, right, f"{path}.{name}" if path else name)
+
+
+def _is_list_of_tables(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(each, dict) for each in value)

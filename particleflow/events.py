@@ -44,6 +44,10 @@ class AbstractEvent(eqx.Module):
         """Whether a run that begins here is over before it begins; a level that is merely crossed never is."""
         return jnp.asarray(False)
 
+    def linking_distance(self) -> float | None:
+        """The distance up to which particles are one to this event, which the analysis then shares; None for none."""
+        return None
+
 
 class Clustered(AbstractEvent):
     """All pairs of particles are within `distance`."""
@@ -60,6 +64,10 @@ class Clustered(AbstractEvent):
     def describe(self) -> str:
         """What has happened, in a few words."""
         return f"all particles are within {float(self.distance):g} of each other"
+
+    def linking_distance(self) -> float:
+        """`distance`."""
+        return float(self.distance)
 
     def has_happened(self, present: Present) -> Bool[Array, ""]:
         """All pairs are close already."""
@@ -96,6 +104,10 @@ class Merged(AbstractEvent):
     def describe(self) -> str:
         """What has happened, in a few words."""
         return f"merge number {self.merges} at distance {float(self.distance):g}"
+
+    def linking_distance(self) -> float:
+        """`distance`."""
+        return float(self.distance)
 
     def has_happened(self, present: Present) -> Bool[Array, ""]:
         """So few clusters are left already."""

@@ -38,6 +38,7 @@ def describe(plan: Plan) -> dict[str, Any]:
         "temperature": _by_run(np.asarray(plan.flow.temperature, float).tolist(), plan.runs),
         **_depth(plan),
         "discretization": snake_case(type(plan.discretization).__name__),
+        "linking distance": None if plan.event is None else plan.event.linking_distance(),
         "precision": str(np.dtype(plan.dtype)),
         "solver": plan.method.solver,
         "rtol": float(plan.numbers.rtol),

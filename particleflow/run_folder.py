@@ -17,8 +17,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from particleflow import _toml
-from particleflow._files import own_folder, write_text, written, written_folder
+from particleflow._files import own_folder, reason_of, write_text, written, written_folder
 from particleflow.errors import ParticleflowError, RunError, UserError
+from particleflow.folder_contents import (
+    FILES,
+    INPUTS_FOLDER,
+    MANIFEST_FILE,
+    PAGE_FILE,
+    PRODUCTS,
+    SCENARIO_FILE,
+    SUMMARY_FILE,
+    TRAJECTORY_FILE,
+    kept_threshold,
+)
 from particleflow.status import Status
 from particleflow.user_code import blamed
 
@@ -29,17 +40,6 @@ if TYPE_CHECKING:
     from particleflow.scenario import Drawing, Scenario
     from particleflow.trajectory import Trajectory
 
-SCENARIO_FILE = "scenario.toml"
-TRAJECTORY_FILE = "trajectory.h5"
-MANIFEST_FILE = "manifest.json"
-INPUTS_FOLDER = "inputs"
-FILES = {
-    "summary": ("summary.json",),
-    "figures": ("figures",),
-    "movie": ("movie.mp4", "movie.gif"),
-    "page": ("viewer.html",),
-}
-PRODUCTS = tuple(FILES)
 FARTHEST = 1e150  # where squared distances still are numbers
 
 Progress = Callable[[Any], None]
@@ -87,13 +87,15 @@ def new_folder(stem: str, output: str | Path | None, root: str | Path = "outputs
                 continue
             return folder
     except (OSError, ValueError) as error:
-        raise UserError(f"The folder for the run cannot be made: {error}.") from error
+        place = getattr(error, "filename", None) or output or Path(root) / stem
+        raise UserError(f"The folder for the run cannot be made: {place}: {reason_of(error)}.") from error
 
 
 def freeze(scenario: "Scenario", folder: Path, *, swept: bool = False) -> str:
     """Write the scenario into its run folder together with everything it reads from files; returns the text.
 
-    What its sweep reads from files belongs to it if it is `swept`.
+    What its sweep reads from files belongs to it if it is `swept`. Values that were left open are written down as they
+    were chosen, unless they are for every run of a sweep to choose.
     """
     from particleflow.scenario import Drawing
 
@@ -103,9 +105,17 @@ def freeze(scenario: "Scenario", folder: Path, *, swept: bool = False) -> str:
             raw = _toml.with_value(raw, _place(raw, path), value)
     if swept:
         raw = {**raw, "sweep": _with_frozen_sweep(raw["sweep"], scenario.folder, folder)}
-    text = _toml.rewritten(scenario.source, raw)
+    chosen = {} if swept and _sweeps_steps(raw["sweep"]) else scenario.document.chosen
+    for path, value in chosen.items():
+        raw = _toml.with_value(raw, _toml.parse_path(path), value)
+    text = _toml.rewritten(scenario.source, raw, dict.fromkeys(chosen, "chosen"))
     write_text(folder / SCENARIO_FILE, text)
     return text
+
+
+def _sweeps_steps(sweep: dict[str, Any]) -> bool:
+    """Whether the runs of a sweep may differ in what is chosen for them."""
+    return any(key.split(".")[0] in ("time", "precision", "temperature", "common_temperature") for key in sweep)
 
 
 def _frozen(call: "Spec", draw: "Drawing", folder: Path) -> Iterator[tuple[str, Any]]:
@@ -200,6 +210,7 @@ def run_scenario(
         "scenario": text,
         "seed": scenario.document.seed,
         **setup.facts,
+        "chosen": scenario.document.chosen,
     }
     try:
         return simulate(
@@ -229,7 +240,7 @@ def make_products(
         return
     say = report or (lambda *_: None)
     makers = {"summary": _summary, "figures": _figures, "movie": _movie, "page": _page}
-    analysis = _Analysis(trajectory)
+    analysis = _Analysis(trajectory, kept_threshold(folder))
     for name in PRODUCTS:
         there = [file for file in FILES[name] if (folder / file).exists()]
         if there or not wanted.get(name, True):
@@ -247,25 +258,25 @@ def make_products(
 class _Analysis:
     """The clusters of a run, found when they are first asked for and then shared by all products."""
 
-    def __init__(self, trajectory: "Trajectory"):
-        self._trajectory = trajectory
+    def __init__(self, trajectory: "Trajectory", threshold: float | None):
+        self._trajectory, self._threshold = trajectory, threshold
         self._track: Any = None
 
     @property
     def track(self) -> Any:
         """The cluster track of the (first) run."""
         if self._track is None:
-            self._track = track(self._trajectory)
+            self._track = track(self._trajectory, self._threshold)
         return self._track
 
 
-def track(trajectory: "Trajectory") -> Any:
-    """The clusters of the (first) run through time."""
+def track(trajectory: "Trajectory", threshold: float | None = None) -> Any:
+    """The clusters of the (first) run through time, linked at a distance that the analysis chooses if left out."""
     from particleflow.analysis import track_clusters
     from particleflow.analysis.frames import first_run
 
     check_extent(trajectory)
-    return track_clusters(first_run(trajectory))
+    return track_clusters(first_run(trajectory), threshold)
 
 
 def check_extent(trajectory: "Trajectory") -> None:
@@ -287,8 +298,8 @@ def _summary(folder: Path, trajectory: "Trajectory", analysis: _Analysis, say: R
     from particleflow.analysis import write_summary
 
     check_extent(trajectory)
-    write_summary(trajectory, folder / "summary.json", progress=lambda done, total: say("summary", done, total))
-    return "summary.json"
+    write_summary(trajectory, folder / SUMMARY_FILE, progress=lambda done, total: say("summary", done, total))
+    return SUMMARY_FILE
 
 
 def _figures(folder: Path, trajectory: "Trajectory", analysis: _Analysis, say: Report) -> str:
@@ -319,8 +330,8 @@ def _movie(folder: Path, trajectory: "Trajectory", analysis: _Analysis, say: Rep
 def _page(folder: Path, trajectory: "Trajectory", analysis: _Analysis, say: Report) -> str:
     from particleflow import view
 
-    view.page(trajectory, folder / "viewer.html", analysis=analysis.track)
-    return "viewer.html"
+    view.page(trajectory, folder / PAGE_FILE, analysis=analysis.track)
+    return PAGE_FILE
 
 
 def scenario_file(folder: Path) -> Path:
@@ -338,10 +349,17 @@ def folder_of(run: str | Path) -> Path:
     path = Path(run)
     try:
         if not path.exists():
-            raise UserError(f"There is no run at {str(path)[:200]}.")
+            raise UserError(f"There is no run at {str(path)[:200]}.{_replay_hint(path)}")
     except OSError as error:
         raise UserError(f"{str(path)[:100]!r} cannot be opened: {error.strerror}.") from error
     return path if path.is_dir() else path.parent
+
+
+def _replay_hint(path: Path) -> str:
+    """What to do about a run of a sweep that has no folder of its own."""
+    if path.name.isdecimal() and (path.parent / MANIFEST_FILE).is_file():
+        return f" `particleflow replay {path.parent} {path.name}` makes this run of the sweep one."
+    return ""
 
 
 def open_run(run: str | Path) -> "Trajectory":
@@ -351,5 +369,6 @@ def open_run(run: str | Path) -> "Trajectory":
     folder = folder_of(run)
     path = Path(run)
     if path.is_dir() and not (folder / TRAJECTORY_FILE).is_file():
-        raise UserError(f"{folder} has no {TRAJECTORY_FILE}; give a run folder or a trajectory file.")
+        hint = f" It holds a sweep: {folder / '0'} is its first run." if (folder / MANIFEST_FILE).is_file() else ""
+        raise UserError(f"{folder} has no {TRAJECTORY_FILE}; give a run folder or a trajectory file.{hint}")
     return Trajectory.open(path)

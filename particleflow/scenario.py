@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from particleflow import _toml
+from particleflow._files import reason_of
 from particleflow.errors import ParticleflowError, UserError
 from particleflow.user_code import blamed
 
@@ -132,7 +133,7 @@ def load(path: str | Path, overrides: Iterable[str] = (), *, allow_code: bool = 
     text = read_text(file)
     raw = _toml.loads(text, str(file))
     for override in overrides:
-        raw = _toml.with_value(raw, *_toml.parse_override(override))
+        raw = _toml.with_override(raw, override)
     return from_document(raw, file.name, file.parent, source=text, allow_code=allow_code)
 
 
@@ -203,7 +204,7 @@ def read_text(path: Path) -> str:
             raise UserError(f"{path} is larger than {_LARGEST_FILE} bytes; put arrays into .npy files.")
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} cannot be read: {error}.") from error
+        raise UserError(f"{path} cannot be read: {reason_of(error)}.") from error
 
 
 def key_for(seed: int, name: str) -> "Array":

@@ -318,6 +318,8 @@ class Trajectory:
         rows["observables"] = ", ".join(self.observables) or "none"
         if self.fields:
             rows["fields"] = ", ".join(self.fields)
+        if isinstance(chosen := self.metadata.get("chosen"), dict) and chosen:
+            rows["chosen"] = ", ".join(f"{name} = {value}" for name, value in chosen.items())
         rows["points"] = f"{self.points.dtype}, {readable_size(self.points.nbytes)}"
         rows["file"] = self.path or "none (in memory)"
         rows["status"] = self.status + (f": {self.metadata['message']}" if self.metadata.get("message") else "")

@@ -27,7 +27,7 @@ LEVELS = [
     ["kernels"],
     ["moments", "geometry", "sphere_sampling", "store"],
     ["summation", "trajectory"],
-    ["local", "analysis"],
+    ["local", "analysis", "folder_contents"],
     ["operators", "exponential_family", "initial", "drifts", "view"],
     ["flow"],
     ["discretization"],
@@ -43,13 +43,13 @@ LEVELS = [
     ["_schema"],
     ["scenario"],
     ["run_folder"],
-    ["sweep"],
+    ["comparison", "sweep"],
     ["cli"],
     ["__main__"],
 ]
 # Everything on this side of the store reads files with NumPy alone.
 WITHOUT_JAX = ["errors", "status", "_version", "_names", "_precision", "_text", "_files", "_toml", "notebook"]
-WITHOUT_JAX += ["store", "trajectory", "analysis", "view"]
+WITHOUT_JAX += ["store", "trajectory", "analysis", "view", "folder_contents"]
 JAX_PACKAGES = {"jax", "jaxlib", "jaxtyping", "equinox", "diffrax", "lineax", "optimistix", "optax", "jax_finufft"}
 
 LEVEL_OF = {name: level for level, names in enumerate(LEVELS) for name in names}

@@ -16,6 +16,9 @@ from particleflow._schema.tables import TableReader, validated
 from particleflow.errors import UserError
 
 _MOST_FRAMES = 1_000_000
+_CHOSEN_FRAMES = 200
+_CHOSEN_RTOL = {"float64": 1e-6, "float32": 1e-4}
+_ATOL_SHARE = 0.01
 _FORBID = ConfigDict(extra="forbid")
 _StrictInt = Annotated[int, Strict()]
 _StrictBool = Annotated[bool, Strict()]
@@ -46,7 +49,12 @@ class TimeTable(BaseModel):
     """When frames are saved and how time is stepped.
 
     `frames` instants from 0 to `end`, evenly spaced, or evenly in the logarithm from `first` on; or `times` themselves.
-    Steps are adaptive with `rtol` and `atol`, or fixed with `step`.
+    Steps are adaptive with `rtol` and `atol`, or fixed with `step`. Left out, `frames` is 200, `rtol` 1e-6 (1e-4 in
+    single precision) and `atol` a hundredth of `rtol`; a run says that these were chosen.
+
+    `spacing`, that of the instants; `solver`, by its name, such as "tsit5", "dopri8", "kvaerno5", "euler", "heun" or
+    "map" (explicit layers), chosen if left out; `max_steps`, how many steps may lie in a window; `window`, how many
+    frames are computed at a time, chosen if left out.
     """
 
     model_config = _FORBID
@@ -61,6 +69,17 @@ class TimeTable(BaseModel):
     solver: _StrictStr | None = None
     max_steps: Annotated[int, Strict(), Field(ge=1, le=2**31 - 1)] = 200_000
     window: Annotated[int, Strict(), Field(ge=1, le=_MOST_FRAMES)] | None = None
+
+    def chosen(self, precision: str) -> dict[str, Any]:
+        """What was left open, as it is chosen: the number of frames, and tolerances that fit each other."""
+        found: dict[str, Any] = {}
+        if self.times is None and self.frames is None:
+            found["frames"] = _CHOSEN_FRAMES
+        if self.step is None and self.rtol is None:
+            found["rtol"] = float(f"{self.atol / _ATOL_SHARE:.6g}") if self.atol else _CHOSEN_RTOL[precision]
+        if self.step is None and self.atol is None:
+            found["atol"] = float(f"{_ATOL_SHARE * (self.rtol or _CHOSEN_RTOL[precision]):.6g}")
+        return found
 
 
 class RecordTable(BaseModel):
@@ -104,7 +123,7 @@ class ScenarioFile(BaseModel):
 
 @dataclass(frozen=True)
 class Document:
-    """A checked scenario file."""
+    """A checked scenario file; `chosen` are the values that it left open, by their paths."""
 
     title: str
     seed: int
@@ -121,6 +140,7 @@ class Document:
     record: RecordTable
     output: OutputTable
     sweep: dict[str, Any] | None
+    chosen: dict[str, Any]
 
     def flow_calls(self) -> list[Spec]:
         """The constructor calls that make the flow."""
@@ -148,18 +168,20 @@ def read_document(raw: dict[str, Any], name: str, folder: Path, registry: Regist
     observables = _read_list(reader, "observable", listed, "record.observables") if isinstance(listed, list) else []
     if file is not None:
         _check_numbers(file, problems)
-    _check_time(raw.get("time"), problems)
+    _check_time(raw, problems)
     _check_names(observables, problems)
     problems.raise_if_any(name)
     initial = single["initial"]
     assert file is not None
     assert initial is not None
+    chosen = file.time.chosen(file.precision)
     return Document(
         title=file.title, seed=file.seed, precision=file.precision, temperature=file.temperature,
         common_temperature=file.common_temperature, initial=initial, geometry=single.get("geometry"),
         discretization=single.get("discretization"),
-        drifts=tuple(drifts), event=single.get("event"), observables=tuple(observables), time=file.time,
-        record=file.record, output=file.output, sweep=file.sweep,
+        drifts=tuple(drifts), event=single.get("event"), observables=tuple(observables),
+        time=file.time.model_copy(update=chosen), record=file.record, output=file.output, sweep=file.sweep,
+        chosen={joined("time", key): value for key, value in chosen.items()},
     )  # fmt: skip
 
 
@@ -181,20 +203,21 @@ def _check_numbers(file: Any, problems: Problems) -> None:
             problems.add(name, "must be zero or positive", getattr(file, name))
 
 
-def _check_time(raw: Any, problems: Problems) -> None:
+def _check_time(raw: dict[str, Any], problems: Problems) -> None:
     """What the keys of the time table ask of each other, as far as they are right by themselves."""
-    known = {name: raw[name] for name in raw if name in TimeTable.model_fields} if isinstance(raw, dict) else None
+    table = raw.get("time")
+    known = {name: table[name] for name in table if name in TimeTable.model_fields} if isinstance(table, dict) else None
     time = validated(TimeTable, known, "time", Problems())
     if time is not None:
+        noisy = any(raw.get(name, 0) != 0 for name in ("temperature", "common_temperature"))
         _check_saved(time, problems)
-        _check_steps(time, problems)
+        _check_steps(time, noisy, problems)
 
 
 def _check_saved(time: TimeTable, problems: Problems) -> None:
     if time.times is None:
-        for key in ("end", "frames"):
-            if getattr(time, key) is None:
-                problems.add(joined("time", key), "is missing; give `end` and `frames`, or `times`")
+        if time.end is None:
+            problems.add("time.end", "is missing; give `end`, or `times`")
         if time.spacing == "log" and time.first is None:
             problems.add("time.first", "is missing; with spacing = 'log' it is the first saved time after 0")
         if time.spacing == "linear" and time.first is not None:
@@ -207,11 +230,10 @@ def _check_saved(time: TimeTable, problems: Problems) -> None:
                 problems.add(joined("time", key), "must be left out when `times` are given", getattr(time, key))
 
 
-def _check_steps(time: TimeTable, problems: Problems) -> None:
+def _check_steps(time: TimeTable, noisy: bool, problems: Problems) -> None:
     if time.step is None:
-        for key in ("rtol", "atol"):
-            if getattr(time, key) is None:
-                problems.add(joined("time", key), "is missing; give `rtol` and `atol`, or a fixed `step`")
+        if noisy and time.rtol is None and time.atol is None:
+            problems.add("time.step", "is missing; a flow with temperature needs a fixed `step`")
     else:
         for key in ("rtol", "atol"):
             if getattr(time, key) is not None:

@@ -18,12 +18,16 @@ def json_schema() -> dict[str, Any]:
     for family in registry.families:
         kinds = registry.kinds(family.name)
         choices = [_kind_schema(registry, family.name, kind, target) for kind, target in sorted(kinds.items())]
-        if family.name == "observable":
-            choices.append({"enum": sorted(kinds)})
-        definitions[family.name] = {"anyOf": choices}
+        alone = sorted(kind for kind, choice in zip(sorted(kinds), choices, strict=True) if _needs_only_kind(choice))
+        definitions[family.name] = {"anyOf": [*choices, *([{"enum": alone}] if alone else [])]}
     definitions[RANDOM] = RandomTable.model_json_schema()
     found = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "particleflow scenario"}
     return _with_references(found)
+
+
+def _needs_only_kind(schema: dict[str, Any]) -> bool:
+    """Whether a table may be written as the name of its kind alone."""
+    return set(schema.get("required", [])) <= {"kind"}
 
 
 def _kind_schema(registry: Registry, family: str, kind: str, target: Any) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, Strict
 
+from particleflow._files import reason_of
 from particleflow._schema.problems import printable
 from particleflow.errors import UserError
 
@@ -110,8 +111,7 @@ def read_numbers(path: Path, axes: tuple[int, ...], expected: str) -> FileNumber
             raise UserError(f"names {name}, but there is no such file")
         array = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError, MemoryError) as error:
-        reason = (str(error) or type(error).__name__).splitlines()[0][:200].rstrip(".")
-        raise UserError(f"cannot be read as numbers: {reason} ({name})") from error
+        raise UserError(f"cannot be read as numbers: {reason_of(error)[:200]} ({name})") from error
     if array.dtype.kind not in "fiu":
         raise UserError(f"must hold numbers, but those of {name} are of type {array.dtype}")
     if array.ndim not in axes or 0 in array.shape:

@@ -15,6 +15,9 @@ from particleflow._schema.slots import EXPECTED, NumberOrVector, Slot, family_sc
 from particleflow.errors import ParticleflowError, UserError
 
 _DEEPEST = 24
+_COUNT = "how many particles are drawn"
+_RETRACT = "whether the points are brought onto the geometry"
+_FIELDS = "what the geometry carries along, such as the residual norm of pre-norm: one number, or one a particle"
 _WORDS = {
     "missing": "is missing",
     "int_type": "must be a whole number",
@@ -37,7 +40,7 @@ class TableReader:
 
     def read(self, family: str, raw: Any, path: str, depth: int = 0) -> Spec | None:
         """The call that a table stands for, or None when something is wrong with it."""
-        if family == "observable" and isinstance(raw, str):
+        if isinstance(raw, str):  # a kind by its name alone
             raw = {"kind": raw}
         target = self._target(family, raw, path, depth)
         if target is None:
@@ -159,9 +162,9 @@ def model_of(family: str, target: Any, kind: str, slots: tuple[Slot, ...]) -> ty
         fields[slot.name] = (_field_type(slot), ... if slot.required else slot.default)
     if family == "initial":
         if target.counted:
-            fields["count"] = (Annotated[int, Strict(), Field(ge=1)], ...)
-        fields["retract"] = (Annotated[bool, Strict()], True)
-        fields["fields"] = (dict[Annotated[str, Strict()], NumberOrVector], {})
+            fields["count"] = (Annotated[int, Strict(), Field(ge=1, description=_COUNT)], ...)
+        fields["retract"] = (Annotated[bool, Strict(), Field(description=_RETRACT)], True)
+        fields["fields"] = (Annotated[dict[Annotated[str, Strict()], NumberOrVector], Field(description=_FIELDS)], {})
     docstring = inspect.getdoc(target) or ""
     return create_model(
         f"{family}_{kind}",

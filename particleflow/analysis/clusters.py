@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from particleflow.analysis.facts import linking_distance_of
 from particleflow.analysis.frames import (
     FloatArray,
     IntArray,
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from particleflow.trajectory import Trajectory
 
 DEFAULT_INNER = 0.999
+# A run stops where a distance is met up to rounding and the tolerance of root finding; its last merge counts as one.
+_EVENT_SLACK = 1e-5
 
 
 class Threshold(NamedTuple):
@@ -72,14 +75,18 @@ def chordal_from_angle(angle: float, radius: float = 1.0) -> float:
 def choose_threshold(trajectory: "Trajectory", threshold: float | None = None) -> Threshold:
     """Return the linking distance to use, with the reason for it; a number that is given is taken as it is.
 
-    The default on a sphere of radius R links ⟨x, y⟩ ≥ 0.999 R², the level at which the published phase diagrams call
-    two tokens equal: chordal R √0.002 = 0.0447 R. R is what the run says (see `facts`), or the root-mean-square norm of
-    the first frame. In flat space R is the root-mean-square distance to the mean in the first frame,
-    R² = Σ_i w_i |x_i − Σ_j w_j x_j|²: a fixed length for the run, which scales with the data.
+    A run with an event at a distance of its own (clustered, merged) is counted at that distance, so that both agree.
+    The default elsewhere, on a sphere of radius R, links ⟨x, y⟩ ≥ 0.999 R², the level at which the published phase
+    diagrams call two tokens equal: chordal R √0.002 = 0.0447 R. R is what the run says (see `facts`), or the
+    root-mean-square norm of the first frame. In flat space R is the root-mean-square distance to the mean in
+    the first frame, R² = Σ_i w_i |x_i − Σ_j w_j x_j|²: a fixed length for the run, which scales with the data.
     """
     metric = "chordal" if is_spherical(trajectory) else "euclidean"
     if threshold is not None:
         return Threshold(as_positive(threshold, "threshold", zero=True), metric, "given")
+    distance = linking_distance_of(trajectory)
+    if distance is not None:
+        return Threshold(distance * (1 + _EVENT_SLACK), metric, f"the distance {distance:g} of the run's event")
     if metric == "chordal":
         radius, stated = sphere_radius(trajectory)
         where = "" if stated else ", measured in the first frame"

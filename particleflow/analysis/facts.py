@@ -102,6 +102,12 @@ def interactions_of(trajectory: "Trajectory") -> tuple[Interaction, ...]:
     return tuple(_interaction(row) for row in table)
 
 
+def linking_distance_of(trajectory: "Trajectory") -> float | None:
+    """Return the distance at which the event of a run takes particles for one, None where there is none such."""
+    distance = _number(_metadata(trajectory).get("linking distance"))
+    return distance if distance is not None and 0 < distance < np.inf else None
+
+
 def _interaction(row: Any) -> Interaction:
     table = row if isinstance(row, Mapping) else {}
     normalization, positional = table.get("normalization"), table.get("positional")

@@ -1,11 +1,15 @@
-"""list, info, schema: what there is, without running anything (and, but for the schema, without JAX)."""
+"""list, runs, info, schema: what there is, without running anything (and, but for the schema, without JAX)."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from particleflow.cli.console import printable, result, result_json
+from particleflow.cli.closing import counted
+from particleflow.cli.console import note, printable, result, result_json
 from particleflow.cli.options import Flag
 from particleflow.errors import UserError
+
+if TYPE_CHECKING:
+    from particleflow.trajectory import Trajectory
 
 
 def list_(*, json: Flag = False) -> int:
@@ -29,19 +33,53 @@ def list_(*, json: Flag = False) -> int:
     return 0
 
 
+def runs(folder: Path = Path("outputs"), /, *, json: Flag = False) -> int:
+    """List the runs and sweeps in a folder of runs: where each is, how it stands, its frames and its title.
+
+    Parameters
+    ----------
+    folder
+        A folder of runs, such as outputs or outputs/SCENARIO.
+    json
+        Print them as JSON.
+    """
+    from particleflow import run_folder
+
+    return _list_runs(run_folder.folder_of(folder), json=json)
+
+
+def _list_runs(folder: Path, *, json: bool) -> int:
+    from particleflow.folder_contents import entry_of, is_run, runs_in
+
+    found = [entry_of(each) for each in ([folder] if is_run(folder) else runs_in(folder))]
+    if json:
+        result_json([each.to_dict() for each in found])
+        return 0
+    if not found:
+        note(f"There is no run in {folder}.")
+    rows = [(each.path, each.status, "" if each.frames is None else counted(each.frames, "frame")) for each in found]
+    widths = [max((len(row[column]) for row in rows), default=0) for column in range(3)]
+    for row, each in zip(rows, found, strict=True):
+        columns = [f"{text:<{width}}" for text, width in zip(row, widths, strict=True)]
+        result(printable("  ".join([*columns, each.title[:120]])).rstrip())
+    return 0
+
+
 def info(run: Path | None = None, /, *, system: Flag = False, json: Flag = False) -> int:
-    """Show what is in a run folder, a trajectory file or a sweep, or what this machine computes with.
+    """Show what is in a run folder, a trajectory file, a sweep or a folder of runs, or what this machine computes with.
 
     Parameters
     ----------
     run
-        The folder of a run or of a sweep, or a trajectory file.
+        The folder of a run, of a sweep or of several runs, or a trajectory file.
     system
         Show versions, device and native code of this machine instead.
     json
         Print it as JSON.
     """
     from particleflow import run_folder
+    from particleflow.cli.run_card import run_rows
+    from particleflow.folder_contents import is_run, runs_in
 
     if (run is None) != system:
         raise UserError("Name a run folder or its trajectory file, or give --system; one of the two.")
@@ -50,28 +88,40 @@ def info(run: Path | None = None, /, *, system: Flag = False, json: Flag = False
     folder = run_folder.folder_of(run)
     if run.is_dir() and (folder / run_folder.MANIFEST_FILE).is_file():
         return _sweep_info(folder, json=json)
+    if run.is_dir() and not is_run(folder) and any(True for _ in runs_in(folder)):
+        return _list_runs(folder, json=json)
     with run_folder.open_run(run) as trajectory:
-        if not json:
+        if json:
+            result_json(_run_facts(trajectory, folder))
+        else:
             result(str(trajectory))
-            return 0
-        facts: dict[str, Any] = {
-            "path": trajectory.path,
-            "title": trajectory.metadata.get("title"),
-            "status": trajectory.status,
-            "message": trajectory.metadata.get("message"),
-            "frames": len(trajectory),
-            "particles": trajectory.count,
-            "dimension": trajectory.dimension,
-            "runs": trajectory.runs,
-            "times": [float(trajectory.times[0]), float(trajectory.times[-1])] if len(trajectory) else [],
-            "observables": list(trajectory.observables),
-            "dtype": str(trajectory.points.dtype),
-            **{
-                name: trajectory.metadata.get(name) for name in ("geometry", "seed", "versions", "statistics", "device")
-            },
-        }
-        result_json(facts)
+            for heading, rows in run_rows(trajectory, folder).items():
+                result(heading)
+                _print_rows(rows)
     return 0
+
+
+def _run_facts(trajectory: "Trajectory", folder: Path) -> dict[str, Any]:
+    from particleflow.cli.run_card import cluster_facts, parameters
+    from particleflow.folder_contents import products_in
+
+    return {
+        "path": trajectory.path,
+        "title": trajectory.metadata.get("title"),
+        "status": trajectory.status,
+        "message": trajectory.metadata.get("message"),
+        "frames": len(trajectory),
+        "particles": trajectory.count,
+        "dimension": trajectory.dimension,
+        "runs": trajectory.runs,
+        "times": [float(trajectory.times[0]), float(trajectory.times[-1])] if len(trajectory) else [],
+        "observables": list(trajectory.observables),
+        "dtype": str(trajectory.points.dtype),
+        "parameters": parameters(trajectory),
+        "clusters": cluster_facts(folder),
+        "products": products_in(folder),
+        **{name: trajectory.metadata.get(name) for name in ("geometry", "seed", "versions", "statistics", "device")},
+    }
 
 
 def _system_info(*, json: bool) -> int:
@@ -80,7 +130,6 @@ def _system_info(*, json: bool) -> int:
     import platform
     from importlib.metadata import version
 
-    from particleflow.cli.console import note
     from particleflow.cli.device import cache_folder, prepare
 
     device = prepare()
@@ -100,11 +149,15 @@ def _system_info(*, json: bool) -> int:
     }
     if json:
         result_json(facts)
-        return 0
-    width = max(map(len, facts))
-    for name, value in facts.items():
-        result(printable(f"{name:<{width}}  {value}"))
+    else:
+        _print_rows(facts, indent="")
     return 0
+
+
+def _print_rows(rows: dict[str, Any], indent: str = "  ") -> None:
+    width = max(map(len, rows), default=0)
+    for name, value in rows.items():
+        result(printable(f"{indent}{name:<{width}}  {value}"))
 
 
 def _sweep_info(folder: Path, *, json: bool) -> int:

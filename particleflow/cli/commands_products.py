@@ -1,35 +1,45 @@
-"""analyze, plot, animate, view, export, recover: what can be made of a run that is there. JAX is not imported."""
+"""analyze, plot, animate, view, export, recover: what can be made of a run that is there. JAX is not imported.
+
+Unless a run of a sweep is named that has no folder of its own yet: then it is run first.
+"""
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from particleflow.cli.console import Meter, note, result, result_json
-from particleflow.cli.options import Flag, Quiet, Run
+from particleflow.cli.members import ready
+from particleflow.cli.options import Flag, Quiet, Run, Threshold
 
 
-def analyze(run: Run, /, *, threshold: float | None = None, json: Flag = False, quiet: Quiet = False) -> int:
+def analyze(run: Run, /, *, threshold: Threshold = None, json: Flag = False, quiet: Quiet = False) -> int:
     """Count clusters, plateaus, rates and distances of a run, and write them to its summary.json.
+
+    A threshold that is given is kept there, for `plot`, `animate`, `view` and the next `analyze`.
 
     Parameters
     ----------
-    threshold
-        The distance up to which particles belong together; chosen from the geometry if left out.
     json
         Print the summary as JSON.
     """
     from particleflow import run_folder
     from particleflow.analysis import write_summary
+    from particleflow.cli.closing import analysis_lines
+    from particleflow.folder_contents import SUMMARY_FILE, threshold_for
 
-    target = run_folder.folder_of(run) / "summary.json"
+    run = ready(run, quiet=quiet)
+    folder = run_folder.folder_of(run)
     with run_folder.open_run(run) as trajectory, Meter(quiet=quiet) as meter:
         run_folder.check_extent(trajectory)
         summary = write_summary(
-            trajectory, target, threshold=threshold, progress=lambda done, total: meter.update("analysing", done, total)
-        )
+            trajectory, folder / SUMMARY_FILE, threshold=threshold_for(folder, threshold),
+            progress=lambda done, total: meter.update("analysing", done, total),
+        )  # fmt: skip
+    for line in analysis_lines(folder, summary):
+        note(line, quiet=quiet)
     if json:
         result_json(summary)
     else:
-        result(str(target))
+        result(str(folder / SUMMARY_FILE))
     return 0
 
 
@@ -40,6 +50,7 @@ def plot(
     output: Path | None = None,
     format: Literal["png", "svg", "pdf"] = "png",
     theme: Literal["light", "dark", "print"] = "light",
+    threshold: Threshold = None,
     json: Flag = False,
     quiet: Quiet = False,
 ) -> int:
@@ -58,13 +69,15 @@ def plot(
     """
     from particleflow import run_folder
 
+    run = ready(run, quiet=quiet)
     folder = output or run_folder.folder_of(run) / "figures"
     _headless()
     from particleflow import view
 
     with run_folder.open_run(run) as trajectory:
         note(f"drawing into {folder}", quiet=quiet)
-        paths = view.figures(trajectory, folder, theme=theme, analysis=run_folder.track(trajectory), format=format)
+        analysis = _track(run, trajectory, threshold)
+        paths = view.figures(trajectory, folder, theme=theme, analysis=analysis, format=format)
     _print_paths([str(path) for path in paths], json=json)
     return 0
 
@@ -78,6 +91,7 @@ def animate(
     fps: float = 30.0,
     spacing: Literal["auto", "linear", "log", "arc"] = "auto",
     theme: Literal["light", "dark", "print"] = "dark",
+    threshold: Threshold = None,
     json: Flag = False,
     quiet: Quiet = False,
 ) -> int:
@@ -100,6 +114,7 @@ def animate(
     """
     from particleflow import run_folder
 
+    run = ready(run, quiet=quiet)
     target = output or run_folder.folder_of(run) / "movie.mp4"
     _headless()
     from particleflow import view
@@ -107,7 +122,7 @@ def animate(
     with run_folder.open_run(run) as trajectory, Meter(quiet=quiet) as meter:
         path = view.animate(
             trajectory, target, frames=frames, fps=fps, spacing=spacing, theme=theme, colors=trajectory.labels,
-            counts=run_folder.track(trajectory).counts,
+            counts=_track(run, trajectory, threshold).counts,
             progress=lambda done, total: meter.update("filming", done, total),
         )  # fmt: skip
     _print_paths([str(path)], json=json)
@@ -115,7 +130,14 @@ def animate(
 
 
 def view(
-    run: Run, /, *, output: Path | None = None, open: bool = True, json: Flag = False, quiet: Quiet = False
+    run: Run,
+    /,
+    *,
+    output: Path | None = None,
+    threshold: Threshold = None,
+    open: bool = True,
+    json: Flag = False,
+    quiet: Quiet = False,
 ) -> int:
     """Write the interactive page of a run, print its path, and open it in the browser.
 
@@ -131,9 +153,10 @@ def view(
     from particleflow import run_folder
     from particleflow.view import page
 
+    run = ready(run, quiet=quiet)
     target = output or run_folder.folder_of(run) / "viewer.html"
     with run_folder.open_run(run) as trajectory:
-        path = page(trajectory, target, analysis=run_folder.track(trajectory))
+        path = page(trajectory, target, analysis=_track(run, trajectory, threshold))
     _print_paths([str(path)], json=json)
     if open and not json:
         import webbrowser
@@ -169,6 +192,7 @@ def export(
     from particleflow.store.formats import KINDS
     from particleflow.store.formats import export as write
 
+    run = ready(run)
     with run_folder.open_run(run) as trajectory:
         kind = to if to in KINDS else None
         target = run_folder.folder_of(run) / f"trajectory{KINDS[to]}" if kind else Path(to)
@@ -195,6 +219,14 @@ def recover(run: Run, /, *, json: Flag = False) -> int:
     else:
         result(str(report))
     return 0
+
+
+def _track(run: Path, trajectory: Any, threshold: float | str | None) -> Any:
+    """The clusters of a run at the threshold that was asked for, or that is kept in its folder."""
+    from particleflow import run_folder
+    from particleflow.folder_contents import threshold_for
+
+    return run_folder.track(trajectory, threshold_for(run_folder.folder_of(run), threshold))
 
 
 def _headless() -> None:

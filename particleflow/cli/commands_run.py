@@ -2,15 +2,21 @@
 
 import warnings
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
 from particleflow.cli.answering import INTERRUPTED
+from particleflow.cli.closing import closing_lines, counted
 from particleflow.cli.console import Meter, RunMeter, note, result, result_json
 from particleflow.cli.options import AllowCode, Device, Flag, Native, Overrides, Quiet, Scenario
 from particleflow.errors import ResumedElsewhere, UserError
 from particleflow.status import Status
+
+if TYPE_CHECKING:
+    from particleflow.plan import Cost
+    from particleflow.run_folder import Outcome
+    from particleflow.scenario import Scenario as Loaded
 
 Switch = Annotated[bool | None, Parameter(show_default=False)]
 
@@ -60,8 +66,9 @@ def run(
         note("This file has a [sweep]; running the scenario alone. `particleflow sweep` runs all of it.", quiet=quiet)
     folder = run_folder.new_folder(loaded.stem, output)
     note(f"{loaded.title[:200]}\n  into {folder} on {description}", quiet=quiet)
+    note_chosen(loaded, quiet=quiet)
     try:
-        return _simulate(loaded, folder, resumed=False, json=json, quiet=quiet)
+        return simulate_into(loaded, folder, resumed=False, json=json, quiet=quiet)
     finally:
         run_folder.discard_if_empty(folder)
 
@@ -105,7 +112,7 @@ def resume(
     description = prepare(device, native)
     loaded = scenarios.load(run_folder.scenario_file(folder), allow_code=allow_code)
     note(f"{loaded.title[:200]}\n  resumed in {folder} on {description}", quiet=quiet)
-    return _simulate(loaded, folder, resumed=True, json=json, quiet=quiet)
+    return simulate_into(loaded, folder, resumed=True, json=json, quiet=quiet)
 
 
 def check(
@@ -151,19 +158,33 @@ def check(
         "runs": runs,
         "cost": cost._asdict(),
         "warnings": cost.warnings(),
+        "chosen": loaded.document.chosen,
     }
     if json:
         result_json(facts)
     elif not quiet:
-        sweep = f", {runs} runs" if loaded.document.sweep is not None else ""
-        note(f"{loaded.name} is fine: {facts['particles']} particles in dimension {facts['dimension']}, "
-             f"{facts['frames']} frames{sweep}.")  # fmt: skip
+        sweep = f", {counted(runs, 'run')}" if loaded.document.sweep is not None else ""
+        note(f"{loaded.name} is fine: {counted(facts['particles'], 'particle')} in dimension {facts['dimension']}, "
+             f"{counted(facts['frames'], 'frame')}{sweep}.")  # fmt: skip
+        note_chosen(loaded)
         for line in [*cost.lines(), *(f"Warning: {each}" for each in cost.warnings())]:
             note(f"  {line}")
     return 0
 
 
-def _simulate(loaded, folder: Path, *, resumed: bool, json: bool, quiet: bool) -> int:
+def note_chosen(loaded: "Loaded", *, quiet: bool = False) -> None:
+    """Say what a scenario left open and how it was chosen."""
+    if chosen := loaded.document.chosen:
+        note("  chosen: " + ", ".join(f"{path} = {value}" for path, value in chosen.items()), quiet=quiet)
+
+
+def simulate_into(
+    loaded: "Loaded", folder: Path, *, resumed: bool, json: bool | None, quiet: bool, products: bool = True
+) -> int:
+    """Simulate a scenario into its folder, make its products and say how it went; returns an exit code.
+
+    Parameters: `json` is whether the result is printed as JSON, None for no result at all.
+    """
     from particleflow import run_folder
     from particleflow.scenario import save_times
     from particleflow.summation.native import library
@@ -173,7 +194,11 @@ def _simulate(loaded, folder: Path, *, resumed: bool, json: bool, quiet: bool) -
         library(lambda text: meter.update(text, 0, 0))
         meter.update("compiling, then the first frame", 0, 0)
         geometry = loaded.document.geometry
-        progress = RunMeter(meter, float(times[-1]), len(times), None if geometry is None else geometry.made)
+        event = loaded.document.event
+        progress = RunMeter(
+            meter, float(times[-1]), len(times), None if geometry is None else geometry.made,
+            None if event is None else event.made.linking_distance(),
+        )  # fmt: skip
         with warnings.catch_warnings():
             warnings.simplefilter("always", ResumedElsewhere)
             warnings.showwarning = lambda message, *_, **__: note(str(message), quiet=quiet)
@@ -182,19 +207,20 @@ def _simulate(loaded, folder: Path, *, resumed: bool, json: bool, quiet: bool) -
             )
         with trajectory:
             outcome = run_folder.Outcome(folder, trajectory.status, trajectory.metadata.get("message"), len(trajectory))
-            if outcome.status != Status.INTERRUPTED:
+            if products and outcome.status != Status.INTERRUPTED:
                 _make_products(loaded, outcome, trajectory, meter)
-    return _finish(outcome, json=json, quiet=quiet)
+            lines = closing_lines(folder, trajectory) if products else []
+    return _finish(outcome, lines, json=json, quiet=quiet)
 
 
-def _announce(cost, *, quiet: bool) -> None:
+def _announce(cost: "Cost", *, quiet: bool) -> None:
     """One line before a run, and what somebody may not have meant."""
     note(f"  {cost.lines()[0]}", quiet=quiet)
     for warning in cost.warnings():
         note(f"Warning: {warning}", quiet=quiet)
 
 
-def _make_products(loaded, outcome, trajectory, meter: Meter) -> None:
+def _make_products(loaded, outcome: "Outcome", trajectory, meter: Meter) -> None:
     from particleflow import run_folder
 
     wanted = loaded.document.output.model_dump()
@@ -205,16 +231,19 @@ def _make_products(loaded, outcome, trajectory, meter: Meter) -> None:
         raise
 
 
-def _finish(outcome, *, json: bool, quiet: bool) -> int:
+def _finish(outcome: "Outcome", lines: list[str], *, json: bool | None, quiet: bool) -> int:
     for name, reason in outcome.failures.items():
         note(f"The {name} could not be made: {reason}")
     if outcome.status == Status.INTERRUPTED:
-        note(f"Interrupted after {outcome.frames} frames; `particleflow resume {outcome.folder}` goes on.")
+        note(f"Interrupted after {counted(outcome.frames, 'frame')}; `particleflow resume {outcome.folder}` goes on.")
     elif outcome.message:
         note(f"The run is {outcome.status}: {outcome.message}", quiet=quiet)
+    if outcome.status != Status.INTERRUPTED:
+        for line in lines:
+            note(line, quiet=quiet)
     if json:
         result_json({**vars(outcome), "folder": str(outcome.folder)})
-    else:
+    elif json is not None:
         result(str(outcome.folder))
     if outcome.status == Status.INTERRUPTED:
         return INTERRUPTED

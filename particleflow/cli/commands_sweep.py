@@ -1,10 +1,15 @@
-"""sweep: one scenario over many values of its keys."""
+"""sweep, replay: one scenario over many values of its keys, and one of its runs by itself."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from cyclopts import Parameter
+
+from particleflow.cli.commands_run import note_chosen
 from particleflow.cli.console import Meter, note, result, result_json
+from particleflow.cli.members import replay_member
 from particleflow.cli.options import AllowCode, Device, Flag, Native, Overrides, Quiet
+from particleflow.errors import UserError
 
 if TYPE_CHECKING:
     from particleflow.sweep import Manifest
@@ -38,17 +43,20 @@ def sweep(
     from particleflow import run_folder
     from particleflow import scenario as scenarios
     from particleflow.cli.device import prepare
-    from particleflow.errors import UserError
-    from particleflow.sweep import start_sweep
+    from particleflow.sweep import plan_groups, start_sweep
 
     description = prepare(device, native)
     loaded = scenarios.load(scenario, set_, allow_code=allow_code)
     if loaded.document.sweep is None:
         raise UserError(f"{loaded.name} has no [sweep] table; `particleflow run` runs it.")
-    folder = run_folder.new_folder(loaded.stem, output)
-    note(f"{loaded.title[:200]}\n  into {folder} on {description}", quiet=quiet)
+    note(f"{loaded.title[:200]}\n  on {description}", quiet=quiet)
+    with Meter(quiet=quiet) as meter:
+        groups = plan_groups(loaded, lambda done, total, text: meter.update("planning", done, total, text))
+    folder = run_folder.new_folder(loaded.stem, output)  # only now, when the scenario is known to be right
+    note(f"  into {folder}", quiet=quiet)
+    note_chosen(loaded, quiet=quiet)
     try:
-        manifest = start_sweep(loaded, folder)
+        manifest = start_sweep(loaded, folder, groups)
     finally:
         run_folder.discard_if_empty(folder)
     with manifest.locked():
@@ -110,14 +118,43 @@ def _finish(manifest: "Manifest", products: list[str], *, json: bool, quiet: boo
 
 
 def _figures(loaded: Any, manifest: Any) -> list[str]:
-    from particleflow.errors import UserError
-    from particleflow.sweep import draw_phase_diagram, read_plan
+    """The phase diagram that a sweep asks for, or else the figure that its axes suggest."""
+    from particleflow.sweep import draw_phase_diagram, draw_sweep, read_plan
 
     phase = read_plan(loaded).table.phase
-    if phase is None:
-        return []
     try:
-        return [str(draw_phase_diagram(manifest, phase, loaded.document.initial.count))]
+        if phase is not None:
+            return [str(draw_phase_diagram(manifest, phase, loaded.document.initial.count))]
+        path = draw_sweep(manifest)
+        return [] if path is None else [str(path)]
     except UserError as error:
-        note(f"The phase diagram could not be drawn: {error}")
+        note(f"The figure could not be drawn: {error}")
         return []
+
+
+def replay(
+    sweep: Annotated[Path, Parameter(help="The folder of a sweep.")],
+    number: Annotated[int, Parameter(help="Which of its runs: the column `run` of results.csv.")],
+    /,
+    *,
+    device: Device = None,
+    native: Native = "on",
+    allow_code: AllowCode = False,
+    json: Flag = False,
+    quiet: Quiet = False,
+) -> int:
+    """Make one run of a sweep a full run, in the folder SWEEP/NUMBER, and print the folder.
+
+    A run that is there is completed, as `resume` does it.
+
+    Parameters
+    ----------
+    json
+        Print what was made as JSON.
+    """
+    from particleflow import run_folder
+
+    folder = run_folder.folder_of(sweep)
+    if not (folder / run_folder.MANIFEST_FILE).is_file():
+        raise UserError(f"{folder} holds no sweep: it has no {run_folder.MANIFEST_FILE}.")
+    return replay_member(folder, number, device=device, native=native, allow_code=allow_code, json=json, quiet=quiet)

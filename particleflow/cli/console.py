@@ -110,8 +110,11 @@ def _make_bar() -> Any:
 class RunMeter:
     """Turns the windows of a run into progress: time, step size, energy, clusters, pairs a second, time left."""
 
-    def __init__(self, meter: Meter, end: float, frames: int, geometry: Any = None):
+    def __init__(
+        self, meter: Meter, end: float, frames: int, geometry: Any = None, linking_distance: float | None = None
+    ):
         self.meter, self.end, self.frames, self.geometry = meter, end, frames, geometry
+        self.linking_distance = linking_distance
         self.threshold: float | None = None
         self.begun: tuple[float, int, int] | None = None  # when the first window was there, its frames and fields
 
@@ -159,6 +162,7 @@ class RunMeter:
 
         if self.threshold is None:
             first = Trajectory.from_arrays([0.0], frames.points[:1])
+            first.metadata["linking distance"] = self.linking_distance
             if self.geometry is not None:
                 first.metadata["space"] = self.geometry.facts(points.shape[-1]).description()
             self.threshold = choose_threshold(first).value

@@ -13,9 +13,17 @@ from cyclopts import App, CycloptsError
 from particleflow import stopping
 from particleflow._files import advice_for
 from particleflow._version import __version__
-from particleflow.cli import commands_inspect, commands_products, commands_run, commands_sweep
+from particleflow.cli import (
+    commands_compare,
+    commands_inspect,
+    commands_kinds,
+    commands_products,
+    commands_run,
+    commands_sweep,
+)
 from particleflow.cli.answering import INTERRUPTED, answering_signals
 from particleflow.cli.console import note
+from particleflow.cli.options import with_every_flag
 from particleflow.errors import ParticleflowError, UserError
 from particleflow.user_code import blamed
 
@@ -39,12 +47,17 @@ def make_app() -> App:
         commands_run.resume,
         commands_run.check,
         commands_sweep.sweep,
+        commands_sweep.replay,
         commands_inspect.list_,
+        commands_kinds.kinds,
+        commands_kinds.describe,
+        commands_inspect.runs,
         commands_inspect.info,
         commands_products.analyze,
         commands_products.plot,
         commands_products.animate,
         commands_products.view,
+        commands_compare.compare,
         commands_products.export,
         commands_products.recover,
         commands_inspect.schema,
@@ -73,7 +86,7 @@ def _obeyed(tokens: list[str]) -> int:
 def _exit_code(tokens: list[str]) -> int:
     app = make_app()
     try:
-        code = _called(app, tokens or ["--help"])
+        code = _called(app, with_every_flag(tokens) or ["--help"])
     except CycloptsError:
         return 2
     except BrokenPipeError:

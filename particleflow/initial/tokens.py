@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from particleflow._arrays import as_nonnegative, default_dtype
+from particleflow._files import reason_of
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.initial.base import AbstractInitial, Start, check_count, check_own_count, whole
 from particleflow.initial.files import UTF8, check_path, read_cloud
@@ -145,7 +146,7 @@ def _read_text(path: Path) -> str:
     try:
         return path.read_text(encoding=UTF8)
     except (OSError, UnicodeDecodeError) as error:
-        raise ArgumentError(f"{path} cannot be read as text: {error}.") from error
+        raise ArgumentError(f"{path} cannot be read as text: {reason_of(error)}.") from error
 
 
 def _named_rows(path: Path, words: list[str]) -> np.ndarray:
@@ -154,7 +155,9 @@ def _named_rows(path: Path, words: list[str]) -> np.ndarray:
         with np.load(path, allow_pickle=False) as archive:
             vectors, tokens = archive["vectors"], archive["tokens"]
     except (OSError, ValueError, KeyError, EOFError) as error:
-        raise ArgumentError(f"{path} must be an archive with `vectors` and `tokens`, but is not: {error}.") from error
+        raise ArgumentError(
+            f"{path} must be an archive with `vectors` and `tokens`, but is not: {reason_of(error)}."
+        ) from error
     row = {str(token): index for index, token in enumerate(tokens)}
     missing = [word for word in words if word not in row]
     if missing:
@@ -167,7 +170,7 @@ def _read_image(path: Path) -> np.ndarray:
     try:
         image = np.load(path, allow_pickle=False) if path.suffix.lower() == ".npy" else _read_picture(path)
     except (OSError, ValueError, EOFError, SyntaxError) as error:
-        raise ArgumentError(f"{path} cannot be read as an image: {error}.") from error
+        raise ArgumentError(f"{path} cannot be read as an image: {reason_of(error)}.") from error
     if image.ndim not in (2, 3) or image.dtype.kind not in "fiu":
         raise ArgumentError(f"{path} must hold numbers (height, width[, channels]), but has shape {image.shape}.")
     is_small = image.dtype.kind == "u" and image.dtype.itemsize <= 2

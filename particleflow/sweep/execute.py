@@ -32,21 +32,50 @@ _TRANSIENT = (StoreError, OSError, MemoryError)
 Report = Callable[[int, int, str], None]
 
 
-def start_sweep(scenario: "Scenario", folder: Path) -> Manifest:
-    """Freeze a sweep into its folder: the scenario, every run and the groups in which they go."""
+def plan_groups(scenario: "Scenario", report: Report | None = None) -> list[list[int]]:
+    """The runs of a sweep, by number, in the groups in which they go; refused unless one of them at least can begin.
+
+    Parameters: `report(done, total, text)` is told how many runs have been looked at.
+    """
+    plan, builder = read_plan(scenario), _Builder(scenario)
+    by_structure: dict[Any, list[int]] = {}
+    for number, values in enumerate(plan.runs):
+        by_structure.setdefault(builder.signature(values), []).append(number)
+        if report is not None:
+            report(number + 1, len(plan.runs), "")
+    setups = {structure: builder.setup(plan.runs[numbers[0]]) for structure, numbers in by_structure.items()}
+    _check_one_begins(scenario, list(setups.values()))
+    return sorted(part for structure, numbers in by_structure.items() for part in _parts(numbers, setups[structure]))
+
+
+def _check_one_begins(scenario: "Scenario", setups: list["Setup"]) -> None:
+    """Raise what the planner says of the first run if it refuses them all; whatever else is wrong shows in the runs."""
+    refusals: list[UserError] = []
+    for setup in setups:
+        try:
+            setup.cost()
+        except UserError as error:
+            refusals.append(error)
+        except Exception:  # code of the user, perhaps, which is blamed where it is run
+            return
+        else:
+            return
+    raise UserError(f"{scenario.name}: {refusals[0]}") from refusals[0]
+
+
+def start_sweep(scenario: "Scenario", folder: Path, groups: list[list[int]] | None = None) -> Manifest:
+    """Freeze a sweep into its folder: the scenario, every run and the groups in which they go.
+
+    Parameters: `groups`, those of `plan_groups` if they are known already.
+    """
     from particleflow.scenario import load
 
+    groups = plan_groups(scenario) if groups is None else groups
     plan = read_plan(scenario)
     if freeze(scenario, folder, swept=True) != scenario.text:  # files that were swept over have other names now
         scenario = load(folder / SCENARIO_FILE, allow_code=scenario.allow_code)
         plan = read_plan(scenario)
-    builder = _Builder(scenario)
-    by_structure: dict[Any, list[int]] = {}
-    for number, values in enumerate(plan.runs):
-        by_structure.setdefault(builder.signature(values), []).append(number)
-    setups = {structure: builder.setup(plan.runs[numbers[0]]) for structure, numbers in by_structure.items()}
-    groups = [part for structure, numbers in by_structure.items() for part in _parts(numbers, setups[structure])]
-    return Manifest.create(folder, scenario.title, list(plan.keys), plan.runs, sorted(groups))
+    return Manifest.create(folder, scenario.title, list(plan.keys), plan.runs, groups)
 
 
 def run_sweep(
@@ -70,8 +99,14 @@ def run_sweep(
     with manifest.locked():
         own_folder(manifest.folder / GROUPS_FOLDER)
         _requeue_damaged(manifest, note or (lambda _: None))
-        for index in manifest.groups_to_run(retry_failed=retry_failed):
+        for place, index in enumerate(manifest.groups_to_run(retry_failed=retry_failed)):
+            say(_finished(manifest), len(manifest.runs), "next group" if place else "compiling")
             _continue(builder, manifest, index, store, say)
+
+
+def _finished(manifest: Manifest) -> int:
+    """How many runs have come to an end, good or bad."""
+    return sum(run["state"] not in (WAITING, RUNNING) for run in manifest.runs)
 
 
 def _continue(builder: "_Builder", manifest: Manifest, index: int, store: bool, say: Report) -> None:
@@ -79,7 +114,7 @@ def _continue(builder: "_Builder", manifest: Manifest, index: int, store: bool, 
     numbers, path = manifest.groups[index], group_path(manifest.folder, index)
     before = [dict(manifest.runs[number]) for number in numbers]
     manifest.mark(numbers, RUNNING)
-    finished = sum(run["state"] not in (WAITING, RUNNING) for run in manifest.runs)
+    finished = _finished(manifest)
     values = [each["values"] for each in before]
     try:
         report_share = _reporter(say, finished, len(numbers), len(manifest.runs))
@@ -253,11 +288,12 @@ def _threshold(setup: "Setup") -> float:
     from particleflow.trajectory import Trajectory
 
     space = setup.flow.geometry.facts(setup.start.dimension).description()
+    event = setup.arguments["event"]
     first = Trajectory.from_arrays(
         [0.0],
         np.asarray(setup.start.points)[None],
         log_weights=np.asarray(setup.start.log_weights),
-        metadata={"space": space},
+        metadata={"space": space, "linking distance": None if event is None else event.linking_distance()},
     )
     return choose_threshold(first).value
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from particleflow._files import replace, written
+from particleflow._files import reason_of, replace, written
 from particleflow.errors import RunError, StoreError
 from particleflow.store import checkpoint_folder
 
@@ -39,7 +39,9 @@ def load_group(path: Path, runs: int) -> dict[str, np.ndarray]:
         if not {"times", "end_times"} <= arrays.keys():
             raise ValueError("it has no times")
     except _DAMAGE as error:
-        raise StoreError(f"{path} is damaged ({error}). `particleflow resume` computes its runs again.") from error
+        raise StoreError(
+            f"{path} is damaged ({reason_of(error)}). `particleflow resume` computes its runs again."
+        ) from error
     return arrays
 
 

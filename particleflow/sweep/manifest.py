@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from particleflow._files import advice_for, write_text
+from particleflow._files import advice_for, reason_of, write_text
 from particleflow.errors import StoreError
 from particleflow.run_folder import MANIFEST_FILE
 from particleflow.status import Status
@@ -56,7 +56,7 @@ class Manifest:
             for run in manifest.runs:
                 run["state"] = WAITING if run["state"] == RUNNING else run["state"]
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise StoreError(f"{path} cannot be read as the manifest of a sweep: {error}.") from error
+            raise StoreError(f"{path} cannot be read as the manifest of a sweep: {reason_of(error)}.") from error
         return manifest
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""What a sweep found: one tidy table (CSV and HDF5), and a phase diagram over two of its keys."""
+"""What a sweep found: one tidy table (CSV and HDF5), and the numbers of a phase diagram over two of its keys."""
 
 import csv
 import io
@@ -58,31 +58,6 @@ def table(manifest: Manifest) -> list[dict[str, Any]]:
     return rows
 
 
-def draw_phase_diagram(manifest: Manifest, phase: Any, count: int | None = None) -> Path:
-    """Draw the mean of one observable over two keys (one may be "time") into figures/phase_diagram.png."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from particleflow import view
-
-    x, y, values = phase_values(manifest, phase.x, phase.y, phase.value)
-    overlay = _overlay(phase, x, y, count)
-    with view.style.use("light"):
-        axes = view.phase_diagram(
-            x, y, values, x_label=_label(phase.x), y_label=_label(phase.y), value_label=_label(phase.value),
-            overlay=overlay, overlay_label="equiangular tokens" if overlay is not None else "",
-            title=manifest.title, runs=repetitions(manifest, {phase.x, phase.y} - {"time"}),
-        )  # fmt: skip
-        folder = manifest.folder / "figures"
-        folder.mkdir(exist_ok=True)
-        with written(folder / "phase_diagram.png") as partial:
-            axes.figure.savefig(partial, dpi=160)  # pyright: ignore[reportAttributeAccessIssue]
-    import matplotlib.pyplot as plt
-
-    plt.close(axes.figure)  # pyright: ignore[reportArgumentType]
-    return folder / "phase_diagram.png"
-
-
 def phase_values(manifest: Manifest, x: str, y: str, value: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The axes (X,), (Y,) of a phase diagram and the mean value of each pair (Y, X); missing pairs are NaN."""
     from particleflow.view import sweep_grid
@@ -121,17 +96,6 @@ def repetitions(manifest: Manifest, keys: set[str]) -> tuple[int, int]:
     rows = (run["values"] for run in manifest.runs if run["state"] == DONE)
     numbers = Counter(tuple(str(values.get(key)) for key in sorted(keys)) for values in rows).values()
     return min(numbers, default=1), max(numbers, default=1)
-
-
-def _overlay(phase: Any, x: np.ndarray, y: np.ndarray, count: int | None) -> tuple[np.ndarray, np.ndarray] | None:
-    """The curve from theory that a phase diagram asks for, as its x and y; None without one."""
-    from particleflow.analysis import equiangular_curve
-
-    if phase.overlay is None or count is None or "time" not in (phase.x, phase.y):
-        return None
-    keys = y if phase.x == "time" else x
-    betas, times = equiangular_curve(float(keys[0]), float(keys[-1]), count)
-    return (times, betas) if phase.x == "time" else (betas, times)
 
 
 def _groups(manifest: Manifest) -> Any:
@@ -175,7 +139,3 @@ def _cell(value: Any) -> Any:
         return ""
     text = value if isinstance(value, str) else None
     return f"'{text}" if text and text[0] in "=+-@\t\r" else value
-
-
-def _label(key: str) -> str:
-    return key.rsplit(".", 1)[-1].replace("_", " ")

@@ -1,0 +1,95 @@
+"""The lines with which `run` and `analyze` end: what became of the clusters, how it was found, and what to open."""
+
+from pathlib import Path
+from typing import Any
+
+from particleflow.folder_contents import PAGE_FILE, products_in, read_summary
+
+_LISTED_TREADS = 3
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things, in the singular where it is one: 1 cluster, 2 clusters."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def clusters_line(summary: dict[str, Any] | None) -> str | None:
+    """What became of the clusters: "449 → 4 clusters; 5 until t = 12.4"; None where it is not known."""
+    try:
+        if summary is None:
+            return None
+        if isinstance(summary.get("runs"), list):
+            return _ensemble_line(summary)
+        return None if summary.get("clusters") is None else _run_line(summary)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError):  # no summary of ours
+        return None
+
+
+def _run_line(summary: dict[str, Any]) -> str:
+    clusters = summary["clusters"]
+    first, last = int(clusters["initial_count"]), int(clusters["final_count"])
+    if first == last and len(set(clusters["counts"])) == 1:
+        return f"{counted(last, 'cluster')} from the first frame to the last"
+    plateaus = dict.fromkeys(tread["count"] for tread in summary["plateaus"]["listed"])
+    # What stands still before particles have found each other is no tread.
+    treads = [count for count in plateaus if count is not None and count != last and 4 * count <= 3 * first]
+    ends = [_first_time_after(count, clusters["times"], clusters["counts"]) for count in treads]
+    words = [f"{int(count)} until t = {end:.4g}" for count, end in zip(treads, ends, strict=True)]
+    if not words:
+        other = next(count for count in reversed(clusters["counts"]) if count != last)
+        words = [f"{last} since t = {_first_time_after(other, clusters['times'], clusters['counts']):.4g}"]
+    return f"{first} → {counted(last, 'cluster')}; {', '.join(words[-_LISTED_TREADS:])}"
+
+
+def _first_time_after(count: int, times: list[float], counts: list[int]) -> float:
+    """The first saved time from which on there are never so many clusters again."""
+    return float(times[len(counts) - counts[::-1].index(count)])
+
+
+def _ensemble_line(summary: dict[str, Any]) -> str | None:
+    final = summary["aggregate"]["final_count"]
+    if not final["runs"]:
+        return None
+    least, most = int(final["minimum"]), int(final["maximum"])
+    spread = counted(least, "cluster") if least == most else f"{least} to {counted(most, 'cluster')}"
+    return f"{counted(int(final['runs']), 'run')} with {spread} at the end, {float(final['mean']):.4g} on average"
+
+
+def threshold_line(summary: dict[str, Any] | None) -> str | None:
+    """The linking distance behind the counts and where it comes from."""
+    try:
+        runs = (summary or {}).get("runs")
+        thresholds = (runs[0] if isinstance(runs, list) else summary or {})["thresholds"]
+        distance, metric = float(thresholds["cluster_distance"]), str(thresholds["cluster_metric"])
+        return f"linked at {metric} distance {distance:.4g} ({thresholds['cluster_reason']})"
+    except (KeyError, TypeError, ValueError, IndexError):
+        return None
+
+
+def closing_lines(folder: Path, run: Any) -> list[str]:
+    """What a person wants to know at the end: the clusters; how far the run came and at what cost; what to open."""
+    return [line for line in (clusters_line(read_summary(folder)), _extent_line(run), _page_line(folder)) if line]
+
+
+def analysis_lines(folder: Path, summary: dict[str, Any]) -> list[str]:
+    """What a person wants to know of an analysis: the clusters, the distance behind them, what to open."""
+    return [line for line in (clusters_line(summary), threshold_line(summary), _page_line(folder)) if line]
+
+
+def _extent_line(run: Any) -> str:
+    """t = 20 after 400 frames, 1234 steps, 3.21 s."""
+    statistics = run.metadata.get("statistics") or {}
+    parts = [counted(len(run), "frame")]
+    if "accepted steps" in statistics:
+        parts.append(counted(int(statistics["accepted steps"]), "step"))
+    if "wall seconds" in statistics:
+        parts.append(f"{float(statistics['wall seconds']):.3g} s")
+    reached = f"t = {float(run.times[-1]):.4g} after " if len(run) else ""
+    return reached + ", ".join(parts)
+
+
+def _page_line(folder: Path) -> str:
+    products = products_in(folder)
+    if "page" in products:
+        return f"open {folder / PAGE_FILE}"
+    return f"`particleflow view {folder}` makes the interactive page"

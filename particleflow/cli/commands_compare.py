@@ -1,0 +1,60 @@
+"""compare: two runs side by side. JAX is not imported."""
+
+from pathlib import Path
+
+from particleflow.cli.console import note, printable, result, result_json
+from particleflow.cli.options import Flag, Quiet, Run
+
+COMPARISONS_FOLDER = "comparisons"
+_WIDEST = 48
+
+
+def compare(first: Run, second: Run, /, *, output: Path | None = None, json: Flag = False, quiet: Quiet = False) -> int:
+    """Show how the scenarios of two runs differ, and draw what both recorded into one picture.
+
+    The lines are key, value in the first run and value in the second; the last line is the path of the picture.
+
+    Parameters
+    ----------
+    output
+        The picture, ending in .png, .svg or .pdf; comparisons/OTHER.png in the folder of the first run if left out.
+    json
+        Print differences and path as JSON.
+    """
+    from particleflow import run_folder
+    from particleflow.comparison import draw_comparison, scenario_differences
+
+    folders = (run_folder.folder_of(first), run_folder.folder_of(second))
+    with run_folder.open_run(first) as one, run_folder.open_run(second) as other:
+        labels = _labels(folders)
+        found = scenario_differences((one, other), folders)
+        target = output or folders[0] / COMPARISONS_FOLDER / f"{_file_name(labels[1])}.png"
+        path = draw_comparison((one, other), folders, labels, target)
+    if json:
+        rows = [{"key": key, "first": a, "second": b} for key, a, b in found]
+        result_json({"differences": rows, "path": str(path)})
+        return 0
+    if not found:
+        note("The scenarios are the same.", quiet=quiet)
+    _print_table([("", *labels), *found] if found else [])
+    result(str(path))
+    return 0
+
+
+def _labels(folders: tuple[Path, Path]) -> tuple[str, str]:
+    """Two different names: those of the runs with that of their scenario; titles could be the same."""
+    first, second = (f"{folder.resolve().parent.name}/{folder.resolve().name}" for folder in folders)
+    return (first, second) if first != second else (f"{first} (first)", f"{second} (second)")
+
+
+def _file_name(label: str) -> str:
+    from particleflow.scenario import safe_name
+
+    return safe_name(label.replace("/", "-"))
+
+
+def _print_table(rows: list[tuple[str, str, str]]) -> None:
+    cells = [[printable(cell if len(cell) <= _WIDEST else cell[: _WIDEST - 1] + "…") for cell in row] for row in rows]
+    widths = [max(len(row[column]) for row in cells) for column in range(3)] if cells else []
+    for row in cells:
+        result("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -1,0 +1,69 @@
+"""Runs of a sweep as arguments: SWEEP/723 is a run folder, made by running this one again where it is not there yet."""
+
+from pathlib import Path
+
+from particleflow.cli.commands_run import simulate_into
+from particleflow.cli.console import note
+from particleflow.errors import UserError
+
+
+def ready(run: Path, *, quiet: bool = False) -> Path:
+    """A run that commands can open: as it is, or run now if it is one of a sweep and has no folder of its own yet."""
+    if "\0" in str(run) or not run.name.isdecimal() or _exists(run):
+        return run
+    from particleflow.folder_contents import MANIFEST_FILE
+
+    if not _exists(run.parent / MANIFEST_FILE):
+        return run
+    note(f"{run} is a run of a sweep: running it by itself.", quiet=quiet)
+    try:
+        replay_member(run.parent, int(run.name), products=False, quiet=quiet)
+    except UserError as error:
+        code = "--allow-code" in str(error)
+        hint = f"\n`particleflow replay {run.parent} {run.name} --allow-code` makes this run." if code else ""
+        raise UserError(f"{error}{hint}") from error
+    return run
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:
+        return False
+
+
+def replay_member(
+    sweep: Path,
+    number: int,
+    *,
+    device: str | None = None,
+    native: str = "on",
+    allow_code: bool = False,
+    products: bool = True,
+    json: bool | None = None,
+    quiet: bool = False,
+) -> int:
+    """Run one of the runs of a sweep by itself into its own folder, or complete what is there; returns an exit code.
+
+    Parameters: without `products` only the trajectory is made; `json` is whether the result is printed as JSON, None
+    for no result at all.
+    """
+    from particleflow import run_folder
+    from particleflow import scenario as scenarios
+    from particleflow.cli.device import prepare
+    from particleflow.sweep import member_folder, member_scenario
+
+    description = prepare(device, native)
+    folder = member_folder(sweep, number)
+    loaded = member_scenario(sweep, number, allow_code=allow_code)
+    resumed = (folder / run_folder.SCENARIO_FILE).is_file()
+    if resumed:
+        loaded = scenarios.load(run_folder.scenario_file(folder), allow_code=allow_code)
+    else:
+        loaded.build()
+        run_folder.new_folder(loaded.stem, folder)
+    note(f"{loaded.title[:200]}\n  into {folder} on {description}", quiet=quiet)
+    try:
+        return simulate_into(loaded, folder, resumed=resumed, products=products, json=json, quiet=quiet)
+    finally:
+        run_folder.discard_if_empty(folder)

@@ -1,0 +1,82 @@
+"""What `info` says of a run besides its trajectory: parameters, clusters and products, from files alone."""
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from particleflow.cli.closing import clusters_line, threshold_line
+from particleflow.folder_contents import products_in, read_summary
+
+if TYPE_CHECKING:
+    from particleflow.trajectory import Trajectory
+
+_SETTINGS = ("seed", "geometry", "precision", "solver", "rtol", "atol", "step")
+
+
+def parameters(run: "Trajectory") -> dict[str, Any]:
+    """The numbers that decide a run, as far as its file knows them; `chosen` are those that the user left open."""
+    from particleflow.analysis import interactions_of
+
+    metadata = run.metadata
+    kernels = [
+        {"kind": each.kind, "beta": each.beta, "normalization": each.normalization, "positional": each.positional}
+        for each in interactions_of(run)
+    ]
+    chosen = metadata.get("chosen")
+    settings = {name: _plain(metadata.get(name)) for name in _SETTINGS}
+    return {
+        "kernels": kernels,
+        "particles": run.count,
+        "dimension": run.dimension,
+        **settings,
+        "chosen": {str(key): _plain(value) for key, value in chosen.items()} if isinstance(chosen, dict) else {},
+    }
+
+
+def _plain(value: Any) -> Any:
+    """A number or a text from a file; whatever else it may hold becomes text."""
+    is_plain = value is None or isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value))
+    return value if is_plain else str(value)
+
+
+def parameter_rows(found: dict[str, Any]) -> dict[str, str]:
+    """The parameters of a run in words, by name; what is not known is left out."""
+    rows = {"kernel": "; ".join(_kernel(each) for each in found["kernels"])}
+    rows["n, d"] = f"{found['particles']}, {found['dimension']}"
+    rows |= {name: str(found[name]) for name in ("seed", "geometry", "precision") if found[name] is not None}
+    rows["solver"] = _solver(found)
+    return {name: text for name, text in rows.items() if text}
+
+
+def _kernel(kernel: dict[str, Any]) -> str:
+    beta = kernel["beta"]
+    parts = [kernel["kind"] or "unknown", None if beta is None else f"β = {beta:g}"]
+    parts += [kernel["normalization"] and f"normalization {kernel['normalization']}"]
+    parts += [kernel["positional"] and f"times {kernel['positional']}"]
+    return ", ".join(part for part in parts if part)
+
+
+def _solver(found: dict[str, Any]) -> str:
+    """The solver with its steps: fixed ones where there is a size, adaptive ones else."""
+    names = ("step",) if found["step"] else ("rtol", "atol")
+    numbers = [f"{name} = {found[name]:g}" for name in names if isinstance(found[name], int | float)]
+    return ", ".join([*([str(found["solver"])] if found["solver"] else []), *numbers])
+
+
+def cluster_facts(folder: Path) -> dict[str, Any] | None:
+    """What the summary of a run says of its clusters, in words and as numbers; None without one."""
+    summary = read_summary(folder)
+    line = clusters_line(summary)
+    if summary is None or line is None:
+        return None
+    clusters = summary.get("clusters") or {}
+    counts = {name: clusters.get(name) for name in ("initial_count", "final_count")}
+    return {"found": line, "threshold": threshold_line(summary), **counts}
+
+
+def run_rows(run: "Trajectory", folder: Path) -> dict[str, dict[str, str]]:
+    """Everything that `info` shows below the card of a trajectory: heading → name → words."""
+    clusters = cluster_facts(folder)
+    found = {} if clusters is None else {"clusters": clusters["found"], "threshold": clusters["threshold"] or "unknown"}
+    products = ", ".join(products_in(folder).values()) or "none"
+    return {"Parameters": parameter_rows(parameters(run)), "Results": {**found, "products": products}}

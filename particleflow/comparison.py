@@ -1,0 +1,114 @@
+"""Two runs side by side: how their scenarios differ, and what both recorded in one picture."""
+
+import contextlib
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from particleflow import _toml
+from particleflow._files import written
+from particleflow.errors import ParticleflowError, ShapeError, UserError
+from particleflow.folder_contents import SCENARIO_FILE, kept_threshold
+from particleflow.run_folder import track
+
+if TYPE_CHECKING:
+    from particleflow.trajectory import Trajectory
+
+_MOST_PANELS = 12
+
+
+def scenario_differences(
+    runs: "tuple[Trajectory, Trajectory]", folders: tuple[Path, Path]
+) -> list[tuple[str, str, str]]:
+    """Where the scenarios of two runs differ: key, value in the first, value in the second ("" where there is none)."""
+    first, second = (_document(run, folder) for run, folder in zip(runs, folders, strict=True))
+    return [(key, _shown(a), _shown(b)) for key, a, b in _toml.differences(first, second)]
+
+
+def _document(run: "Trajectory", folder: Path) -> dict[str, Any]:
+    """The scenario of a run, from its file or from its folder; empty for one that was not run from a scenario."""
+    text = run.metadata.get("scenario")
+    if not isinstance(text, str) or not text.strip():
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            text = (folder / SCENARIO_FILE).read_text(encoding="utf-8")
+    try:
+        return tomllib.loads(text) if isinstance(text, str) else {}
+    except (ValueError, RecursionError):
+        return {}
+
+
+def _shown(value: Any) -> str:
+    return "" if value is _toml.REMOVED else _toml.value_text(value)
+
+
+def draw_comparison(
+    runs: "tuple[Trajectory, Trajectory]", folders: tuple[Path, Path], labels: tuple[str, str], target: Path
+) -> Path:
+    """Draw what two runs both recorded, one panel each, and the number of clusters of both, into a file."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    from particleflow import view
+    from particleflow.analysis.frames import is_log_spaced
+
+    named = dict(zip(labels, runs, strict=True))
+    log = all(is_log_spaced(run.times) for run in runs)
+    panels: list[Callable[[Any], Any]] = [
+        lambda ax, name=name: view.compare(named, name, log=log, ax=ax) for name in _shared(runs)
+    ]
+    counts = _counts(runs, folders)
+    if counts is not None:
+        panels.insert(0, lambda ax: view.compare(named, counts=counts, log=log, ax=ax))
+    if not panels:
+        raise UserError("The two runs have nothing in common that could be drawn: no observable, and no clusters.")
+    with view.style.use("light"):
+        figure = _figure_of(panels[:_MOST_PANELS])
+        target.parent.mkdir(exist_ok=True)
+        with written(target) as partial:
+            figure.savefig(partial, dpi=160)
+        plt.close(figure)
+    return target
+
+
+def _shared(runs: "tuple[Trajectory, Trajectory]") -> list[str]:
+    """The observables that both runs have as one number a frame."""
+    from particleflow.view.drawing.series import observable_values
+
+    shared = []
+    for name in runs[0].observables:
+        with contextlib.suppress(ShapeError, ValueError, TypeError, KeyError):
+            for run in runs:
+                observable_values(run, name)
+            shared.append(name)
+    return shared
+
+
+def _counts(runs: "tuple[Trajectory, Trajectory]", folders: tuple[Path, Path]) -> list[Any] | None:
+    """The cluster counts of both runs, each at its own threshold; None where one has none (a density, an ensemble)."""
+    if any(run.runs is not None for run in runs):
+        return None
+    try:
+        return [track(run, kept_threshold(folder)).counts for run, folder in zip(runs, folders, strict=True)]
+    except ParticleflowError:
+        return None
+
+
+def _figure_of(panels: list[Callable[[Any], Any]]) -> Any:
+    """One figure with so many panels, in two columns where there are more than three; one legend for all."""
+    import matplotlib.pyplot as plt
+
+    columns = 1 if len(panels) <= 3 else 2
+    rows = -(-len(panels) // columns)
+    size = (6.4 * columns, 2.9 * rows)
+    figure, axes = plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
+    for place, ax in enumerate(axes.flat):
+        if place >= len(panels):
+            ax.set_visible(False)
+            continue
+        panels[place](ax)
+        if place and ax.get_legend() is not None:
+            ax.get_legend().remove()
+    return figure

@@ -1,0 +1,32 @@
+"""One run of a sweep as a run of its own, in a folder beside the results of the sweep: SWEEP/723."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from particleflow import _toml
+from particleflow.errors import UserError
+from particleflow.run_folder import scenario_file
+from particleflow.sweep.manifest import Manifest
+
+if TYPE_CHECKING:
+    from particleflow.scenario import Scenario
+
+
+def member_folder(sweep: Path, number: int) -> Path:
+    """The folder of a run of the sweep in `sweep`."""
+    return sweep / str(number)
+
+
+def member_scenario(sweep: Path, number: int, *, allow_code: bool = False) -> "Scenario":
+    """The scenario of a run of a sweep: that of the sweep with the values of the run, and without its [sweep] table."""
+    from particleflow.scenario import from_document, load
+
+    runs = Manifest.open(sweep).runs
+    if not 0 <= number < len(runs):
+        raise UserError(f"Argument `number` must be from 0 to {len(runs) - 1}, the runs of {sweep}, but is {number}.")
+    whole = load(scenario_file(sweep), allow_code=allow_code)
+    raw = {name: value for name, value in whole.raw.items() if name != "sweep"}
+    raw["title"] = f"{whole.title}, run {number}"
+    for path, value in runs[number]["values"].items():
+        raw = _toml.with_value(raw, _toml.parse_path(path), value)
+    return from_document(raw, whole.name, whole.folder, source=whole.source, allow_code=allow_code)
