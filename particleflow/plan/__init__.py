@@ -1,7 +1,17 @@
 """What a run will do, checked before anything is compiled."""
 
-from particleflow.plan.checks import EVENT_TIME, check_interactions
-from particleflow.plan.inputs import as_start
+from particleflow.plan.checks import EVENT_TIME, check_arguments, check_interactions
+from particleflow.plan.inputs import as_start, check_flow
 from particleflow.plan.plan import Plan, make_method, make_numbers, make_plan
 
-__all__ = ["EVENT_TIME", "Plan", "as_start", "check_interactions", "make_method", "make_numbers", "make_plan"]
+__all__ = [
+    "EVENT_TIME",
+    "Plan",
+    "as_start",
+    "check_arguments",
+    "check_flow",
+    "check_interactions",
+    "make_method",
+    "make_numbers",
+    "make_plan",
+]
