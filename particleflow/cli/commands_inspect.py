@@ -81,7 +81,8 @@ def _system_info(*, json: bool) -> int:
     from importlib.metadata import version
 
     from particleflow.cli.console import note
-    from particleflow.cli.device import cache_folder, prepare
+    from particleflow.cli.device import prepare
+    from particleflow.compilation_cache import cache_folder
 
     device = prepare()
     from particleflow.summation.native import library
