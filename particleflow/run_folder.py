@@ -41,7 +41,7 @@ FILES = {
 PRODUCTS = tuple(FILES)
 FARTHEST = 1e150  # where squared distances still are numbers
 
-Progress = Callable[[Any], None]
+Progress = bool | Callable[[Any], None]
 Report = Callable[[str, int, int], None]
 
 
@@ -283,9 +283,6 @@ def _summary(folder: Path, trajectory: "Trajectory", analysis: _Analysis, say: R
 
 
 def _figures(folder: Path, trajectory: "Trajectory", analysis: _Analysis, say: Report) -> str:
-    import matplotlib as mpl
-
-    mpl.use("Agg")
     from particleflow import view
 
     with written_folder(folder / "figures") as partial:  # a folder of figures is always a complete one
@@ -294,9 +291,6 @@ def _figures(folder: Path, trajectory: "Trajectory", analysis: _Analysis, say: R
 
 
 def _movie(folder: Path, trajectory: "Trajectory", analysis: _Analysis, say: Report) -> str:
-    import matplotlib as mpl
-
-    mpl.use("Agg")
     from particleflow import view
 
     name = "movie.mp4" if find_spec("imageio_ffmpeg") else "movie.gif"
