@@ -7,6 +7,8 @@ says which names there are and where each comes from.
 import lazy_loader
 
 from particleflow._precision import prefer_64_bits
+from particleflow.compilation_cache import silence_compiler
 
 prefer_64_bits()
+silence_compiler()
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -13,6 +13,7 @@ from . import store as store
 from . import summation as summation
 from . import view as view
 from ._version import __version__ as __version__
+from .compilation_cache import use_cache as use_cache
 from .discretization import Particles as Particles
 from .discretization import Present as Present
 from .drifts import Attend as Attend
@@ -33,6 +34,8 @@ from .local import resampled_local_mean as resampled_local_mean
 from .measure import Measure as Measure
 from .measure import Sites as Sites
 from .moments import Moments as Moments
+from .run_file import run as run
+from .scenario import key_for as key_for
 from .simulation import evolve as evolve
 from .simulation import simulate as simulate
 from .simulation import stream as stream

@@ -75,6 +75,14 @@ def own_folder(path: Path) -> Path:
     return path
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder that the user has named, and those above it, unless they are there."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"The folder {path} cannot be made: {_reason(error)}. {advice_for(error)}".rstrip()) from error
+
+
 def refuse_link(path: Path) -> None:
     """A folder in which we write and delete must be the one beside our files."""
     if path.is_symlink():

@@ -12,6 +12,11 @@ def readable_size(size: float) -> str:
     return f"{size:.3g} TB"
 
 
+def plural(count: int, noun: str) -> str:
+    """A count with its noun: 1 frame, 2 frames."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def printable(value: Any) -> str:
     """Text from a file for a terminal: one line, no control characters."""
     return "".join(letter if letter.isprintable() else " " for letter in str(value))[:300]

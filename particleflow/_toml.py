@@ -7,6 +7,7 @@ when a file is written.
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import PurePath
 from typing import Any
 
 from particleflow.errors import UserError
@@ -162,6 +163,23 @@ def parse_override(text: str) -> tuple[list[str | int], Any]:
     if any("\ud800" <= letter <= "\udfff" for letter in text):
         raise UserError(f"--set takes text in UTF-8, but got {text!r}.")
     return parse_path(path), parsed["value"]
+
+
+def plain(value: Any, path: str) -> Any:
+    """A Python value as TOML has it: tables, lists, texts, numbers, truth values; arrays become lists of numbers."""
+    if hasattr(value, "tolist"):  # numbers and arrays of NumPy and JAX
+        return plain(value.tolist(), path)
+    if isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, dict):
+        return {str(name): plain(inner, f"{path}.{name}") for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(inner, f"{path}.{place}") for place, inner in enumerate(value)]
+    if isinstance(value, PurePath):
+        return str(value)
+    raise UserError(
+        f"A scenario holds numbers, texts, truth values, lists and tables, but {path} is {type(value).__name__}."
+    )
 
 
 def parse_path(path: str) -> list[str | int]:

@@ -4,7 +4,7 @@ The command line turns `UserError` into exit code 2 (the user got something wron
 `ParticleflowError` into exit code 1 (something failed while running).
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from particleflow.trajectory import Trajectory
@@ -30,6 +30,10 @@ class DtypeError(ArgumentError, TypeError):
     """An array has the wrong number type, or two arrays of different precision meet."""
 
 
+class KindError(ArgumentError, TypeError):
+    """An argument is an object of another kind than is needed, or a class in place of an object."""
+
+
 class StoreError(ParticleflowError):
     """A trajectory file or run folder cannot be read or written."""
 
@@ -46,3 +50,22 @@ class ResumedElsewhere(UserWarning):
 
 class ComputedAgain(UserWarning):
     """A run goes on from before its last stored frame, because a checkpoint cannot be used; no frame is lost by it."""
+
+
+class ProductMissing(UserWarning):
+    """A run is complete, but a summary, figures, a movie or a page of it could not be made."""
+
+
+def check_kind(value: Any, kind: type | tuple[type, ...], name: str, expected: str) -> None:
+    """Raise unless an argument is an object of a kind; a class in place of an object is told apart.
+
+    Parameters: `value` of the argument `name`; `kind`, the class or classes that will do; `expected`, in words.
+    """
+    if isinstance(value, kind):
+        return
+    if isinstance(value, type):
+        made = f"{value.__name__}(...)"
+        raise KindError(f"Argument `{name}` must be {expected}, but is the class {value.__name__}: write {made}.")
+    text = repr(value)
+    found = text if len(text) <= 100 and "\n" not in text else f"a {type(value).__name__}"
+    raise KindError(f"Argument `{name}` must be {expected}, but is {found}.")

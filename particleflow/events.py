@@ -22,11 +22,22 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from particleflow._arrays import as_positive, as_scalar
+from particleflow._shown import shown
 from particleflow.discretization import Present
 from particleflow.errors import ArgumentError
 from particleflow.kernels.base import squared_distances
 from particleflow.measure import Measure
 from particleflow.observables import Observable, diameter, energy, measured, name_of
+
+__all__ = [
+    "AbstractEvent",
+    "BlewUp",
+    "Clustered",
+    "EnergyReached",
+    "Merged",
+    "Reached",
+    "spanning_edges",
+]
 
 
 class AbstractEvent(eqx.Module):
@@ -47,6 +58,9 @@ class AbstractEvent(eqx.Module):
     def linking_distance(self) -> float | None:
         """The distance up to which particles are one to this event, which the analysis then shares; None for none."""
         return None
+
+    def __repr__(self) -> str:
+        return shown(self)
 
 
 class Clustered(AbstractEvent):
@@ -195,3 +209,7 @@ def spanning_edges(measure: Measure) -> Float[Array, " n-1"]:
     inside = absent.at[root].set(True)
     _, squares = jax.lax.scan(grow, (reached_from(root), inside), None, length=measure.count - 1)
     return jnp.sqrt(squares)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from particleflow._arrays import as_float_array, check_same_dtype, is_concrete
+from particleflow._shown import shown
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.kernels.base import safe_log
 from particleflow.kernels.inner import Attention
@@ -25,6 +26,16 @@ from particleflow.local import local_covariance, local_moments
 from particleflow.measure import Measure
 from particleflow.sphere_sampling import sample_von_mises_fisher
 from particleflow.summation.auto import Auto
+
+__all__ = [
+    "AbstractExponentialFamily",
+    "Bernoulli",
+    "Empirical",
+    "GaussianBase",
+    "Multinoulli",
+    "Tilted",
+    "UniformSphereBase",
+]
 
 # Nodes of the quadrature on the sphere: exact to rounding in every dimension up to the concentration below.
 _JACOBI_NODES = 256
@@ -73,6 +84,9 @@ class AbstractExponentialFamily(eqx.Module):
     def tilted(self, parameter: Float[Array, " d"]) -> "Tilted":
         """The family whose base measure is p(· | parameter)."""
         return Tilted(self, self.checked(parameter))
+
+    def __repr__(self) -> str:
+        return shown(self)
 
 
 class Tilted(AbstractExponentialFamily):
@@ -346,3 +360,7 @@ def _olver(dimension: int, concentration: Array) -> Array:
 def _check_dimension(dimension: Any, least: int) -> None:
     if not isinstance(dimension, int) or dimension < least:
         raise ArgumentError(f"Argument `dimension` must be an integer of at least {least}, but is {dimension!r}.")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -20,14 +20,19 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from particleflow._arrays import as_nonnegative, is_concrete
+from particleflow._shown import shown
 from particleflow.drifts.base import AbstractDrift, Interaction, Sum
-from particleflow.errors import ArgumentError
+from particleflow.errors import check_kind
 from particleflow.geometry import AbstractGeometry, Euclidean
 from particleflow.measure import Measure
 
 
 class Flow(eqx.Module):
-    """A measure under `drift` on `geometry`; a list of drifts is their sum."""
+    """A measure under a drift on a geometry.
+
+    Parameters: `drift`, or a list of them, which is their sum; `geometry`, flat space if left out; `temperature` of the
+    noise that every particle has of its own; `common_temperature` of the noise that all share.
+    """
 
     drift: AbstractDrift
     geometry: AbstractGeometry
@@ -41,14 +46,15 @@ class Flow(eqx.Module):
         temperature: Any = 0.0,
         common_temperature: Any = 0.0,
     ):
-        self.drift = drift if isinstance(drift, AbstractDrift) else (drift[0] if len(drift) == 1 else Sum(drift))
+        several = isinstance(drift, list | tuple) and len(drift) != 1
+        self.drift = Sum(drift) if several else drift[0] if isinstance(drift, list | tuple) else drift
         self.geometry = geometry or Euclidean()
         self.temperature = as_nonnegative(temperature, "temperature")
         self.common_temperature = as_nonnegative(common_temperature, "common_temperature")
 
     def __check_init__(self):
-        if not isinstance(self.drift, AbstractDrift):
-            raise ArgumentError(f"Argument `drift` must be a drift or a list of them, but is {self.drift!r}.")
+        check_kind(self.drift, AbstractDrift, "drift", "a drift or a list of them")
+        check_kind(self.geometry, AbstractGeometry, "geometry", "a geometry")
 
     @property
     def is_noisy(self) -> bool:
@@ -96,3 +102,6 @@ class Flow(eqx.Module):
     ) -> Float[Array, "n d"]:
         measure = self.observed(time, state, start, geometry)
         return drift(time, measure.sites, measure)
+
+    def __repr__(self) -> str:
+        return shown(self)

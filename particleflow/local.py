@@ -14,10 +14,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
-from particleflow._arrays import as_float_array
-from particleflow.errors import ArgumentError, ShapeError
+from particleflow._arrays import as_float_array, is_concrete
+from particleflow.errors import ArgumentError, ShapeError, check_kind
 from particleflow.kernels.base import AbstractKernel, AbstractMatrixKernel
 from particleflow.measure import Measure, Sites
 from particleflow.moments import Moments
@@ -28,7 +29,12 @@ from particleflow.summation.base import AbstractSummation, as_query_sites, value
 def local_moments(
     kernel: AbstractKernel, measure: Measure, queries: Any, *, summation: AbstractSummation | None = None
 ) -> Moments:
-    """The log-mass G and the local mean m at every query."""
+    """The log-mass G and the local mean m at every query.
+
+    Parameters: `kernel` K; `measure` μ with its values z; `queries` x, points (m, d), one point (d,), `Sites` or a
+    measure; `summation`, how it is summed, by `Auto()` if left out.
+    """
+    _check(kernel, measure)
     sites, single = _as_sites(queries)
     moments = (summation or Auto()).moments(kernel, measure, sites)
     mean = moments.mean[:, 0] if measure.carried.ndim == 1 else moments.mean
@@ -38,23 +44,35 @@ def local_moments(
 def local_mean(
     kernel: AbstractKernel, measure: Measure, queries: Any, *, summation: AbstractSummation | None = None
 ) -> Array:
-    """m(x) = ∫ K(x, y) z(y) dμ(y) / ∫ K(x, y) dμ(y); 0 where a query sees nothing."""
+    """m(x) = ∫ K(x, y) z(y) dμ(y) / ∫ K(x, y) dμ(y); 0 where a query sees nothing.
+
+    Parameters: `kernel` K; `measure` μ with its values z; `queries` x, points (m, d), one point (d,), `Sites` or a
+    measure; `summation`, how it is summed, by `Auto()` if left out.
+    """
     return local_moments(kernel, measure, queries, summation=summation).mean
 
 
 def log_normalizer(
     kernel: AbstractKernel, measure: Measure, queries: Any, *, summation: AbstractSummation | None = None
 ) -> Array:
-    """G(x) = log ∫ K(x, y) dμ(y); −∞ where a query sees nothing."""
+    """G(x) = log ∫ K(x, y) dμ(y); −∞ where a query sees nothing.
+
+    Parameters: `kernel` K; `measure` μ with its values z; `queries` x, points (m, d), one point (d,), `Sites` or a
+    measure; `summation`, how it is summed, by `Auto()` if left out.
+    """
     return local_moments(kernel, measure, queries, summation=summation).log_mass
 
 
 def local_mode(
     kernel: AbstractKernel, measure: Measure, queries: Any, *, summation: AbstractSummation | None = None
 ) -> Array:
-    """argmax_k m_k(x) for a measure whose values are class probabilities or one-hot vectors; ties go to the first."""
-    if measure.carried.ndim != 2:
-        raise ShapeError(f"Values must have shape (n, classes) for a mode, but have {measure.carried.shape}.")
+    """argmax_k m_k(x) for a measure whose values are class probabilities or one-hot vectors; ties go to the first.
+
+    Parameters: `kernel` K; `measure` μ with values (n, classes), refused where they are no probabilities (negative, or
+    not summing to one; inside `jit` nobody can tell); `queries` x and `summation` as for `local_mean`.
+    """
+    _check(kernel, measure)
+    _check_classes(measure.carried)
     return jnp.argmax(local_mean(kernel, measure, queries, summation=summation), axis=-1)
 
 
@@ -65,7 +83,9 @@ def local_covariance(
 
     Each query centres the values at its own mean before squaring, so narrow kernels keep their digits: E[zzᵀ] − mmᵀ
     would lose (|m|/spread)² of them. Queries take turns, each with n·k² squares.
+    Parameters: `kernel`, `measure`, `queries` and `summation` as for `local_mean`.
     """
+    _check(kernel, measure)
     sites, single = _as_sites(queries)
     how, values = summation or Auto(), value_columns(measure)
     means = how.moments(kernel, measure, sites).mean
@@ -97,7 +117,10 @@ def resampled_local_mean(
 
     Its standard error is √(local variance / draws). A query that sees nothing gets 0. One key gives the same draws with
     every summation that can draw; one that cannot says so.
+    Parameters: a random `key`; the number of `draws`; `kernel`, `measure`, `queries` and `summation` as for
+    `local_mean`.
     """
+    _check(kernel, measure)
     if not isinstance(draws, int) or draws < 1:
         raise ArgumentError(f"Argument `draws` must be a positive integer, but is {draws!r}.")
     sites, single = _as_sites(queries)
@@ -134,6 +157,30 @@ class Normalised(AbstractMatrixKernel):
     def vanishes(self) -> bool:
         """Where the kernel does: one that never vanishes gives every query some mass to be divided by."""
         return self.kernel.vanishes()
+
+
+def _check(kernel: Any, measure: Any) -> None:
+    check_kind(kernel, AbstractKernel, "kernel", "a kernel, such as kernels.Gaussian(0.3)")
+    check_kind(measure, Measure, "measure", "a measure, such as Measure.uniform(points, values)")
+
+
+def _check_classes(values: Array) -> None:
+    if values.ndim != 2:
+        raise ShapeError(
+            f"Values must have shape (n, classes) for a mode, one-hot or probabilities, but have {values.shape}; "
+            "of class numbers jax.nn.one_hot(numbers, classes) makes them."
+        )
+    if not is_concrete(values):
+        return
+    rows = np.asarray(values)
+    slack = values.shape[1] * float(np.sqrt(np.finfo(rows.dtype).eps))
+    wrong = (rows < -slack).any(axis=1) | (np.abs(rows.sum(axis=1) - 1) > slack)
+    if wrong.any():
+        place = int(np.argmax(wrong))
+        raise ArgumentError(
+            "Values must be classes for a mode, each row one-hot or probabilities that sum to one, but row "
+            f"{place} is {np.array2string(rows[place], threshold=6, precision=4)}."
+        )
 
 
 def _lifted(site: Sites) -> Sites:

@@ -25,6 +25,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from particleflow._arrays import as_float_array, check_same_dtype, is_concrete
+from particleflow._shown import shown
 from particleflow.errors import ArgumentError, DtypeError, ShapeError
 
 
@@ -212,6 +213,9 @@ class Measure(eqx.Module):
             None if positions is None else jnp.concatenate(positions),
             {name: _joined(array, other.fields[name]) for name, array in self.fields.items()},
         )
+
+    def __repr__(self) -> str:
+        return shown(self)
 
 
 def _joined(first: Array, second: Array) -> Array:

@@ -22,11 +22,33 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from particleflow._arrays import as_float_array
+from particleflow._shown import shown
 from particleflow.discretization import Present
 from particleflow.errors import ArgumentError
 from particleflow.geometry import directions
 from particleflow.kernels.base import inner_products, squared_distances
 from particleflow.measure import Measure
+
+__all__ = [
+    "Observable",
+    "PairFraction",
+    "SimilarityQuantiles",
+    "attention_entropy",
+    "attention_rank",
+    "centre",
+    "covariance",
+    "diameter",
+    "dissipation",
+    "effective_rank",
+    "energy",
+    "log_energy",
+    "mean_similarity",
+    "measured",
+    "name_of",
+    "observable",
+    "order_parameter",
+    "speed",
+]
 
 Observable = Callable[..., Any]
 
@@ -208,6 +230,9 @@ class SimilarityQuantiles(eqx.Module):
         pairs = inner_products(units, units)[first, second]
         return _weighted_quantiles(pairs, weights[first] * weights[second], self.levels.astype(pairs.dtype))
 
+    def __repr__(self) -> str:
+        return shown(self)
+
 
 class PairFraction(eqx.Module):
     """The share of pairs of different particles with ⟨x, y⟩/(|x||y|) above `threshold`."""
@@ -234,6 +259,9 @@ class PairFraction(eqx.Module):
         alone = jnp.sum(jnp.square(units), axis=1) <= self.threshold  # a zero vector is not close to itself
         total = jnp.sum(jax.lax.map(close, (units, weights), batch_size=256))
         return _over_pairs(total + jnp.sum(jnp.where(alone, jnp.square(weights), 0.0)), weights)
+
+    def __repr__(self) -> str:
+        return shown(self)
 
 
 def _log_pairs(present: Present) -> Float[Array, ""]:
@@ -279,3 +307,7 @@ def _weighted_quantiles(values: Array, weights: Array, levels: Array) -> Array:
     last = values[jnp.sum(shares > 0) - 1]
     found = jnp.interp(levels, places, jnp.where(shares > 0, values, last))
     return jnp.where(total > 0, found, jnp.nan)
+
+
+def __dir__() -> list[str]:
+    return __all__

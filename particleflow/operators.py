@@ -18,6 +18,13 @@ from particleflow.local import local_moments
 from particleflow.measure import Measure
 from particleflow.summation.base import AbstractSummation
 
+__all__ = [
+    "kernel_derivative",
+    "kernel_difference",
+    "laplacian",
+    "smoothed",
+]
+
 
 def smoothed(
     kernel: AbstractKernel, measure: Measure, queries: Any, *, summation: AbstractSummation | None = None
@@ -73,3 +80,7 @@ def kernel_derivative(
         lambda h: smoothed(family(h), measure, queries, summation=summation), (at,), (jnp.ones((), dtype),)
     )
     return -slope
+
+
+def __dir__() -> list[str]:
+    return __all__

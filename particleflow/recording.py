@@ -45,6 +45,7 @@ class Recorder:
         path: Path | None,
         *,
         resume: bool,
+        overwrite: bool,
         storage: str | None,
         particles: Any,
         labels: Any,
@@ -67,11 +68,20 @@ class Recorder:
         self._changes: str | None = None
         self._progress: Progress | None = None
         self._writer: TrajectoryWriter | None = None
-        if path is None and (resume or storage or particles is not None):
-            raise ArgumentError("Arguments `resume`, `storage` and `particles` go with `store`, which is not given.")
+        if path is None and (resume or overwrite or storage or particles is not None):
+            raise ArgumentError(
+                "Arguments `resume`, `overwrite`, `storage` and `particles` go with `store`, which is not given."
+            )
+        if resume and overwrite:
+            raise ArgumentError("Arguments `resume` and `overwrite` must not both be true: go on, or begin anew.")
         if path is not None:
             refuse_link(checkpoint_folder(path))
-            self._writer = self._reopen(path, fsync) if resume else self._create(path, storage, fsync)
+            self._writer = self._reopen(path, fsync) if resume else self._create(path, storage, overwrite, fsync)
+
+    @property
+    def has_code(self) -> bool:
+        """Whether functions or classes of the user's own take part in the run."""
+        return len(self.provenance["code"]) > 1
 
     def append(self, frames: Frames) -> None:
         """Keep a window; with a file, return when it is safe there together with its checkpoint."""
@@ -140,7 +150,7 @@ class Recorder:
         """The values of the particles that are stored."""
         return values if self.particles is None else np.take(values, self.particles, axis=axis)
 
-    def _create(self, path: Path, storage: str | None, fsync: bool) -> TrajectoryWriter:
+    def _create(self, path: Path, storage: str | None, overwrite: bool, fsync: bool) -> TrajectoryWriter:
         plan = self.plan
         fields, observables = frame_shapes(plan)
         count, dimension = plan.start.points.shape[-2:]
@@ -161,6 +171,7 @@ class Recorder:
             labels=None if self.labels is None else self._chosen(np.asarray(self.labels), 0),
             particles=self.particles,
             expected_frames=len(plan.times),
+            overwrite=overwrite,
             fsync=fsync,
             **constants,
         )

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 FARTHEST = 1e150  # where squared distances still are numbers
 
-Progress = Callable[[Any], None]
+Progress = bool | Callable[[Any], None]
 Report = Callable[[str, int, int], None]
 
 
@@ -303,9 +303,6 @@ def _summary(folder: Path, trajectory: "Trajectory", analysis: _Analysis, say: R
 
 
 def _figures(folder: Path, trajectory: "Trajectory", analysis: _Analysis, say: Report) -> str:
-    import matplotlib as mpl
-
-    mpl.use("Agg")
     from particleflow import view
 
     with written_folder(folder / "figures") as partial:  # a folder of figures is always a complete one
@@ -314,9 +311,6 @@ def _figures(folder: Path, trajectory: "Trajectory", analysis: _Analysis, say: R
 
 
 def _movie(folder: Path, trajectory: "Trajectory", analysis: _Analysis, say: Report) -> str:
-    import matplotlib as mpl
-
-    mpl.use("Agg")
     from particleflow import view
 
     name = "movie.mp4" if find_spec("imageio_ffmpeg") else "movie.gif"

@@ -6,7 +6,7 @@ JAX is imported when a scenario is checked or built, not before: finding and lis
 import contextlib
 import tomllib
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +27,24 @@ if TYPE_CHECKING:
     from particleflow.initial.base import Start
     from particleflow.measure import Measure
     from particleflow.plan import Cost
+
+__all__ = [
+    "Drawing",
+    "Scenario",
+    "Setup",
+    "describe",
+    "find",
+    "from_document",
+    "key_for",
+    "load",
+    "make_flow",
+    "make_setup",
+    "make_start",
+    "read_text",
+    "safe_name",
+    "save_times",
+    "shipped",
+]
 
 _LARGEST_FILE = 4 * 2**20
 
@@ -127,13 +145,24 @@ class Scenario:
         return from_document(raw, self.name, self.folder, source=self.source, allow_code=self.allow_code)
 
 
-def load(path: str | Path, overrides: Iterable[str] = (), *, allow_code: bool = False) -> Scenario:
-    """Read and check a scenario file (or a shipped scenario by its name), with `path=value` overrides applied."""
+def load(
+    path: str | Path,
+    overrides: Iterable[str] = (),
+    *,
+    values: Mapping[str, Any] | None = None,
+    allow_code: bool = False,
+) -> Scenario:
+    """Read and check a scenario file (or a shipped scenario by its name), changed from outside before it is checked.
+
+    Parameters: `overrides`, texts `path=value`; `values`, the same as Python values by their dotted paths.
+    """
     file = find(path)
     text = read_text(file)
     raw = _toml.loads(text, str(file))
     for override in overrides:
         raw = _toml.with_override(raw, override)
+    for place, value in (values or {}).items():
+        raw = _toml.with_value(raw, _toml.parse_path(place), _toml.plain(value, place))
     return from_document(raw, file.name, file.parent, source=text, allow_code=allow_code)
 
 
@@ -208,7 +237,12 @@ def read_text(path: Path) -> str:
 
 
 def key_for(seed: int, name: str) -> "Array":
-    """The random key of one use: the seed, split by a name that never changes."""
+    """The random key of one use of a seed: the seed, split by a name that never changes.
+
+    Parameters: the `seed` of a scenario; `name`, "initial" for the cloud it begins with, "noise" for its Brownian
+    motion, and for a cloud inside it the path of that cloud, such as "drift.0.data". What is drawn with this key in
+    Python has the bits of what the scenario draws.
+    """
     import jax
 
     return jax.random.fold_in(jax.random.key(seed), zlib.crc32(name.encode()))
@@ -333,3 +367,7 @@ def _importable(folder: Path, *, active: bool) -> Iterator[None]:
     finally:
         for path in added:
             sys.path.remove(path)
+
+
+def __dir__() -> list[str]:
+    return __all__

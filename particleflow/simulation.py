@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from particleflow.compilation_cache import use_cache_unless_decided, without_callbacks
 from particleflow.discretization import AbstractDiscretization, Particles
 from particleflow.errors import RunError
 from particleflow.events import AbstractEvent
@@ -21,7 +22,16 @@ from particleflow.integrate import final_state
 from particleflow.loop import Frames, run_plan
 from particleflow.measure import Measure
 from particleflow.observables import Observable
-from particleflow.plan import as_start, check_interactions, make_method, make_numbers, make_plan
+from particleflow.plan import (
+    as_start,
+    check_arguments,
+    check_flow,
+    check_interactions,
+    make_method,
+    make_numbers,
+    make_plan,
+)
+from particleflow.progress_bar import reporting
 from particleflow.status import Status
 from particleflow.stopping import heeding
 
@@ -81,37 +91,64 @@ def simulate(
     max_steps: int = 200_000,
     store: str | Path | None = None,
     resume: bool = False,
+    overwrite: bool = False,
     storage: str | None = None,
     particles: Any = None,
     labels: Any = None,
     fsync: bool = True,
     provenance: dict[str, Any] | None = None,
-    progress: Callable[[Frames], None] | None = None,
+    progress: bool | Callable[[Frames], None] | None = None,
 ) -> "Trajectory":
-    """Run a flow to its end and return the trajectory; the first parameters are those of `stream`.
+    """Run a flow to its end and return the trajectory, in memory or in a file.
 
-    `store` is the file to stream the frames to, in precision `storage` ("float32" or "float64"; that of the run if
-    left out), only the `particles` asked for. With `resume` a run that was cut short goes on where its last window
-    ended, bit for bit. `labels` are kept with the particles, `provenance` with the file. `progress` is called after
-    every window. A failure names time and particle; what was saved before it stays.
+    What moves:
+        flow            a `Flow`; for an ensemble a list of flows of one structure, or one by `equinox.filter_vmap`
+        start           points (n, d) or a `Measure`; for an ensemble also points (runs, n, d) or a list of measures
+        times           increasing times at which frames are saved; the run begins at the first one
+        discretization  how the measure is carried; by `Particles()` if left out
+        key             a random key that drives the noise of a flow with temperature
+    How time is stepped:
+        rtol, atol      tolerances of adaptive steps
+        step            the size of fixed steps, instead of tolerances
+        solver          a diffrax solver by its snake-case name, or "map" for explicit layers x ← N(x + step · v);
+                        chosen from tolerances, noise and length of the run if left out, and reported as chosen
+        event           what stops the run, see `events`; maps and noisy runs look for it at the ends of steps only
+        window          so many frames are computed, shown and stored at once; if left out, first two, then more, up
+                        to what takes about two seconds or to 32
+        max_steps       so many steps may one window take
+    What is kept:
+        observe         observables, each a function of the present, stored for every frame
+        store           the file that frames are streamed to; folders above it are made; in memory if left out
+        overwrite       whether a file of that name is replaced, which is else an error
+        resume          whether the run in that file goes on where its last window ended, bit for bit
+        storage         the precision of the file, "float32" or "float64"; that of the run if left out
+        particles       the indices of those that are stored; all if left out
+        labels          whole numbers, one a particle, kept with the particles
+        provenance      plain values by name, kept with the file
+        fsync           whether every window survives a power cut
+        progress        true for a bar on the terminal, or a function that is called with every window
+
+    A failure is a `RunError` that names time and particle; what was saved before it stays.
     """
     from particleflow.recording import Recorder
 
     began = clock.perf_counter()
+    use_cache_unless_decided()
     plan = make_plan(
         flow, start, times, discretization=discretization, rtol=rtol, atol=atol, step=step, solver=solver,
         observe=observe, event=event, key=key, window=window, max_steps=max_steps,
     )  # fmt: skip
+    bar = reporting(progress, float(plan.times[-1]), len(plan.times))
     recorder = Recorder(
-        plan, None if store is None else Path(store), resume=resume, storage=storage, particles=particles,
-        labels=labels, fsync=fsync, provenance=provenance or {},
+        plan, None if store is None else Path(store), resume=resume, overwrite=overwrite, storage=storage,
+        particles=particles, labels=labels, fsync=fsync, provenance=provenance or {},
     )  # fmt: skip
-    with recorder, heeding(active=store is not None) as interrupted:
+    quiet = without_callbacks(active=not recorder.has_code)
+    with recorder, heeding(active=store is not None) as interrupted, bar as report, quiet:
         try:
             for frames in run_plan(plan, recorder.resumed):
                 recorder.append(frames)
-                if progress is not None:
-                    progress(frames)
+                report(frames)
                 if interrupted() and frames.progress.status == Status.RUNNING:
                     recorder.interrupt()
                     break
@@ -138,6 +175,8 @@ def evolve(
 ) -> Measure:
     """The measure at time `end`: one pure function of flow and start, to be differentiated, vmapped and jitted.
 
+    Parameters: `flow`, `start`, `discretization`, `rtol` and `atol` or `step`, `solver` and `key` as for `simulate`;
+    the time of the start, `begin`, and the `end`; `max_steps` that may be taken in all; `adjoint`, see below.
     What it returns can be handed on as a start: `evolve` to T₁ and from there (`begin` = T₁) to T₂ is `evolve` to T₂.
     With a fixed `step` the last one is shorter where `end` is not on the grid, its noise with it.
     `adjoint` chooses how derivatives are taken: "recursive_checkpoint" (reverse mode), "direct" (both modes),
@@ -145,6 +184,8 @@ def evolve(
     A run that blows up or needs more than `max_steps` steps is a `RunError` that says when; inside `jax.jit` or
     `jax.vmap` the same sentence comes as the error that JAX raises from a compiled program.
     """
+    check_flow(flow)
+    check_arguments(discretization, (), None)
     measure, how = as_start(start), discretization or Particles()
     how.check(flow, measure)
     dtype = measure.points.dtype

@@ -6,7 +6,7 @@ lie. JAX is never imported here, and h5py only when a file is opened.
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self, overload
 
@@ -14,6 +14,7 @@ import numpy as np
 
 from particleflow._text import printable, readable_size
 from particleflow.errors import ArgumentError, ShapeError
+from particleflow.frame import Constants, Frame, between, per_particle
 from particleflow.status import Status
 
 if TYPE_CHECKING:
@@ -23,31 +24,6 @@ if TYPE_CHECKING:
     from particleflow.store.reader import StoredRun
 
     type_of_array = np.ndarray | LazyArray
-
-
-@dataclass(frozen=True)
-class Frame:
-    """One moment of a trajectory: `time`, `step`, `points` (N,d) or (R,N,d), `observables` and `fields` by name."""
-
-    time: float
-    step: int
-    points: np.ndarray
-    observables: Mapping[str, np.ndarray]
-    fields: Mapping[str, np.ndarray]
-
-
-@dataclass(frozen=True)
-class _Particles:
-    """What a particle keeps over the whole run; each is None or holds one number per particle.
-
-    Weights, positions and values of an ensemble whose runs differ have a row for every run.
-    """
-
-    log_weights: np.ndarray | None = None
-    positions: np.ndarray | None = None
-    labels: np.ndarray | None = None
-    particles: np.ndarray | None = None
-    values: np.ndarray | None = None
 
 
 class Trajectory:
@@ -64,7 +40,7 @@ class Trajectory:
         steps: np.ndarray,
         points: "type_of_array",
         observables: Mapping[str, "type_of_array"],
-        particles: _Particles,
+        particles: Constants,
         metadata: dict[str, Any],
         stored: "StoredRun | None" = None,
         fields: Mapping[str, "type_of_array"] | None = None,
@@ -114,11 +90,11 @@ class Trajectory:
                     f"The field `{name}` needs one entry per frame and particle {points.shape[:-1]}, but has shape "
                     f"{array.shape}."
                 )
-        particles = _Particles(
-            log_weights=_per_particle("log_weights", log_weights, np.float64, points.shape),
-            positions=_per_particle("positions", positions, np.float64, points.shape),
-            labels=_per_particle("labels", labels, np.int64, points.shape[-2:]),
-            values=_per_particle("values", values, np.float64, points.shape),
+        particles = Constants(
+            log_weights=per_particle("log_weights", log_weights, np.float64, points.shape),
+            positions=per_particle("positions", positions, np.float64, points.shape),
+            labels=per_particle("labels", labels, np.int64, points.shape[-2:]),
+            values=per_particle("values", values, np.float64, points.shape),
         )
         return cls(times, steps, points, series, particles, dict(metadata or {}), None, by_particle)
 
@@ -227,7 +203,27 @@ class Trajectory:
             {name: np.asarray(values[index]) for name, values in each.items()}
             for each in (self.observables, self.fields)
         )
-        return Frame(float(self.times[index]), int(self.steps[index]), np.asarray(self.points[index]), series, fields)
+        time, step, points = float(self.times[index]), int(self.steps[index]), np.asarray(self.points[index])
+        return Frame(time, step, points, series, fields, self.log_weights)
+
+    def at(self, time: float, *, interpolate: bool = False) -> Frame:
+        """The saved frame nearest to a time, the earlier one of two equally near; or one in between.
+
+        Parameters: `time`, from the first saved time to the last; `interpolate` mixes the two frames around it, (1 − f)
+        before + f after, in every number: points, fields and observables. Points between two frames of a curved space
+        are thus on the chord, a little off it; how far tells how densely frames were saved.
+        """
+        if not len(self) or not self.times[0] <= time <= self.times[-1]:
+            reach = f"from {self.times[0]:g} to {self.times[-1]:g}" if len(self) else "without a single frame"
+            raise ArgumentError(f"Argument `time` must be one of the trajectory, {reach}, but is {time}.")
+        after = int(np.searchsorted(self.times, time))
+        before = after if self.times[after] == time else after - 1
+        if before == after:
+            return self[after]
+        fraction = (time - self.times[before]) / (self.times[after] - self.times[before])
+        if interpolate:
+            return between(self[before], self[after], float(time), float(fraction))
+        return self[before if fraction <= 0.5 else after]
 
     def run(self, run: int) -> Self:
         """One run of an ensemble as a trajectory of its own, still in the file if it was.
@@ -253,7 +249,7 @@ class Trajectory:
         return self._like(self.times, self.steps, _run(self.points, run), series, fields, mine, metadata)
 
     def _like(
-        self, times: Any, steps: Any, points: Any, observables: Any, fields: Any, particles: _Particles | None = None,
+        self, times: Any, steps: Any, points: Any, observables: Any, fields: Any, particles: Constants | None = None,
         metadata: dict[str, Any] | None = None,
     ) -> Self:  # fmt: skip
         kept = particles or self._particles
@@ -355,7 +351,7 @@ def _contents(stored: "StoredRun") -> tuple[Any, ...]:
     points: Any = LazyArray(stored, "position", frames) if fixed is None else None
     if fixed is not None:
         points = np.broadcast_to(fixed, (len(frames), *fixed.shape))
-    return stored.times, stored.steps, points, series, replace(_Particles(), **constants), metadata, stored, fields
+    return stored.times, stored.steps, points, series, replace(Constants(), **constants), metadata, stored, fields
 
 
 def _frames(values: Any, index: slice) -> Any:
@@ -374,17 +370,6 @@ def _of_run(value: Any, run: int) -> Any:
             return runs[run] if run < len(runs) else None
         return {key: _of_run(inner, run) for key, inner in value.items()}
     return [_of_run(inner, run) for inner in value] if isinstance(value, list) else value
-
-
-def _per_particle(name: str, values: Any, dtype: type, shape: tuple[int, ...]) -> np.ndarray | None:
-    """One entry a particle, or for an ensemble (T,R,N,d) also one a run and particle."""
-    if values is None:
-        return None
-    array = np.asarray(values, dtype=dtype)
-    count = shape[-2]
-    if array.shape[:1] != (count,) and not (len(shape) == 4 and array.shape[:2] == shape[1:3]):
-        raise ShapeError(f"`{name}` needs one entry for each of the {count} particles, but has shape {array.shape}.")
-    return array
 
 
 def _frames_line(trajectory: Trajectory) -> str:

@@ -13,7 +13,7 @@ import pytest
 
 import particleflow as pf
 from particleflow.cli import main
-from particleflow.cli.device import cache_folder
+from particleflow.compilation_cache import cache_folder
 from particleflow.scenario import shipped
 
 SMALL = """

@@ -21,8 +21,10 @@ ROOT = Path(particleflow.__file__).parent
 # One list a level, from the ground up: a module may import modules of lower levels and its own package, nothing else.
 # A new top-level module or package of particleflow gets its place here.
 LEVELS = [
-    ["errors", "status", "_version", "_names", "_precision", "_text", "notebook", "stopping", "user_code"],
-    ["_arrays", "_files", "_toml"],
+    ["errors", "status", "_version", "_names", "_precision", "_text", "notebook"],
+    ["compilation_cache", "stopping", "user_code"],
+    ["_arrays", "_files", "_toml", "frame", "progress_bar"],
+    ["_shown"],
     ["measure"],
     ["kernels"],
     ["moments", "geometry", "sphere_sampling", "store"],
@@ -43,13 +45,13 @@ LEVELS = [
     ["_schema"],
     ["scenario"],
     ["run_folder"],
-    ["comparison", "sweep"],
+    ["comparison", "run_file", "sweep"],
     ["cli"],
     ["__main__"],
 ]
 # Everything on this side of the store reads files with NumPy alone.
 WITHOUT_JAX = ["errors", "status", "_version", "_names", "_precision", "_text", "_files", "_toml", "notebook"]
-WITHOUT_JAX += ["store", "trajectory", "analysis", "view", "folder_contents"]
+WITHOUT_JAX += ["frame", "progress_bar", "store", "trajectory", "analysis", "view", "folder_contents"]
 JAX_PACKAGES = {"jax", "jaxlib", "jaxtyping", "equinox", "diffrax", "lineax", "optimistix", "optax", "jax_finufft"}
 
 LEVEL_OF = {name: level for level, names in enumerate(LEVELS) for name in names}

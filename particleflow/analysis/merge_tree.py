@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from particleflow._text import plural
 from particleflow.analysis.frames import FloatArray, IntArray
 from particleflow.analysis.neighbours import cell_numbers
 from particleflow.errors import ArgumentError
@@ -48,7 +49,7 @@ class Birth(NamedTuple):
     size: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class MergeTree:
     """Births and merges of a run at one threshold; labels are 0, 1, … in the order of birth.
 
@@ -71,6 +72,31 @@ class MergeTree:
         """Labels that were never absorbed."""
         absorbed = {merge.absorbed for merge in self.merges}
         return [birth.label for birth in self.births if birth.label not in absorbed]
+
+    def span(self) -> str:
+        """How many merges there were, and when the first and the last."""
+        if not self.merges:
+            return "none"
+        return f"{len(self.merges)}, t = {self.times.min():.6g} to {self.times.max():.6g}"
+
+    def __repr__(self) -> str:
+        """A card of at most five lines: what the tree joins, when, and which merge was the weightiest."""
+        splits = sum(birth.parent >= 0 for birth in self.births)
+        roots = self.roots
+        began = plural(len(self.births), "cluster")
+        lines = [
+            f"MergeTree from {began} to {len(roots)} at the threshold {self.threshold:.4g}",
+            f"  merges     {self.span()}",
+            f"  splits     {splits or 'none'}",
+            f"  remaining  {', '.join(map(str, roots[:12]))}{', …' if len(roots) > 12 else ''}",
+        ]
+        if self.merges:
+            most = max(self.merges, key=lambda merge: merge.absorbed_mass)
+            lines.append(
+                f"  weightiest {most.absorbed} into {most.survivor} at t = {most.time:.6g}, "
+                f"{most.absorbed_mass:.1%} of the mass to make {most.mass:.1%}"
+            )
+        return "\n".join(lines)
 
     def linkage(self, *, sizes: str = "leaves", complete_at: float | None = None) -> FloatArray:
         """Return the tree in the form of a SciPy linkage: rows (node a, node b, time, size), a < b.

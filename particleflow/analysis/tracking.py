@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from particleflow._text import plural
 from particleflow.analysis.clusters import Threshold, choose_threshold, label_active
 from particleflow.analysis.frames import (
     FloatArray,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from particleflow.trajectory import Trajectory
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ClusterTrack:
     """The clusters of a run at one threshold.
 
@@ -50,6 +51,24 @@ class ClusterTrack:
     largest_mass: FloatArray
     effective_count: FloatArray
     tree: MergeTree
+
+    def __repr__(self) -> str:
+        """A card of five lines: how many clusters there were, when they merged, and how unequal the last ones are."""
+        frames, particles = self.labels.shape
+        changed = np.flatnonzero(self.counts != self.counts[-1])
+        since = float(self.times[0 if changed.size == 0 else changed[-1] + 1])
+        last = (
+            f"{self.largest_mass[-1]:.1%} of the mass in the heaviest, effective number {self.effective_count[-1]:.3g}"
+        )
+        size = f"{plural(particles, 'particle')} over {plural(frames, 'frame')}"
+        lines = [
+            f"ClusterTrack of {size}, t = {self.times[0]:g} to {self.times[-1]:g}",
+            f"  clusters   {self.counts[0]} → {self.counts[-1]}, unchanged since t = {since:.6g}",
+            f"  at the end {last}",
+            f"  merges     {self.tree.span()}",
+            f"  threshold  {self.threshold.value:.4g} ({self.threshold.metric})",
+        ]
+        return "\n".join(lines)
 
 
 def track_clusters(

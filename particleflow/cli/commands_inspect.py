@@ -130,7 +130,8 @@ def _system_info(*, json: bool) -> int:
     import platform
     from importlib.metadata import version
 
-    from particleflow.cli.device import cache_folder, prepare
+    from particleflow.cli.device import prepare
+    from particleflow.compilation_cache import cache_folder
 
     device = prepare()
     from particleflow.summation.native import library

@@ -5,3 +5,7 @@ from particleflow.discretization.particles import Cloud, Particles
 from particleflow.discretization.present import Present
 
 __all__ = ["AbstractDiscretization", "Cloud", "Noise", "Particles", "Present"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -16,6 +16,7 @@ import equinox as eqx
 import jax
 from jaxtyping import Array
 
+from particleflow._shown import shown
 from particleflow.flow import Flow
 from particleflow.measure import Measure
 
@@ -75,3 +76,6 @@ class AbstractDiscretization(eqx.Module):
 
         The arrays of an ensemble's measures, and with `flow_per_run` those of its flows, have a leading axis of runs.
         """
+
+    def __repr__(self) -> str:
+        return shown(self)

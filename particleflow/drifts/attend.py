@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from particleflow._arrays import apply_linear_map, as_linear_map, as_nonnegative
-from particleflow.drifts.base import AbstractDrift, Interaction, Normalization
+from particleflow.drifts.base import AbstractDrift, Interaction, Normalization, check_interacting
 from particleflow.errors import ArgumentError
 from particleflow.kernels.base import AbstractKernel
 from particleflow.kernels.inner import Attention
@@ -64,6 +64,7 @@ class Attend(AbstractDrift):
         self.summation = summation or Auto()
 
     def __check_init__(self):
+        check_interacting(self.kernel, self.summation, self.positional)
         if self.normalization not in _NORMALIZATIONS:
             choices = ", ".join(repr(name) for name in _NORMALIZATIONS)
             raise ArgumentError(f"Argument `normalization` must be one of {choices}, but is {self.normalization!r}.")

@@ -21,9 +21,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from particleflow._arrays import as_scalar
+from particleflow._shown import shown
 from particleflow.drifts.sinkhorn import sinkhorn_tilt
 from particleflow.drifts.support import check_total_support
-from particleflow.errors import ArgumentError
+from particleflow.errors import ArgumentError, check_kind
 from particleflow.kernels.base import AbstractKernel
 from particleflow.kernels.description import described_numbers
 from particleflow.measure import Measure, Sites
@@ -128,6 +129,9 @@ class AbstractDrift(eqx.Module):
     def __rmul__(self, factor: Any) -> "Multiple":
         return Multiple(self, factor)
 
+    def __repr__(self) -> str:
+        return shown(self)
+
 
 class Sum(AbstractDrift):
     """Σ_l drift_l(t, x, μ)."""
@@ -170,6 +174,9 @@ class Multiple(AbstractDrift):
         self.drift = drift
         self.factor = as_scalar(factor, "factor")
 
+    def __check_init__(self):
+        check_kind(self.drift, AbstractDrift, "drift", "a drift")
+
     def __call__(self, time: Any, queries: Sites, measure: Measure) -> Float[Array, "m d"]:
         """The multiple of the velocity."""
         return self.factor * self.drift(time, queries, measure)
@@ -198,5 +205,14 @@ def check_drifts(drifts: tuple[Any, ...]) -> None:
     if not drifts:
         raise ArgumentError("Argument `drifts` must name at least one drift, but is empty.")
     for index, drift in enumerate(drifts):
-        if not isinstance(drift, AbstractDrift):
-            raise ArgumentError(f"Argument `drifts[{index}]` must be a drift, but is {drift!r}.")
+        check_kind(drift, AbstractDrift, f"drifts[{index}]", "a drift")
+
+
+def check_interacting(kernel: Any, summation: Any, positional: Any = None, data: Any = None) -> None:
+    """Raise unless what a drift is made of are objects of the right kinds."""
+    check_kind(kernel, AbstractKernel, "kernel", "a kernel")
+    check_kind(summation, AbstractSummation, "summation", "a summation")
+    if positional is not None:
+        check_kind(positional, AbstractKernel, "positional", "a kernel of positions")
+    if data is not None:
+        check_kind(data, Measure, "data", "a measure")

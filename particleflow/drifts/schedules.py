@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from particleflow._arrays import as_float_array, as_positive, as_scalar
+from particleflow._shown import shown
 from particleflow.drifts.base import AbstractDrift, Interaction
 from particleflow.drifts.layers import Stages, boundaries, layer_index
 from particleflow.errors import ArgumentError, ShapeError
@@ -27,6 +28,9 @@ class AbstractSchedule(eqx.Module):
     def changes(self) -> tuple[Float[Array, " k"], ...]:
         """The times at which it jumps or bends; none unless a schedule says so."""
         return ()
+
+    def __repr__(self) -> str:
+        return shown(self)
 
 
 class Ramp(AbstractSchedule):

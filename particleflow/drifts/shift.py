@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from particleflow._arrays import as_positive
-from particleflow.drifts.base import AbstractDrift, Interaction
+from particleflow.drifts.base import AbstractDrift, Interaction, check_interacting
 from particleflow.errors import ArgumentError
 from particleflow.kernels.base import AbstractKernel
 from particleflow.measure import Measure, Sites
@@ -38,6 +38,9 @@ class MeanShift(AbstractDrift):
         self.kernel = kernel
         self.data = data
         self.summation = summation or Auto()
+
+    def __check_init__(self):
+        check_interacting(self.kernel, self.summation, data=self.data)
 
     def interactions(self, time: Any) -> tuple[Interaction, ...]:
         """The one kernel, on the data or on the particles."""
@@ -73,6 +76,7 @@ class LogNormalizerAscent(AbstractDrift):
         self.summation = summation or Auto()
 
     def __check_init__(self):
+        check_interacting(self.kernel, self.summation, data=self.data)
         if self.rate is None and self.kernel.inverse_temperature() is None:
             raise ArgumentError(
                 f"Argument `rate` must be given, because the kernel {type(self.kernel).__name__} has no "

@@ -32,3 +32,7 @@ __all__ = [
     "project_out",
     "retracted",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

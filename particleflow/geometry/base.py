@@ -29,6 +29,7 @@ from jaxtyping import Array, Float
 
 from particleflow._arrays import is_concrete
 from particleflow._names import snake_case
+from particleflow._shown import shown
 from particleflow.errors import ArgumentError
 
 State = Float[Array, "n d"]
@@ -95,6 +96,9 @@ class AbstractGeometry(eqx.Module):
     def check_contains(self, points: Float[Array, "*runs n d"]) -> None:
         """Raise unless every point is on this geometry."""
         check_retracted(self, points, retracted(self, points))
+
+    def __repr__(self) -> str:
+        return shown(self)
 
 
 @eqx.filter_jit

@@ -26,3 +26,7 @@ __all__ = [
     "UniformCircle",
     "UniformSphere",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -7,6 +7,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Float
 
+from particleflow._shown import shown
 from particleflow.errors import ArgumentError
 from particleflow.measure import Measure
 
@@ -37,6 +38,9 @@ class AbstractInitial(eqx.Module):
     def sample(self, key: Array, count: int | None = None) -> Float[Array, "count d"]:
         """The points of the cloud alone."""
         return self.start(key, count).measure.points
+
+    def __repr__(self) -> str:
+        return shown(self)
 
 
 def whole(value: Any, name: str, least: int = 1) -> int:

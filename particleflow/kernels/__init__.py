@@ -101,3 +101,7 @@ __all__ = [
     "positions_of",
     "values_of",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

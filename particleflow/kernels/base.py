@@ -22,6 +22,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from particleflow._arrays import as_float_array, check_same_dtype, is_concrete
+from particleflow._shown import shown
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.kernels.description import described
 from particleflow.measure import Sites
@@ -113,6 +114,9 @@ class AbstractKernel(eqx.Module):
         if not isinstance(other, AbstractKernel):
             return NotImplemented
         return Mixture((self, other), (1.0, 1.0))
+
+    def __repr__(self) -> str:
+        return shown(self)
 
 
 class AbstractPairKernel(AbstractKernel):

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from particleflow._arrays import as_float_array, as_nonnegative, as_positive
+from particleflow._shown import shown
 from particleflow.errors import ShapeError
 from particleflow.kernels.base import (
     AbstractKernel,
@@ -171,6 +172,9 @@ class AbstractEncoding(eqx.Module):
     @abc.abstractmethod
     def vectors(self, positions: Float[Array, " n"], dimension: int) -> Float[Array, "n d"]:
         """The encodings of some positions."""
+
+    def __repr__(self) -> str:
+        return shown(self)
 
 
 class Sinusoidal(AbstractEncoding):

@@ -1,5 +1,6 @@
 """What can be seen to be wrong before anything is compiled."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import jax
@@ -8,7 +9,7 @@ import jax.numpy as jnp
 from particleflow._arrays import check_same_dtype, shapes_of, strong_dtype_leaves
 from particleflow.discretization import AbstractDiscretization, Present
 from particleflow.drifts.support import check_total_support
-from particleflow.errors import ArgumentError, ShapeError
+from particleflow.errors import ArgumentError, ShapeError, check_kind
 from particleflow.events import AbstractEvent
 from particleflow.flow import Flow
 from particleflow.integrate import MAP, Method
@@ -17,6 +18,18 @@ from particleflow.observables import Observable, measured, name_of
 
 # The observable that an ensemble adds of its own when there is an event: since when each run stands still.
 EVENT_TIME = "event_time"
+
+
+def check_arguments(discretization: Any, observe: Any, event: Any) -> None:
+    """Objects must be what their arguments ask for, before anybody asks them for anything."""
+    if discretization is not None:
+        check_kind(discretization, AbstractDiscretization, "discretization", "a discretization, such as Particles()")
+    if event is not None:
+        check_kind(event, AbstractEvent, "event", "an event, such as events.Clustered(0.1)")
+    check_kind(observe, Iterable, "observe", "a list of observables, such as [observables.energy]")
+    for index, each in enumerate(observe):
+        if isinstance(each, type):
+            check_kind(each, (), f"observe[{index}]", "an observable")
 
 
 def check_begin(flow: Flow, discretization: AbstractDiscretization, measure: Measure, *, flow_per_run: bool) -> None:
@@ -89,8 +102,6 @@ def check_functions(present: Present, observe: tuple[Observable, ...], event: Ab
                 f"The observable {name} must be real, but is {found.dtype}; observe its parts, such as "
                 "jnp.stack([z.real, z.imag])."
             )
-    if event is not None and not isinstance(event, AbstractEvent):
-        raise ArgumentError(f"Argument `event` must be an event, such as events.Clustered(0.1), but is {event!r}.")
     if event is not None and (shape := jax.eval_shape(lambda: event.level(present)).shape) != ():
         raise ShapeError(f"An event must be one number, but {type(event).__name__} has shape {shape}.")
 

@@ -1,6 +1,6 @@
 """What a user hands over, as one flow, one measure and one list of times: a run, or a leading axis of runs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -10,7 +10,8 @@ import numpy as np
 from jaxtyping import Array
 
 from particleflow._arrays import as_float_array
-from particleflow.errors import ArgumentError, ShapeError
+from particleflow.drifts import AbstractDrift
+from particleflow.errors import ArgumentError, KindError, ShapeError, check_kind
 from particleflow.flow import Flow
 from particleflow.measure import Measure
 
@@ -31,10 +32,19 @@ def as_flows(flow: Flow | Sequence[Flow]) -> tuple[Flow, int | None]:
         if flow.temperature.ndim == 0:
             return flow, None
         return leaf_of(flow, 0), len(flow.temperature)
-    flows = list(flow)
-    if not flows or not all(isinstance(each, Flow) for each in flows):
-        raise ArgumentError("Argument `flow` must be a flow or a list of flows, but is something else.")
+    flows = list(flow) if isinstance(flow, Iterable) else [flow]
+    if not flows:
+        raise ArgumentError("Argument `flow` must be a flow or a list of flows, but is an empty list.")
+    for each in flows:
+        check_flow(each)
     return flows[0], len(flows)
+
+
+def check_flow(flow: Any) -> None:
+    """Raise unless it is a flow; a drift alone does not say where its particles live."""
+    if isinstance(flow, AbstractDrift):
+        raise KindError("Argument `flow` must be a flow, but is a drift: write Flow(drift), or Flow(drift, geometry).")
+    check_kind(flow, Flow, "flow", "a flow or a list of flows")
 
 
 def joined_flows(flow: Flow | Sequence[Flow], dtype: Any) -> Flow:

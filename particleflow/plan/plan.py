@@ -17,7 +17,7 @@ from particleflow.flow import Flow
 from particleflow.integrate import ADAPTIVE_SOLVERS, STOCHASTIC_SOLVERS, Method, Numbers
 from particleflow.measure import Measure
 from particleflow.observables import Observable
-from particleflow.plan.checks import check_begin, check_functions, check_present
+from particleflow.plan.checks import check_arguments, check_begin, check_functions, check_present
 from particleflow.plan.inputs import as_flows, as_starts, as_times, joined_flows, leaf_of, on_grid
 
 # A window holds at most this many frames and this many bytes: small enough to lose little and to show progress.
@@ -120,6 +120,7 @@ def make_plan(
 ) -> Plan:
     """Check everything a user can get wrong and decide what is left open; see `simulation.stream`."""
     one_flow, flows = as_flows(flow)
+    check_arguments(discretization, observe, event)
     flow_per_run = flows is not None
     measure, runs = as_starts(start, flows)
     single = measure if runs is None else leaf_of(measure, 0)

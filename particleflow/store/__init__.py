@@ -31,3 +31,7 @@ __all__ = [
     "save_checkpoint",
     "trajectory_path",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from particleflow._files import replace
+from particleflow._files import make_folder, replace
 from particleflow.errors import ArgumentError, ShapeError, StoreError
 from particleflow.status import Status
 from particleflow.store import layout as lay
@@ -80,7 +80,7 @@ class TrajectoryWriter:
         overwrite: bool = False,
         fsync: bool = True,
     ) -> Self:
-        """Begin a trajectory file.
+        """Begin a trajectory file; folders above it are made.
 
         Parameters: the number of particles `count`, their `dimension`, the number of `runs` of an ensemble; `dtype`,
         the precision of the stored points and fields; `observables`, for each name the shape within one frame (run axis
@@ -98,12 +98,13 @@ class TrajectoryWriter:
         if points is not None:
             constants["position"] = _fixed_points(points, layout)
         path = trajectory_path(path)
-        if not path.parent.is_dir():
-            raise StoreError(f"The folder {path.parent} does not exist. Create it, or choose another output folder.")
+        make_folder(path.parent)
         lock = WriterLock(path)
         try:
             if path.exists() and not overwrite:
-                raise StoreError(f"{path} exists already. Resume that run, choose another name, or delete the file.")
+                raise StoreError(
+                    f"{path} exists already. Resume that run, choose another name, or replace it with `overwrite=True`."
+                )
             file = new_file(path, layout, dict(provenance or {}), constants, expected_frames)
             return cls._start(file, layout, path, lock, fsync)
         except BaseException:

@@ -1,0 +1,113 @@
+"""Compiled programs that outlive their process: JAX's persistent cache, the same for the command line and for Python.
+
+A program that has been compiled once, for the same shapes, solver and versions, is read from disk the next time.
+"""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+_decided: list[bool] = []  # whether somebody has said by now what this process keeps
+_is_silent: list[bool] = []  # whether XLA says nothing of the programs it reads back
+_VERBOSITY = "TF_CPP_MIN_LOG_LEVEL"
+_WORTH_A_LINE = 1.0  # seconds of compiling that are worth a line on the terminal
+
+
+def silence_compiler() -> None:
+    """Let XLA keep its notes on every program that it reads back to itself: called before JAX is loaded, or in vain.
+
+    A level that the user has chosen stays. (1 is what JAX itself sets, and what a process started from one that uses
+    JAX finds.)
+    """
+    if "jaxlib" not in sys.modules and os.environ.get(_VERBOSITY, "1") == "1":
+        os.environ[_VERBOSITY] = "3"
+    _is_silent.append(os.environ.get(_VERBOSITY, "1") not in ("0", "1"))
+
+
+def use_cache(folder: str | Path | bool = True) -> Path | None:
+    """Keep what JAX compiles from now on, for the next process with the same shapes; returns the folder in use.
+
+    `simulate` does so by itself, unless JAX has been given a cache of its own (`jax_compilation_cache_dir`) or told to
+    use none. Called before anything is compiled, it serves the rest of a program, too. Where JAX was imported before
+    particleflow, XLA prints a line for every program that it reads back, so only those that took long are kept then.
+
+    Parameters: `folder`, true for `particleflow/jax` in the platform's cache folder, false to keep nothing in this
+    process (None is then returned, as it is where the folder cannot be made), or a folder of your own.
+    """
+    import jax
+
+    _decided.append(True)
+    if folder is False:
+        jax.config.update("jax_compilation_cache_dir", None)
+        jax.config.update("jax_enable_compilation_cache", False)
+        return None
+    place, least = (cache_folder() if folder is True else _made(Path(folder))), 0.0
+    if place is not None:
+        if not any(_is_silent):
+            place, least = (_made(place / "long") or place if folder is True else place), _WORTH_A_LINE
+        jax.config.update("jax_enable_compilation_cache", True)
+        jax.config.update("jax_compilation_cache_dir", str(place))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", least)
+        jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    return place
+
+
+def use_cache_unless_decided() -> None:
+    """What `simulate` does: use the cache, unless the user has decided about JAX's own in any way.
+
+    Programs that are compiled in a hurry (`jax_disable_most_optimizations`) are not worth keeping.
+    """
+    import jax
+
+    if _decided:
+        return
+    settings = jax.config.values
+    wishes = settings["jax_compilation_cache_dir"], settings["jax_disable_most_optimizations"]
+    if settings["jax_enable_compilation_cache"] and not any(wishes):
+        use_cache()
+
+
+@contextmanager
+def without_callbacks(*, active: bool = True) -> Iterator[None]:
+    """While active, checks inside what is traced show as NaN instead of calling back into Python.
+
+    A program that calls back cannot be kept. What diffrax checks in ours has been checked before, and a run that is not
+    finite ends with an error of its own. The switch is equinox's EQX_ON_ERROR, which can be set in the environment
+    only, and for everything; a user's choice of anything but its default stays.
+    """
+    from importlib import import_module
+
+    settings: dict[str, object] = {}
+    with suppress(ImportError):  # a later equinox may keep it elsewhere: then there is nothing to switch
+        settings = vars(import_module("equinox._errors"))
+    if not active or settings.get("EQX_ON_ERROR") != "raise":
+        yield
+        return
+    settings["EQX_ON_ERROR"] = "nan"
+    try:
+        yield
+    finally:
+        settings["EQX_ON_ERROR"] = "raise"
+
+
+def cache_folder() -> Path | None:
+    """Where compiled code is kept between runs: the platform's cache folder; None if it cannot be made."""
+    if "JAX_COMPILATION_CACHE_DIR" in os.environ:
+        return Path(os.environ["JAX_COMPILATION_CACHE_DIR"])
+    if sys.platform == "darwin":
+        root = Path.home() / "Library" / "Caches"
+    elif os.name == "nt":
+        root = Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
+    else:
+        root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return _made(root / "particleflow" / "jax")
+
+
+def _made(folder: Path) -> Path | None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return folder

@@ -1,0 +1,71 @@
+"""A bar on the terminal for a run that a Python program has started; nothing where nobody would see it move."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+from particleflow.errors import ArgumentError
+
+Report = Callable[[Any], None]
+
+
+def reporting(progress: bool | Report | None, end: float, frames: int) -> AbstractContextManager[Report]:
+    """Who is told of every window of a run: the user's own function, a bar if `progress` is true, else nobody.
+
+    Parameters: `progress`; the `end` of the run in time and in `frames`. The bar goes to stderr, and only where that is
+    a terminal or a notebook: a pipe or a log file stays empty.
+    """
+    if callable(progress):
+        return nullcontext(progress)
+    if progress not in (True, False, None):
+        raise ArgumentError(f"Argument `progress` must be true, false or a function of a window, but is {progress!r}.")
+    console = _console() if progress else None
+    return nullcontext(_nobody) if console is None else _shown(console, end, frames)
+
+
+def _nobody(window: Any) -> None:
+    """Nobody is told."""
+
+
+@contextmanager
+def _shown(console: Any, end: float, frames: int) -> Iterator[Report]:
+    with _bar(console) as bar:
+        task = bar.add_task("compiling", total=frames, details="")
+
+        def show(window: Any) -> None:
+            reached = window.progress
+            details = f"t = {reached.time:.4g} of {end:.4g}"
+            bar.update(task, description="simulating", completed=reached.frames, details=details)
+
+        yield show
+
+
+def _console() -> Any:
+    """Where a bar can be drawn, or None."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    return console if sys.stderr.isatty() or console.is_jupyter else None
+
+
+def _bar(console: Any) -> Any:
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[details]}", markup=False),
+        TimeElapsedColumn(),
+        TextColumn("left", markup=False),
+        TimeRemainingColumn(),
+    )
+    return Progress(*columns, console=console, transient=False)

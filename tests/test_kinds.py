@@ -1,0 +1,113 @@
+"""An argument that is of another kind than is needed, or a class in place of an object, is a sentence at once."""
+
+import subprocess
+import sys
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import particleflow
+from particleflow.errors import ArgumentError, KindError
+
+pf: Any = particleflow  # what is wrong here is also wrong for type checkers, but not everybody has one
+TIMES = [0.0, 1.0]
+START, KERNEL = jnp.eye(3), pf.kernels.Gaussian(0.3)
+MEASURE = pf.Measure.uniform(START)
+
+
+def drift():
+    return pf.Attend(KERNEL)
+
+
+def flow():
+    return pf.Flow(drift())
+
+
+WRONG = {
+    "a drift for a flow": (lambda: pf.simulate(drift(), START, TIMES, step=0.5), "is a drift: write Flow"),
+    "a drift in a list": (lambda: pf.simulate([flow(), drift()], START, TIMES, step=0.5), "is a drift: write Flow"),
+    "a drift for evolve": (lambda: pf.evolve(drift(), START, 1.0, step=0.5), "is a drift: write Flow"),
+    "the class of flows": (lambda: pf.simulate(pf.Flow, START, TIMES, step=0.5), r"class Flow: write Flow\(\.\.\.\)"),
+    "a kernel for a flow": (lambda: pf.simulate(KERNEL, START, TIMES, step=0.5), r"flow.*but is Gaussian\(width=0.3\)"),
+    "a kernel's class": (lambda: pf.Attend(pf.kernels.Attention), r"`kernel` .* write Attention\(\.\.\.\)"),
+    "a class that shifts": (lambda: pf.MeanShift(pf.kernels.Gaussian), r"`kernel` .* write Gaussian"),
+    "a class that climbs": (lambda: pf.LogNormalizerAscent(pf.kernels.Gaussian), r"`kernel` .* write Gaussian"),
+    "data that are points": (lambda: pf.MeanShift(KERNEL, START), "`data` must be a measure, but is a"),
+    "a class of positions": (lambda: pf.Attend(KERNEL, positional=pf.kernels.Causal), "`positional` .* write Causal"),
+    "a class that sums": (lambda: pf.Attend(KERNEL, summation=pf.Dense), r"`summation` .* write Dense"),
+    "a class of spaces": (lambda: pf.Flow(drift(), pf.Sphere), r"`geometry` .* write Sphere"),
+    "a class of drifts": (lambda: pf.Flow(pf.Attend), r"`drift` .* write Attend"),
+    "a class among drifts": (lambda: pf.Flow([drift(), pf.Attend]), r"`drifts\[1\]` .* write Attend"),
+    "a kernel for a drift": (lambda: pf.Flow(KERNEL), r"`drift` must be a drift .* but is Gaussian\(width=0.3\)"),
+    "a class of events": (
+        lambda: pf.simulate(flow(), START, TIMES, step=0.5, event=pf.events.Clustered), r"`event` .* write Clustered"
+    ),
+    "a class that is carried": (
+        lambda: pf.simulate(flow(), START, TIMES, step=0.5, discretization=pf.Particles), "write Particles"
+    ),
+    "one observable alone": (
+        lambda: pf.simulate(flow(), START, TIMES, step=0.5, observe=pf.observables.energy), "must be a list of"
+    ),
+    "a class that observes": (
+        lambda: pf.simulate(flow(), START, TIMES, step=0.5, observe=[pf.observables.PairFraction]),
+        r"`observe\[0\]` .* write PairFraction",
+    ),
+    "a class that is local": (lambda: pf.local_mean(pf.kernels.Gaussian, MEASURE, START), "`kernel` .* write Gaussian"),
+    "points for a measure": (lambda: pf.local_mean(KERNEL, START, START), "`measure` must be a measure, such as"),
+    "its covariance": (lambda: pf.local_covariance(pf.kernels.Gaussian, MEASURE, START), "write Gaussian"),
+    "its mode": (lambda: pf.local_mode(pf.kernels.Gaussian, MEASURE, START), "write Gaussian"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_objects_of_another_kind_are_refused_with_a_sentence(name):
+    make, message = WRONG[name]
+    with pytest.raises(KindError, match=message) as caught:
+        make()
+    assert len(str(caught.value)) < 250
+    assert isinstance(caught.value, TypeError)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([0.0, 1.0, 2.0], "one_hot"),
+        ([[1.0, 0.0], [0.5, 0.5], [2.0, 0.0]], r"row 2 is \[2\. 0\.\]"),
+        ([[1.0, 0.0], [1.5, -0.5], [0.0, 1.0]], "row 1"),
+        (None, "row 1"),
+    ],
+)
+def test_the_mode_of_what_are_no_classes_is_refused(values, message):
+    points = jnp.asarray([[1.0, 0.0], [0.3, 0.3], [0.0, 1.0]])
+    measure = pf.Measure.uniform(points, values=None if values is None else jnp.asarray(values))
+    with pytest.raises(ArgumentError, match=message):
+        pf.local_mode(KERNEL, measure, points)
+
+
+@pytest.mark.parametrize("dtype", [jnp.float64, jnp.float32])
+def test_probabilities_rounded_in_their_own_precision_have_a_mode(dtype):
+    chances = jax.nn.softmax(jax.random.normal(jax.random.key(0), (40, 1000), dtype), axis=1)
+    points = jnp.arange(40, dtype=dtype)[:, None]
+    found = pf.local_mode(pf.kernels.Gaussian(0.01), pf.Measure.uniform(points, values=chances), points)
+    np.testing.assert_array_equal(found, np.argmax(np.asarray(chances), axis=1))
+    traced = jax.jit(lambda values: pf.local_mode(KERNEL, pf.Measure.uniform(points, values=values), points))(chances)
+    assert traced.shape == (40,)
+
+
+@pytest.mark.slow
+def test_no_warning_of_forks_from_a_movie(tmp_path):
+    """In a process of its own: JAX warns once of the first fork, and the program's version is asked for once."""
+    code = (
+        "import warnings; warnings.simplefilter('error')\n"
+        "import jax; jax.numpy.ones(3).sum()\n"
+        "import numpy as np, particleflow as pf\n"
+        "run = pf.Trajectory.from_arrays([0.0, 1.0], np.random.default_rng(0).normal(size=(2, 5, 2)))\n"
+        f"pf.view.animate(run, {str(tmp_path / 'movie.mp4')!r}, frames=2, size=(320, 192))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert run.stderr == ""
+    assert (tmp_path / "movie.mp4").stat().st_size > 0
