@@ -80,7 +80,7 @@ def make_folder(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StoreError(f"The folder {path} cannot be made: {_reason(error)}. {advice_for(error)}".rstrip()) from error
+        raise StoreError(f"The folder {path} cannot be made: {reason_of(error)}. {advice_for(error)}".rstrip()) from error
 
 
 def refuse_link(path: Path) -> None:
