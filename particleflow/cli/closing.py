@@ -66,6 +66,14 @@ def threshold_line(summary: dict[str, Any] | None) -> str | None:
         return None
 
 
+def stale_line(folder: Path, before: dict[str, Any] | None, now: dict[str, Any]) -> str | None:
+    """Which products show clusters at another distance than the summary that takes the place of the one before."""
+    others = [file for name, file in products_in(folder).items() if name != "summary"]
+    if before is None or not others or threshold_line(before) == threshold_line(now):
+        return None
+    return f"{', '.join(others)}: made at another distance; `plot`, `animate` and `view` make them again"
+
+
 def closing_lines(folder: Path, run: Any) -> list[str]:
     """What a person wants to know at the end: the clusters; how far the run came and at what cost; what to open."""
     return [line for line in (clusters_line(read_summary(folder)), _extent_line(run), _page_line(folder)) if line]
