@@ -26,18 +26,23 @@ def clusters_line(summary: dict[str, Any] | None) -> str | None:
 
 
 def _run_line(summary: dict[str, Any]) -> str:
+    from particleflow.analysis import find_plateaus
+
     clusters = summary["clusters"]
     first, last = int(clusters["initial_count"]), int(clusters["final_count"])
     if first == last and len(set(clusters["counts"])) == 1:
         return f"{counted(last, 'cluster')} from the first frame to the last"
-    plateaus = dict.fromkeys(tread["count"] for tread in summary["plateaus"]["listed"])
+    times, counts = clusters["times"], clusters["counts"]
     # What stands still before particles have found each other is no tread.
-    treads = [count for count in plateaus if count is not None and count != last and 4 * count <= 3 * first]
-    ends = [_first_time_after(count, clusters["times"], clusters["counts"]) for count in treads]
-    words = [f"{int(count)} until t = {end:.4g}" for count, end in zip(treads, ends, strict=True)]
+    treads = dict.fromkeys(
+        plateau.count
+        for plateau in find_plateaus(times, counts)
+        if plateau.count is not None and plateau.count != last and 4 * plateau.count <= 3 * first
+    )
+    words = [f"{count} until t = {_first_time_after(count, times, counts):.4g}" for count in treads]
     if not words:
-        other = next(count for count in reversed(clusters["counts"]) if count != last)
-        words = [f"{last} since t = {_first_time_after(other, clusters['times'], clusters['counts']):.4g}"]
+        other = next(count for count in reversed(counts) if count != last)
+        words = [f"{last} since t = {_first_time_after(other, times, counts):.4g}"]
     return f"{first} → {counted(last, 'cluster')}; {', '.join(words[-_LISTED_TREADS:])}"
 
 
