@@ -175,6 +175,7 @@ def test_lists_do_not_import_jax(outputs):
     heavy = "sorted({'jax', 'matplotlib', 'scipy'} & set(sys.modules))"
     program = f"import sys; from particleflow.cli import main; main(sys.argv[1:]); print({heavy})"
     environment = {**os.environ, "PYTHONPATH": str(Path(pf.__file__).parents[1])}
+    assert main(["analyze", str(outputs / "line" / "001"), "--quiet"]) == 0
     for arguments in (["runs", str(outputs)], ["info", str(outputs / "line" / "001")]):
         done = subprocess.run(
             [sys.executable, "-c", program, *arguments], capture_output=True, text=True, env=environment, check=True

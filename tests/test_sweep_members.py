@@ -137,6 +137,11 @@ def test_a_run_of_a_sweep_becomes_a_full_one(sweep, capsys):
     assert json.loads(capsys.readouterr().out)["products"]["page"] == "viewer.html"
     assert (folder / "trajectory.h5").stat().st_mtime_ns == stamp
     assert main(["resume", str(sweep), "--quiet"]) == 0  # the sweep does not mind
+    capsys.readouterr()
+    assert main(["info", str(sweep), "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["replayed"] == ["4"]
+    assert facts["products"] == ["results.csv", "results.h5", "figures/sweep.png"]
 
 
 def test_commands_open_a_run_of_a_sweep(sweep, capsys):
