@@ -26,6 +26,7 @@ FILES = {
     "page": (PAGE_FILE,),
 }
 PRODUCTS = tuple(FILES)
+SWEEP_PRODUCTS = ("results.csv", "results.h5", "figures/sweep.png", "figures/phase_diagram.png")
 GIVEN = "given"  # why a threshold is what it is, where a user has chosen it
 _LARGEST_SUMMARY = 2**30
 _DEEPEST = 2  # outputs/<scenario>/<run>

@@ -104,6 +104,8 @@ def test_json_is_all_there_is_on_stdout(small, tmp_path, capsys):
         (["check", "SMALL", "--set", "drift.0.kernel.bta=1"], "did you mean 'beta'?"),
         (["check", "SMALL", "--set", "drift.9.kind=attend"], "has no place 9"),
         (["run", "SMALL", "--device", "abacus"], "There is no device 'abacus'"),
+        (["run", "SMALL", "--set", "record.particles=99"], "record.particles is 99, but there are 12 particles"),
+        (["run", "SMALL", "--set", "time.solver=euler"], "cannot adapt its steps"),
         (["info", "nowhere"], "There is no run at nowhere"),
         (["resume", "."], "nothing to resume"),
         (["sweep", "SMALL"], "has no [sweep] table"),
@@ -122,7 +124,7 @@ def test_what_the_user_got_wrong_is_exit_code_two(arguments, message, small, tmp
     assert captured.out == ""
     assert message.lower() in " ".join(captured.err.lower().split())
     assert "Traceback" not in captured.err
-    assert not (tmp_path / "outputs" / "small" / "001").exists()
+    assert not (tmp_path / "outputs").exists()
 
 
 def test_what_failed_while_running_is_exit_code_one(small, tmp_path, capsys):

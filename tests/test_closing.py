@@ -83,6 +83,10 @@ def test_a_run_ends_with_what_a_person_wants(tmp_path, capsys):
     assert lines[2] == f"open {folder / 'viewer.html'}"
     assert main(["analyze", str(folder), "--quiet"]) == 0
     assert capsys.readouterr().err == ""
+    assert main(["analyze", str(folder), "--threshold", "2.5"]) == 0
+    lines = capsys.readouterr().err.splitlines()[-4:]
+    assert lines[0] == "viewer.html: made at another distance; `plot`, `animate` and `view` make them again"
+    assert lines[1:3] == ["1 cluster from the first frame to the last", "linked at euclidean distance 2.5 (given)"]
 
 
 def test_info_shows_parameters_clusters_and_products(tmp_path, capsys):
@@ -171,6 +175,7 @@ def test_lists_do_not_import_jax(outputs):
     heavy = "sorted({'jax', 'matplotlib', 'scipy'} & set(sys.modules))"
     program = f"import sys; from particleflow.cli import main; main(sys.argv[1:]); print({heavy})"
     environment = {**os.environ, "PYTHONPATH": str(Path(pf.__file__).parents[1])}
+    assert main(["analyze", str(outputs / "line" / "001"), "--quiet"]) == 0
     for arguments in (["runs", str(outputs)], ["info", str(outputs / "line" / "001")]):
         done = subprocess.run(
             [sys.executable, "-c", program, *arguments], capture_output=True, text=True, env=environment, check=True

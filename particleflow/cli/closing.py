@@ -26,18 +26,23 @@ def clusters_line(summary: dict[str, Any] | None) -> str | None:
 
 
 def _run_line(summary: dict[str, Any]) -> str:
+    from particleflow.analysis import find_plateaus
+
     clusters = summary["clusters"]
     first, last = int(clusters["initial_count"]), int(clusters["final_count"])
     if first == last and len(set(clusters["counts"])) == 1:
         return f"{counted(last, 'cluster')} from the first frame to the last"
-    plateaus = dict.fromkeys(tread["count"] for tread in summary["plateaus"]["listed"])
+    times, counts = clusters["times"], clusters["counts"]
     # What stands still before particles have found each other is no tread.
-    treads = [count for count in plateaus if count is not None and count != last and 4 * count <= 3 * first]
-    ends = [_first_time_after(count, clusters["times"], clusters["counts"]) for count in treads]
-    words = [f"{int(count)} until t = {end:.4g}" for count, end in zip(treads, ends, strict=True)]
+    treads = dict.fromkeys(
+        plateau.count
+        for plateau in find_plateaus(times, counts)
+        if plateau.count is not None and plateau.count != last and 4 * plateau.count <= 3 * first
+    )
+    words = [f"{count} until t = {_first_time_after(count, times, counts):.4g}" for count in treads]
     if not words:
-        other = next(count for count in reversed(clusters["counts"]) if count != last)
-        words = [f"{last} since t = {_first_time_after(other, clusters['times'], clusters['counts']):.4g}"]
+        other = next(count for count in reversed(counts) if count != last)
+        words = [f"{last} since t = {_first_time_after(other, times, counts):.4g}"]
     return f"{first} → {counted(last, 'cluster')}; {', '.join(words[-_LISTED_TREADS:])}"
 
 
@@ -64,6 +69,14 @@ def threshold_line(summary: dict[str, Any] | None) -> str | None:
         return f"linked at {metric} distance {distance:.4g} ({thresholds['cluster_reason']})"
     except (KeyError, TypeError, ValueError, IndexError):
         return None
+
+
+def stale_line(folder: Path, before: dict[str, Any] | None, now: dict[str, Any]) -> str | None:
+    """Which products show clusters at another distance than the summary that takes the place of the one before."""
+    others = [file for name, file in products_in(folder).items() if name != "summary"]
+    if before is None or not others or threshold_line(before) == threshold_line(now):
+        return None
+    return f"{', '.join(others)}: made at another distance; `plot`, `animate` and `view` make them again"
 
 
 def closing_lines(folder: Path, run: Any) -> list[str]:

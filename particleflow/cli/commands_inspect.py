@@ -162,18 +162,22 @@ def _print_rows(rows: dict[str, Any], indent: str = "  ") -> None:
 
 
 def _sweep_info(folder: Path, *, json: bool) -> int:
+    from particleflow.folder_contents import SWEEP_PRODUCTS, runs_in
     from particleflow.sweep.manifest import Manifest
 
     manifest = Manifest.open(folder)
     states = manifest.states()
+    made = [name for name in SWEEP_PRODUCTS if (folder / name).is_file()]
     facts = {"path": str(folder), "title": manifest.title, "keys": manifest.keys, "runs": len(manifest.runs), **states}
+    facts |= {"replayed": [each.name for each in runs_in(folder, depth=1)], "products": made}
     if json:
         result_json(facts)
         return 0
     result(printable(manifest.title)[:200])
     for name, value in facts.items():
         if name != "title":
-            result(printable(f"  {name:<12} {', '.join(value) if isinstance(value, list) else value}"))
+            shown = ", ".join(value) or "none" if isinstance(value, list) else value
+            result(printable(f"  {name:<12} {shown}"))
     return 0
 
 

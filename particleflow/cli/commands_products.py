@@ -23,19 +23,20 @@ def analyze(run: Run, /, *, threshold: Threshold = None, json: Flag = False, qui
     """
     from particleflow import run_folder
     from particleflow.analysis import write_summary
-    from particleflow.cli.closing import analysis_lines
-    from particleflow.folder_contents import SUMMARY_FILE, threshold_for
+    from particleflow.cli.closing import analysis_lines, stale_line
+    from particleflow.folder_contents import SUMMARY_FILE, read_summary, threshold_for
 
     run = ready(run, quiet=quiet)
     folder = run_folder.folder_of(run)
+    before = read_summary(folder)
     with run_folder.open_run(run) as trajectory, Meter(quiet=quiet) as meter:
         run_folder.check_extent(trajectory)
         summary = write_summary(
             trajectory, folder / SUMMARY_FILE, threshold=threshold_for(folder, threshold),
             progress=lambda done, total: meter.update("analysing", done, total),
         )  # fmt: skip
-    for line in analysis_lines(folder, summary):
-        note(line, quiet=quiet)
+    for line in (stale_line(folder, before, summary), *analysis_lines(folder, summary)):
+        note(line or "", quiet=quiet or not line)
     if json:
         result_json(summary)
     else:

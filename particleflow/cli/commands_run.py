@@ -64,6 +64,7 @@ def run(
     loaded = scenarios.load(scenario, [*set_, *chosen], allow_code=allow_code)
     if loaded.document.sweep is not None:
         note("This file has a [sweep]; running the scenario alone. `particleflow sweep` runs all of it.", quiet=quiet)
+    loaded.build()  # nothing is made on disk before the scenario is known to be right
     folder = run_folder.new_folder(loaded.stem, output)
     note(f"{loaded.title[:200]}\n  into {folder} on {description}", quiet=quiet)
     note_chosen(loaded, quiet=quiet)

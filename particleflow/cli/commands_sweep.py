@@ -45,6 +45,7 @@ def sweep(
     from particleflow.cli.device import prepare
     from particleflow.sweep import plan_groups, start_sweep
 
+    note(f"Reading {scenario} …", quiet=quiet)
     description = prepare(device, native)
     loaded = scenarios.load(scenario, set_, allow_code=allow_code)
     if loaded.document.sweep is None:

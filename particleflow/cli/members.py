@@ -17,11 +17,13 @@ def ready(run: Path, *, quiet: bool = False) -> Path:
         return run
     note(f"{run} is a run of a sweep: running it by itself.", quiet=quiet)
     try:
-        replay_member(run.parent, int(run.name), products=False, quiet=quiet)
+        code = replay_member(run.parent, int(run.name), products=False, quiet=quiet)
     except UserError as error:
-        code = "--allow-code" in str(error)
-        hint = f"\n`particleflow replay {run.parent} {run.name} --allow-code` makes this run." if code else ""
+        refused = "--allow-code" in str(error)
+        hint = f"\n`particleflow replay {run.parent} {run.name} --allow-code` makes this run." if refused else ""
         raise UserError(f"{error}{hint}") from error
+    if code:
+        raise SystemExit(code)  # interrupted, which has been said
     return run
 
 

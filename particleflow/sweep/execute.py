@@ -100,7 +100,7 @@ def run_sweep(
         own_folder(manifest.folder / GROUPS_FOLDER)
         _requeue_damaged(manifest, note or (lambda _: None))
         for place, index in enumerate(manifest.groups_to_run(retry_failed=retry_failed)):
-            say(_finished(manifest), len(manifest.runs), "next group" if place else "compiling")
+            say(_finished(manifest), len(manifest.runs), "next group" if place else "compiling, then the first window")
             _continue(builder, manifest, index, store, say)
 
 
