@@ -165,9 +165,9 @@ def attention(
     Colours show the weight times n, so that 1 is an even spread, on a logarithmic scale. A given matrix is drawn in
     its own order; particles of a trajectory are ordered as in `gram`.
     """
-    if isinstance(source, np.ndarray):
-        if source.ndim != 2:
-            raise ShapeError(f"An attention matrix must have two axes, but has shape {source.shape}.")
+    if hasattr(source, "__array__"):
+        if np.ndim(source) != 2:
+            raise ShapeError(f"An attention matrix must have two axes, but has shape {np.shape(source)}.")
         return _attention_matrix(np.asarray(source, float), ax)
     if beta is None:
         raise ArgumentError("Argument `beta` must be given to compute attention from a trajectory, but is None.")
