@@ -97,6 +97,59 @@ def test_probabilities_rounded_in_their_own_precision_have_a_mode(dtype):
     assert traced.shape == (40,)
 
 
+DRAWN = {
+    "animate": ("FOLDER/movie.gif",),
+    "cluster_count": (np.ones(6),),
+    "energy": (),
+    "figures": ("FOLDER",),
+    "gram": (),
+    "kymograph": (),
+    "kymograph_with_tree": ([],),
+    "merge_tree": ([],),
+    "observable": ("energy",),
+    "page": ("FOLDER/page.html",),
+    "paths": (),
+    "resample": (5,),
+    "similarity": (),
+    "snapshot": (),
+    "snapshots": (),
+    "staircase": (np.ones(6),),
+}
+CLOUDS = np.random.default_rng(0).normal(size=(6, 8, 2))
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_points_in_place_of_a_trajectory_are_refused_with_what_to_do(name, tmp_path):
+    others = [each.replace("FOLDER", str(tmp_path)) if isinstance(each, str) else each for each in DRAWN[name]]
+    with pytest.raises(KindError, match=r"is an array of shape \(6, 8, 2\); make one with Trajectory.from_arrays"):
+        getattr(pf.view, name)(jnp.asarray(CLOUDS), *others)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_other_things_in_place_of_a_trajectory_are_named():
+    with pytest.raises(KindError, match="but is a str"):
+        pf.view.paths("run.h5")
+    with pytest.raises(KindError, match=r"an array of shape \(8, 2\)"):
+        pf.view.compare(jnp.asarray(CLOUDS))
+    with pytest.raises(KindError, match="but is a list"):
+        pf.analysis.track_clusters([1.0])
+
+
+def test_arrays_of_jax_are_drawn_like_those_of_numpy():
+    run = pf.Trajectory.from_arrays(jnp.arange(6.0), jnp.asarray(CLOUDS))
+    assert isinstance(run.points, np.ndarray)
+    weights = np.random.default_rng(1).random((5, 5))
+    for draw in (
+        lambda kind: pf.view.attention(kind(weights)).images[0].get_array(),
+        lambda kind: pf.view.snapshot(run, labels=kind(np.arange(8) % 3)).collections[0].get_facecolors(),
+        lambda kind: pf.view.cluster_count(run, kind(np.arange(6, 0, -1))).lines[0].get_ydata(),
+        lambda kind: (
+            pf.view.density(kind(np.arange(3.0)), kind(np.arange(5.0)), kind(weights[:3])).collections[0].get_array()
+        ),
+    ):
+        np.testing.assert_array_equal(draw(jnp.asarray), draw(np.asarray))
+
+
 @pytest.mark.slow
 def test_no_warning_of_forks_from_a_movie(tmp_path):
     """In a process of its own: JAX warns once of the first fork, and the program's version is asked for once."""

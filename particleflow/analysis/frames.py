@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from particleflow.analysis.facts import space_of
-from particleflow.errors import ArgumentError, ShapeError
+from particleflow.errors import ArgumentError, KindError, ShapeError
 
 if TYPE_CHECKING:
     from particleflow.trajectory import Trajectory
@@ -75,8 +75,19 @@ def as_series(times: ArrayLike, values: ArrayLike, name: str = "values") -> tupl
     return clock, array
 
 
+def check_trajectory(trajectory: Any) -> None:
+    """Raise unless it is a trajectory; who hands over points by themselves is told how to make one of them."""
+    if hasattr(trajectory, "runs"):
+        return
+    shape = getattr(trajectory, "shape", None)
+    found = f"a {type(trajectory).__name__}" if shape is None else f"an array of shape {tuple(shape)}"
+    advice = "; make one with Trajectory.from_arrays(times, points)" if shape is not None else ""
+    raise KindError(f"Argument `trajectory` must be a trajectory, but is {found}{advice}.")
+
+
 def first_run(trajectory: "Trajectory") -> "Trajectory":
     """Return the trajectory, or run 0 of an ensemble; one without a frame is an error."""
+    check_trajectory(trajectory)
     if len(trajectory) == 0:
         raise ArgumentError("The trajectory has no frame; at least one is needed.")
     return trajectory if trajectory.runs is None else trajectory.run(0)
@@ -84,6 +95,7 @@ def first_run(trajectory: "Trajectory") -> "Trajectory":
 
 def single_run(trajectory: "Trajectory") -> "Trajectory":
     """Return the trajectory, or say how to pick one run if it is an ensemble; one without a frame is an error."""
+    check_trajectory(trajectory)
     if trajectory.runs is not None:
         raise ArgumentError(
             f"This analysis takes one run, but the trajectory is an ensemble of {trajectory.runs}; "

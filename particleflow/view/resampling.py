@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from particleflow.analysis.frames import first_run
+from particleflow.analysis.frames import check_trajectory, first_run
 from particleflow.errors import ArgumentError
 from particleflow.view.drawing.base import thinned, wants_log
 
@@ -109,6 +109,7 @@ def resample(trajectory: "Trajectory", count: int, spacing: str = "auto") -> Res
         raise ArgumentError(f"Argument `spacing` must be one of {', '.join(map(repr, SPACINGS))}, but is {spacing!r}.")
     if count < 1:
         raise ArgumentError(f"Argument `count` must be at least 1, but is {count}.")
+    check_trajectory(trajectory)
     times = np.asarray(trajectory.times, float)
     spacing = choose_spacing(trajectory) if spacing == "auto" else spacing
     coordinates = {"linear": lambda: times, "log": lambda: log_coordinate(times), "arc": lambda: arc_length(trajectory)}

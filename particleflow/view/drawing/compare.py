@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from particleflow.analysis.frames import check_trajectory
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.view import style
 from particleflow.view.drawing.base import drawn_times, new_axes, time_axis
@@ -58,6 +59,8 @@ def compare(
 
 
 def _named(trajectories: Any) -> list[tuple[str, Any]]:
+    for run in trajectories.values() if isinstance(trajectories, Mapping) else trajectories:
+        check_trajectory(run)
     if isinstance(trajectories, Mapping):
         return [(str(key), run) for key, run in trajectories.items()]
     titles = [str((run.metadata or {}).get("title") or "") for run in trajectories]

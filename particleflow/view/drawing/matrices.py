@@ -185,9 +185,9 @@ def attention(
     what is masked stays empty. A given matrix is drawn in its own order; particles of a trajectory are ordered as in
     `gram`, or by their places in the sequence where these decide who sees whom.
     """
-    if isinstance(source, np.ndarray):
-        if source.ndim != 2:
-            raise ShapeError(f"An attention matrix must have two axes, but has shape {source.shape}.")
+    if hasattr(source, "__array__"):
+        if np.ndim(source) != 2:
+            raise ShapeError(f"An attention matrix must have two axes, but has shape {np.shape(source)}.")
         return _attention_matrix(np.asarray(source, float), new_axes(ax, MATRIX))
     run = first_run(source)
     time = float(run.times[frame])

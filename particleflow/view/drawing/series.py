@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from particleflow.analysis.frames import check_trajectory
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.view import style
 from particleflow.view.drawing.base import drawn_times, mark_changes, new_axes, set_title, time_axis
@@ -24,6 +25,7 @@ _LARGEST = 1e250  # an axis needs room above
 
 def observable_values(trajectory: "Trajectory", name: str) -> np.ndarray:
     """A scalar observable, (T,) or (T, R), NaN where it overflowed; an unknown name is an error with the known ones."""
+    check_trajectory(trajectory)
     if name not in trajectory.observables:
         recorded = ", ".join(map(repr, trajectory.observables)) or "none"
         raise ArgumentError(f"Argument `name` must be a recorded observable ({recorded}), but is {name!r}.")
@@ -87,6 +89,7 @@ def draw_band(
 
 def check_counts(trajectory: "Trajectory", counts: Any) -> np.ndarray:
     """Cluster counts as an array (T,) or (T, R)."""
+    check_trajectory(trajectory)
     counts = np.asarray(counts)
     if counts.ndim not in (1, 2) or len(counts) != len(trajectory):
         expected = f"({len(trajectory)},) or ({len(trajectory)}, R)"
@@ -207,6 +210,7 @@ def staircase(
     Time is logarithmic where the frames are spaced like that. Whichever of the two is missing is left out. Returns the
     left axes; the right ones share its time axis.
     """
+    check_trajectory(trajectory)
     theme = style.current()
     has_energy = "energy" in trajectory.observables
     if counts is None:

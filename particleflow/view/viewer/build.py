@@ -73,7 +73,7 @@ def page(
     """
     if theme not in ("auto", "light", "dark"):
         raise ArgumentError(f"Argument `theme` must be 'auto', 'light' or 'dark', but is {theme!r}.")
-    total_runs, trajectory = trajectory.runs, first_run(trajectory)
+    trajectory, total_runs = first_run(trajectory), trajectory.runs
     given = Clusters(labels, counts, merge_tree)
     unknown = analysis is None and all(value is None for value in (labels, counts, merge_tree))
     clusters = found_clusters(trajectory) if unknown else clusters_from(analysis).or_else(given)

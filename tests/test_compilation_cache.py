@@ -1,0 +1,146 @@
+"""Compiled programs that outlive their process: who decides about them, and that a second process reads them back."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import pytest
+
+import particleflow as pf
+from particleflow import compilation_cache as cache
+
+SETTINGS = ("jax_enable_compilation_cache", "jax_compilation_cache_dir", "jax_disable_most_optimizations")
+SETTINGS += ("jax_persistent_cache_min_compile_time_secs", "jax_persistent_cache_min_entry_size_bytes")
+
+
+@pytest.fixture
+def settings(monkeypatch, tmp_path):
+    """The settings of JAX as a program finds them that has decided nothing, put back in the end."""
+    before = {name: jax.config.values[name] for name in SETTINGS}
+    monkeypatch.setattr(cache, "_decided", [])
+    monkeypatch.setattr(cache, "_is_silent", [True])
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    jax.config.update("jax_disable_most_optimizations", False)
+    yield lambda: dict(jax.config.values)
+    for name, value in before.items():
+        jax.config.update(name, value)
+
+
+def test_by_default_programs_are_kept_in_the_platforms_folder(settings, tmp_path):
+    cache.use_cache_unless_decided()
+    if sys.platform.startswith("linux"):
+        assert settings()["jax_compilation_cache_dir"] == str(tmp_path / "particleflow" / "jax")
+    assert settings()["jax_persistent_cache_min_compile_time_secs"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("jax_compilation_cache_dir", "my/own"),
+        ("jax_enable_compilation_cache", False),
+        ("jax_disable_most_optimizations", True),
+    ],
+)
+def test_what_the_user_has_decided_stays(name, value, settings):
+    jax.config.update(name, value)
+    before = settings()
+    cache.use_cache_unless_decided()
+    assert settings() == before
+
+
+def test_a_folder_of_ones_own_and_none(settings, tmp_path):
+    assert pf.use_cache(tmp_path / "deep" / "mine") == tmp_path / "deep" / "mine"
+    assert settings()["jax_compilation_cache_dir"] == str(tmp_path / "deep" / "mine")
+    assert pf.use_cache(False) is None
+    assert settings()["jax_compilation_cache_dir"] is None
+    cache.use_cache_unless_decided()
+    assert settings()["jax_compilation_cache_dir"] is None
+    assert not settings()["jax_enable_compilation_cache"]
+    (tmp_path / "file").write_text("")
+    assert pf.use_cache(tmp_path / "file" / "below") is None
+
+
+def test_where_every_program_costs_a_line_only_long_ones_are_kept(settings, monkeypatch):
+    monkeypatch.setattr(cache, "_is_silent", [False])
+    place = pf.use_cache()
+    assert place is not None
+    assert place.name == "long"
+    assert settings()["jax_persistent_cache_min_compile_time_secs"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("loaded", "found", "level"), [(False, None, "3"), (False, "1", "3"), (False, "0", "0"), (True, "1", "1")]
+)
+def test_the_compiler_is_silenced_before_it_is_loaded_unless_the_user_listens(loaded, found, level, monkeypatch):
+    monkeypatch.setattr(cache, "_is_silent", [])
+    monkeypatch.delenv(cache._VERBOSITY, raising=False)
+    if found is not None:
+        monkeypatch.setenv(cache._VERBOSITY, found)
+    if not loaded:
+        monkeypatch.delitem(sys.modules, "jaxlib")
+    cache.silence_compiler()
+    assert os.environ[cache._VERBOSITY] == level
+    assert cache._is_silent == [level == "3"]
+
+
+def checked(value):
+    return eqx.error_if(value, value > 1.0, "too large")
+
+
+def test_checks_raise_again_after_a_run():
+    """What is traced inside has none that call back; what the user traces after it raises as before."""
+    with cache.without_callbacks():
+        inside = str(jax.make_jaxpr(checked)(jnp.asarray(2.0)))
+    assert "callback" not in inside
+    assert "callback" in str(jax.make_jaxpr(lambda value: eqx.error_if(value, value > 2.0, "again"))(jnp.asarray(2.0)))
+    with cache.without_callbacks(active=False):
+        assert "callback" in str(jax.make_jaxpr(lambda value: eqx.error_if(value, value > 3.0, "on"))(jnp.asarray(2.0)))
+
+
+def test_checks_in_code_of_ones_own_still_raise_inside_a_run():
+    class Checked(pf.drifts.AbstractDrift):
+        def __call__(self, time, queries, measure):
+            return eqx.error_if(queries.points, queries.points > 1.5, "beyond my field")
+
+    with pytest.raises(eqx.EquinoxRuntimeError, match="beyond my field"):
+        pf.simulate(pf.Flow(Checked()), jnp.ones((2, 1)), [0.0, 1.0], step=0.25, solver="map")
+
+
+SCRIPT = """
+import particleflow as pf, jax.numpy as jnp
+flow = pf.Flow(pf.Attend(pf.kernels.Attention(beta=4.0)), geometry=pf.Sphere())
+tokens = pf.initial.UniformSphere(dim=3).sample(pf.key_for(0, "initial"), 16)
+run = pf.simulate(flow, tokens, jnp.linspace(0, 1, 5), rtol=1e-6, atol=1e-8, observe=[pf.observables.energy])
+print(float(run.observables["energy"][-1]).hex())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", ["particleflow", "jax"])
+def test_a_second_process_reads_back_what_the_first_has_compiled(first, tmp_path):
+    unset = ("JAX_DISABLE_MOST_OPTIMIZATIONS", "TF_CPP_MIN_LOG_LEVEL", "JAX_COMPILATION_CACHE_DIR", "XLA_FLAGS")
+    environment = {name: value for name, value in os.environ.items() if name not in unset}
+    environment |= {"XDG_CACHE_HOME": str(tmp_path), "PYTHONPATH": str(Path(pf.__file__).parents[1])}
+    said, kept = [], []
+    for _ in range(2):
+        run = subprocess.run(
+            [sys.executable, "-c", f"import {first}\n{SCRIPT}"],
+            capture_output=True,
+            text=True,
+            check=True,
+            env=environment,
+        )
+        said.append(run)
+        kept.append({path.name for path in tmp_path.rglob("*-cache")})
+    assert said[0].stdout == said[1].stdout
+    assert any(name.startswith("jit_solve_window-") for name in kept[0])
+    assert kept[0] == kept[1]
+    if first == "particleflow":
+        assert said[0].stderr == said[1].stderr == ""
+    else:
+        assert len(said[1].stderr.splitlines()) <= 2
