@@ -240,19 +240,61 @@ def make_products(
         return
     say = report or (lambda *_: None)
     makers = {"summary": _summary, "figures": _figures, "movie": _movie, "page": _page}
-    analysis = _Analysis(trajectory, kept_threshold(folder))
+    analysis, due = _Analysis(trajectory, kept_threshold(folder)), []
     for name in PRODUCTS:
         there = [file for file in FILES[name] if (folder / file).exists()]
-        if there or not wanted.get(name, True):
-            if there:
-                outcome.products[name] = there[0]
-            continue
-        say(name, 0, 0)
-        try:
-            outcome.products[name] = makers[name](folder, trajectory, analysis, say)
-        except Exception as error:  # a picture that cannot be drawn must not cost the run
-            kind = "" if isinstance(error, ParticleflowError) else f"{type(error).__name__}: "
-            outcome.failures[name] = f"{kind}{str(error)[:300]}"
+        if there:
+            outcome.products[name] = there[0]
+        elif wanted.get(name, True):
+            due.append(name)
+    with contextlib.ExitStack() as beside:
+        finish: list[tuple[str, Callable[[], str]]] = []
+        for name in due:
+            say(name, 0, 0)
+            if (
+                name == "figures"
+                and due[-1] != name
+                and (drawing := _drawn_beside(folder, trajectory, analysis, beside))
+            ):
+                finish.append((name, drawing))
+            else:
+                _make(name, outcome, lambda name=name: makers[name](folder, trajectory, analysis, say))
+        for name, make in finish:
+            say(name, 0, 0)
+            _make(name, outcome, make)
+
+
+def _make(name: str, outcome: Outcome, maker: Callable[[], str]) -> None:
+    """Make a product, or note why it failed: a picture that cannot be drawn must not cost the run."""
+    try:
+        outcome.products[name] = maker()
+    except Exception as error:
+        kind = "" if isinstance(error, ParticleflowError) else f"{type(error).__name__}: "
+        outcome.failures[name] = f"{kind}{str(error)[:300]}"
+
+
+def _drawn_beside(
+    folder: Path, trajectory: "Trajectory", analysis: "_Analysis", until: contextlib.ExitStack
+) -> Callable[[], str] | None:
+    """Begin to draw the figures in a process of their own; what waits for them, or None where they are drawn here.
+
+    A process that is still at it when `until` ends is stopped.
+    """
+    from particleflow.view.beside import FiguresBeside, cores
+
+    if cores() < 2 or trajectory.path is None:
+        return None
+    try:
+        process = FiguresBeside(Path(trajectory.path), folder / "figures", analysis.track)
+    except Exception:  # drawing them here says what is wrong
+        return None
+    until.callback(process.stop)
+
+    def wait() -> str:
+        process.finish()
+        return "figures"
+
+    return wait
 
 
 class _Analysis:

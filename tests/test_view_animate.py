@@ -23,8 +23,9 @@ from particleflow.errors import ArgumentError, ShapeError, StoreError, UserError
 from particleflow.trajectory import Trajectory
 from particleflow.view import style
 from particleflow.view.animation.movie import Movie
-from particleflow.view.animation.sprites import SpriteBank
+from particleflow.view.animation.sprites import SpriteBank, _last_of_equals
 from particleflow.view.animation.write import common_palette
+from particleflow.view.drawing.camera import rotation
 
 imageio_ffmpeg = pytest.importorskip("imageio_ffmpeg")
 
@@ -169,8 +170,6 @@ def test_sphere_turns_and_draws_near_particles_last():
     assert np.ptp(movie.azimuths) == pytest.approx(90.0)
     angle, tilt = np.radians(movie.azimuths[2]), np.radians(movie.elevation)
     toward = np.array([np.cos(tilt) * np.cos(angle), np.cos(tilt) * np.sin(angle), np.sin(tilt)])
-    from particleflow.view.drawing.camera import rotation
-
     camera = rotation(float(movie.azimuths[2]), movie.elevation)
     np.testing.assert_allclose(camera[2], toward)
     places, _, _ = movie.sprites(2, camera)
@@ -200,6 +199,35 @@ def test_no_label_of_a_movie_is_cut_off_or_lies_on_another_picture(case, scale):
         assert box.y1 <= 720
     for panel, box in zip(stage.panels, edges[1], strict=True):
         assert panel.axes is stage.main or box.x0 >= stage.main.get_window_extent().x1
+
+
+def test_a_frame_and_its_pixels_are_one():
+    """The encoder takes the array that the frame was drawn into: dots pasted later must be in it."""
+    movie = movie_of(make(3, sphere=True, count=50), frames=3)
+    image = movie.frame(1)
+    np.testing.assert_array_equal(np.asarray(image), image.info["pixels"])
+    assert np.frombuffer(image.tobytes(), np.uint8).tobytes() == image.info["pixels"].tobytes()
+    places, _, colors = movie.sprites(1, rotation(float(movie.azimuths[1]), movie.elevation))
+    column, row = np.round(places[-1]).astype(int)
+    assert np.abs(image.info["pixels"][row, column, :3] / 255 - colors[-1]).max() < 0.15  # opacity 0.92
+
+
+def test_equal_dots_are_pasted_at_most_three_times_and_look_the_same():
+    rng = np.random.default_rng(0)
+    places = np.repeat(rng.uniform(20, 80, (4, 2)), [50, 1, 2, 9], axis=0)
+    colors = np.repeat(rng.uniform(0, 1, (4, 3)), [50, 1, 2, 9], axis=0)
+    order = rng.permutation(62)
+    few, all_of_them = (Image.new("RGBA", (100, 100), (0, 0, 0, 255)) for _ in range(2))
+    SpriteBank().paste(few, places[order], np.full(62, 6.0), colors[order])
+    for index in order:
+        SpriteBank().paste(all_of_them, places[[index]], np.full(1, 6.0), colors[[index]])
+    rows, columns = np.mgrid[:100, :100]
+    away = np.hypot(columns[..., None] - places[:, 0], rows[..., None] - places[:, 1])
+    clear = ((away < 5) | (away > 8)).all(axis=-1)  # rims fill up with more dots than three, and are smoother without
+    difference = np.abs(np.asarray(few).astype(int) - np.asarray(all_of_them))
+    assert difference[clear].max() <= 2
+    calls = _last_of_equals(np.column_stack([places, colors])[order].round(3))
+    assert len(calls) == 3 + 1 + 2 + 3
 
 
 def test_cursor_is_at_the_time_and_reveals_the_past():

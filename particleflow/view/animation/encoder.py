@@ -5,9 +5,13 @@ import subprocess
 import tempfile
 from fractions import Fraction
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from particleflow._text import printable
 from particleflow.errors import StoreError, UserError
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 def find_ffmpeg() -> str:
@@ -32,7 +36,7 @@ class Encoder:
         rate = str(Fraction(fps).limit_denominator())
         command = [find_ffmpeg(), "-y", "-v", "error", "-f", "rawvideo", "-pix_fmt", "rgba"]
         command += ["-s", f"{size[0]}x{size[1]}", "-r", rate, "-i", "-", "-an", "-vcodec", "libx264"]
-        command += ["-pix_fmt", "yuv420p", "-preset", "veryfast", "-crf", "18", "-movflags", "+faststart"]
+        command += ["-pix_fmt", "yuv420p", "-preset", "ultrafast", "-crf", "20", "-movflags", "+faststart"]
         self._process = subprocess.Popen(
             [*command, str(path.absolute())],
             stdin=subprocess.PIPE,
@@ -43,10 +47,10 @@ class Encoder:
         assert self._process.stdin is not None
         self._frames = self._process.stdin
 
-    def take(self, frame: bytes) -> None:
-        """Hand a frame over."""
+    def take(self, frame: "bytes | np.ndarray") -> None:
+        """Hand a frame over, as bytes or as an array of them."""
         try:
-            self._frames.write(frame)
+            self._frames.write(memoryview(frame))
         except OSError as error:
             raise self._failure() from error
 

@@ -66,7 +66,8 @@ def _mp4(path: Path, size: tuple[int, int], fps: float) -> Iterator[Write]:
         waiting: deque[Future[None]] = deque()
 
         def write(image: "Image") -> None:
-            waiting.append(courier.submit(encoder.take, image.tobytes()))
+            pixels = image.info.get("pixels")
+            waiting.append(courier.submit(encoder.take, image.tobytes() if pixels is None else pixels))
             while len(waiting) > _FRAMES_AHEAD:
                 waiting.popleft().result()
 

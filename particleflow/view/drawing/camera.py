@@ -1,5 +1,6 @@
 """The camera of 3-D pictures: where it stands, what it sees near and far, and the globe or box around the particles."""
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -71,9 +72,10 @@ def _heaviest(points: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.n
     return points[centres], mass[centres]
 
 
-def graticule(camera: np.ndarray, step: float = 30.0) -> tuple[np.ndarray, np.ndarray]:
-    """Meridians and parallels of the unit sphere on the page, (k, 2) each: in front and behind; NaN between lines."""
-    sweep = np.radians(np.arange(0, 361, 4.0))
+@cache
+def _globe_lines(step: float) -> np.ndarray:
+    """Meridians and parallels of the unit sphere every `step` degrees, (k, 3), NaN between lines."""
+    sweep = np.radians(np.arange(0, 361, 5.0))
     lines = []
     for longitude in np.radians(np.arange(0, 180, step)):
         lines.append(
@@ -83,9 +85,14 @@ def graticule(camera: np.ndarray, step: float = 30.0) -> tuple[np.ndarray, np.nd
         ring = np.column_stack([np.cos(sweep), np.sin(sweep), np.zeros_like(sweep)]) * np.cos(latitude)
         lines.append(ring + np.array([0, 0, np.sin(latitude)]))
     gap = np.full((1, 3), np.nan)
-    all_lines = np.concatenate([part for line in lines for part in (line, gap)]) @ camera.T
-    front = np.where(all_lines[:, 2:] >= 0, all_lines[:, :2], np.nan)
-    behind = np.where(all_lines[:, 2:] <= 0, all_lines[:, :2], np.nan)
+    return np.concatenate([part for line in lines for part in (line, gap)])
+
+
+def graticule(camera: np.ndarray, step: float = 30.0) -> tuple[np.ndarray, np.ndarray]:
+    """Meridians and parallels of the unit sphere on the page, (k, 2) each: in front and behind; NaN between lines."""
+    turned = _globe_lines(step) @ camera.T
+    front = np.where(turned[:, 2:] >= 0, turned[:, :2], np.nan)
+    behind = np.where(turned[:, 2:] <= 0, turned[:, :2], np.nan)
     return front, behind
 
 

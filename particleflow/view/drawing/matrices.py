@@ -61,7 +61,7 @@ def similarity_histogram(
     for row, frame in enumerate(shown):
         values = pair_values(frame_points(run, int(frame))[chosen], view.spherical, view.radius)
         values = np.clip(values[np.isfinite(values)], edges[0], edges[-1])
-        shares[row] = np.histogram(values, edges)[0] / max(values.size, 1)
+        shares[row] = np.histogram(values, bins, (edges[0], edges[-1]))[0] / max(values.size, 1)
     return shown, edges, shares
 
 

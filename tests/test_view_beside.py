@@ -1,0 +1,79 @@
+"""Figures that another process draws: the same ones, whole or not at all, and its errors are ours."""
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from figure_oracles import make
+
+import particleflow
+from particleflow.errors import StoreError
+from particleflow.run_folder import Outcome, make_products
+from particleflow.view import beside
+from particleflow.view.beside import FiguresBeside
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A stored run of two particles and one frame, which has few figures."""
+    path = tmp_path / "trajectory.h5"
+    make(2, sphere=True, frames=1, count=2).save(path)
+    return path
+
+
+def test_another_process_draws_what_this_one_draws(run):
+    analysis = {"counts": np.array([2])}
+    drawing = FiguresBeside(run, run.parent / "figures", analysis)
+    assert not (run.parent / "figures").exists()
+    drawing.finish()
+    drawing.stop()
+    with particleflow.Trajectory.open(run) as trajectory:
+        expected = particleflow.view.figures(trajectory, run.parent / "here", analysis=analysis)
+    assert {path.name for path in (run.parent / "figures").iterdir()} == {path.name for path in expected}
+    for path in expected:
+        assert (run.parent / "figures" / path.name).read_bytes() == path.read_bytes()
+    assert sorted(path.name for path in run.parent.iterdir()) == ["figures", "here", "trajectory.h5"]
+
+
+def test_its_error_is_ours_and_nothing_is_left(run):
+    drawing = FiguresBeside(run, run.parent / "figures", {"counts": np.ones(5)})
+    with pytest.raises(StoreError, match="counts"):
+        drawing.finish()
+    drawing.stop()
+    assert [path.name for path in run.parent.iterdir()] == ["trajectory.h5"]
+
+
+def test_a_process_that_is_stopped_leaves_nothing(run):
+    drawing = FiguresBeside(run, run.parent / "figures", None)
+    start = time.perf_counter()
+    drawing.stop()
+    assert time.perf_counter() - start < 2
+    assert [path.name for path in run.parent.iterdir()] == ["trajectory.h5"]
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_products_are_the_same_on_one_core_and_on_two(run, cores, monkeypatch):
+    monkeypatch.setattr(beside, "cores", lambda: cores)
+    begun = []
+    popen = subprocess.Popen
+
+    def watched(command, *arguments, **options):
+        begun.append(command[0])
+        return popen(command, *arguments, **options)
+
+    monkeypatch.setattr(beside.subprocess, "Popen", watched)
+    outcome = Outcome(run.parent, "finished")
+    with particleflow.Trajectory.open(run) as trajectory:
+        make_products(run.parent, trajectory, {"summary": False, "movie": False}, outcome)
+    assert outcome.failures == {}
+    assert outcome.products == {"figures": "figures", "page": "viewer.html"}
+    assert len(list((run.parent / "figures").iterdir())) >= 3
+    assert begun == [sys.executable] * (cores - 1)
+    assert not any(Path(path).name.startswith(".") for path in run.parent.iterdir())
