@@ -80,7 +80,8 @@ def make_folder(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StoreError(f"The folder {path} cannot be made: {reason_of(error)}. {advice_for(error)}".rstrip()) from error
+        why = f"{reason_of(error)}. {advice_for(error)}".rstrip()
+        raise StoreError(f"The folder {path} cannot be made: {why}") from error
 
 
 def refuse_link(path: Path) -> None:

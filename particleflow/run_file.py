@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from particleflow import run_folder
 from particleflow import scenario as scenarios
 from particleflow.errors import ArgumentError, ProductMissing
+from particleflow.products import Outcome, make_products
 from particleflow.status import Status
 
 if TYPE_CHECKING:
@@ -45,9 +46,9 @@ def run(
         trajectory = run_folder.run_scenario(loaded, folder, progress=progress)
     finally:
         run_folder.discard_if_empty(folder)
-    outcome = run_folder.Outcome(folder, trajectory.status, trajectory.metadata.get("message"), len(trajectory))
+    outcome = Outcome(folder, trajectory.status, trajectory.metadata.get("message"), len(trajectory))
     if outcome.status != Status.INTERRUPTED:
-        run_folder.make_products(folder, trajectory, loaded.document.output.model_dump(), outcome)
+        make_products(folder, trajectory, loaded.document.output.model_dump(), outcome)
     for name, reason in outcome.failures.items():
         warnings.warn(f"The {name} of {folder} could not be made: {reason}", ProductMissing, stacklevel=2)
     return trajectory

@@ -31,7 +31,7 @@ LEVELS = [
     ["summation", "trajectory"],
     ["local", "analysis", "folder_contents"],
     ["operators", "exponential_family", "initial", "drifts", "view"],
-    ["flow"],
+    ["flow", "products"],
     ["discretization"],
     ["observables", "models"],
     ["events"],
@@ -51,7 +51,7 @@ LEVELS = [
 ]
 # Everything on this side of the store reads files with NumPy alone.
 WITHOUT_JAX = ["errors", "status", "_version", "_names", "_precision", "_text", "_files", "_toml", "notebook"]
-WITHOUT_JAX += ["frame", "progress_bar", "store", "trajectory", "analysis", "view", "folder_contents"]
+WITHOUT_JAX += ["frame", "progress_bar", "store", "trajectory", "analysis", "view", "folder_contents", "products"]
 JAX_PACKAGES = {"jax", "jaxlib", "jaxtyping", "equinox", "diffrax", "lineax", "optimistix", "optax", "jax_finufft"}
 
 LEVEL_OF = {name: level for level, names in enumerate(LEVELS) for name in names}

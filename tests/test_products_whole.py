@@ -142,7 +142,7 @@ def test_only_whole_movies_pass(small, tmp_path):
 
 @pytest.mark.slow
 def test_products_of_a_run_that_the_disk_stops_are_noted(run):
-    from particleflow.run_folder import Outcome, make_products
+    from particleflow.products import Outcome, make_products
 
     outcome = Outcome(run, "finished")
     with pf.Trajectory.open(run) as trajectory, largest_file(100):

@@ -17,7 +17,7 @@ import pytest
 import particleflow as pf
 from particleflow._files import write_text, written_folder
 from particleflow.errors import StoreError
-from particleflow.run_folder import Outcome, make_products
+from particleflow.products import Outcome, make_products
 from particleflow.store import TrajectoryWriter, export, load_checkpoint, recover, save_checkpoint
 from particleflow.trajectory import Trajectory
 

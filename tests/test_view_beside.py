@@ -15,7 +15,7 @@ from figure_oracles import make
 
 import particleflow
 from particleflow.errors import StoreError
-from particleflow.run_folder import Outcome, make_products
+from particleflow.products import Outcome, make_products
 from particleflow.view import beside
 from particleflow.view.beside import FiguresBeside
 

@@ -25,12 +25,13 @@ def analyze(run: Run, /, *, threshold: Threshold = None, json: Flag = False, qui
     from particleflow.analysis import write_summary
     from particleflow.cli.closing import analysis_lines, stale_line
     from particleflow.folder_contents import SUMMARY_FILE, read_summary, threshold_for
+    from particleflow.products import check_extent
 
     run = ready(run, quiet=quiet)
     folder = run_folder.folder_of(run)
     before = read_summary(folder)
     with run_folder.open_run(run) as trajectory, Meter(quiet=quiet) as meter:
-        run_folder.check_extent(trajectory)
+        check_extent(trajectory)
         summary = write_summary(
             trajectory, folder / SUMMARY_FILE, threshold=threshold_for(folder, threshold),
             progress=lambda done, total: meter.update("analysing", done, total),
@@ -226,8 +227,9 @@ def _track(run: Path, trajectory: Any, threshold: float | str | None) -> Any:
     """The clusters of a run at the threshold that was asked for, or that is kept in its folder."""
     from particleflow import run_folder
     from particleflow.folder_contents import threshold_for
+    from particleflow.products import track
 
-    return run_folder.track(trajectory, threshold_for(run_folder.folder_of(run), threshold))
+    return track(trajectory, threshold_for(run_folder.folder_of(run), threshold))
 
 
 def _headless() -> None:

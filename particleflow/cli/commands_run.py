@@ -15,7 +15,7 @@ from particleflow.status import Status
 
 if TYPE_CHECKING:
     from particleflow.plan import Cost
-    from particleflow.run_folder import Outcome
+    from particleflow.products import Outcome
     from particleflow.scenario import Scenario as Loaded
 
 Switch = Annotated[bool | None, Parameter(show_default=False)]
@@ -187,6 +187,7 @@ def simulate_into(
     Parameters: `json` is whether the result is printed as JSON, None for no result at all.
     """
     from particleflow import run_folder
+    from particleflow.products import Outcome
     from particleflow.scenario import save_times
     from particleflow.summation.native import library
 
@@ -207,7 +208,7 @@ def simulate_into(
                 loaded, folder, resume=resumed, progress=progress, announce=lambda cost: _announce(cost, quiet=quiet)
             )
         with trajectory:
-            outcome = run_folder.Outcome(folder, trajectory.status, trajectory.metadata.get("message"), len(trajectory))
+            outcome = Outcome(folder, trajectory.status, trajectory.metadata.get("message"), len(trajectory))
             if products and outcome.status != Status.INTERRUPTED:
                 _make_products(loaded, outcome, trajectory, meter)
             lines = closing_lines(folder, trajectory) if products else []
@@ -222,11 +223,11 @@ def _announce(cost: "Cost", *, quiet: bool) -> None:
 
 
 def _make_products(loaded, outcome: "Outcome", trajectory, meter: Meter) -> None:
-    from particleflow import run_folder
+    from particleflow.products import make_products
 
     wanted = loaded.document.output.model_dump()
     try:
-        run_folder.make_products(outcome.folder, trajectory, wanted, outcome, meter.update)
+        make_products(outcome.folder, trajectory, wanted, outcome, meter.update)
     except KeyboardInterrupt:
         note(f"The run is {outcome.status}; `particleflow resume {outcome.folder}` makes the products it lacks.")
         raise

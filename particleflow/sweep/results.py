@@ -9,7 +9,7 @@ import numpy as np
 
 from particleflow._files import HDF5_FAILURES, hdf5_output, write_text, written
 from particleflow.errors import UserError
-from particleflow.run_folder import FARTHEST
+from particleflow.products import FARTHEST
 from particleflow.sweep.groups import group_path, load_group
 from particleflow.sweep.manifest import DONE, Manifest
 

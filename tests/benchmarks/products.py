@@ -21,7 +21,7 @@ mpl.use("Agg")
 
 import numpy as np
 
-from particleflow import run_folder, view
+from particleflow import products, view
 from particleflow.trajectory import Trajectory
 from particleflow.view.drawing.collection import _plan, _save
 
@@ -63,7 +63,7 @@ def main() -> None:
         run = options.run or simulated(Path(name) / "run")
         print(f"{'':34} {'seconds':>8} {'CPU':>8}")
         with Trajectory.open(run / "trajectory.h5") as trajectory:
-            track = measured("clusters", lambda: run_folder.track(trajectory))
+            track = measured("clusters", lambda: products.track(trajectory))
             draw_figures(trajectory, track, Path(name))
             measured("movie", lambda: view.animate(trajectory, Path(name) / "movie.mp4", counts=track.counts))
             measured("page", lambda: view.page(trajectory, Path(name) / "viewer.html", analysis=track))
@@ -71,11 +71,11 @@ def main() -> None:
         copy.mkdir()
         shutil.copy(run / "trajectory.h5", copy)
         with Trajectory.open(copy / "trajectory.h5") as trajectory:
-            outcome = run_folder.Outcome(copy, trajectory.status)
+            outcome = products.Outcome(copy, trajectory.status)
             wanted = {"summary": False}
             start = time.perf_counter()
             measured(
-                "clusters, figures, movie and page", lambda: run_folder.make_products(copy, trajectory, wanted, outcome)
+                "clusters, figures, movie and page", lambda: products.make_products(copy, trajectory, wanted, outcome)
             )
             seconds = time.perf_counter() - start
         failed = outcome.failures or "nothing"
