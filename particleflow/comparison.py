@@ -10,7 +10,7 @@ from particleflow import _toml
 from particleflow._files import written
 from particleflow.errors import ParticleflowError, ShapeError, UserError
 from particleflow.folder_contents import SCENARIO_FILE, kept_threshold
-from particleflow.run_folder import track
+from particleflow.products import track
 
 if TYPE_CHECKING:
     from particleflow.trajectory import Trajectory

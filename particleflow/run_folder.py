@@ -6,6 +6,7 @@ The folder is all that `resume` needs: clouds and matrices that were read from f
 `scenario.toml`, which else is the user's file with its comments, names them there.
 """
 
+import contextlib
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
