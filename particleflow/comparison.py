@@ -55,7 +55,7 @@ def draw_comparison(
     from particleflow.analysis.frames import is_log_spaced
 
     named = dict(zip(labels, runs, strict=True))
-    log = all(is_log_spaced(run.times) for run in runs)
+    log = any(is_log_spaced(run.times) for run in runs)
     panels: list[Callable[[Any], Any]] = [
         lambda ax, name=name: view.compare(named, name, log=log, ax=ax) for name in _shared(runs)
     ]
