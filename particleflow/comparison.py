@@ -18,15 +18,12 @@ if TYPE_CHECKING:
 _MOST_PANELS = 12
 
 
-def scenario_differences(
-    runs: "tuple[Trajectory, Trajectory]", folders: tuple[Path, Path]
-) -> list[tuple[str, str, str]]:
-    """Where the scenarios of two runs differ: key, value in the first, value in the second ("" where there is none)."""
-    first, second = (_document(run, folder) for run, folder in zip(runs, folders, strict=True))
+def scenario_differences(first: dict[str, Any], second: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """Where two scenarios differ: key, value in the first, value in the second ("" where there is none)."""
     return [(key, _shown(a), _shown(b)) for key, a, b in _toml.differences(first, second)]
 
 
-def _document(run: "Trajectory", folder: Path) -> dict[str, Any]:
+def scenario_of(run: "Trajectory", folder: Path) -> dict[str, Any]:
     """The scenario of a run, from its file or from its folder; empty for one that was not run from a scenario."""
     text = run.metadata.get("scenario")
     if not isinstance(text, str) or not text.strip():
@@ -55,7 +52,7 @@ def draw_comparison(
     from particleflow.analysis.frames import is_log_spaced
 
     named = dict(zip(labels, runs, strict=True))
-    log = all(is_log_spaced(run.times) for run in runs)
+    log = any(is_log_spaced(run.times) for run in runs)
     panels: list[Callable[[Any], Any]] = [
         lambda ax, name=name: view.compare(named, name, log=log, ax=ax) for name in _shared(runs)
     ]

@@ -103,4 +103,10 @@ def test_runs_without_a_scenario_and_ensembles(runs, tmp_path, drawn, capsys):
     bare = save_run(tmp_path / "bare" / "001", np.stack([merging_points()] * 2, axis=1))
     assert main(["compare", str(ensemble), str(bare)]) == 2
     assert "nothing in common" in capsys.readouterr().err
+    assert not (ensemble / "comparisons").exists()
+    assert main(["compare", str(ensemble), str(ensemble)]) == 0
+    assert "Neither run has a scenario." in capsys.readouterr().err
     assert main(["compare", str(runs[0]), str(tmp_path / "nowhere")]) == 2
+    (bare / "comparisons").symlink_to(tmp_path)
+    assert main(["compare", str(bare), str(runs[0])]) == 1
+    assert "leads elsewhere" in capsys.readouterr().err

@@ -96,14 +96,29 @@ def test_a_threshold_must_be_a_distance(tmp_path, capsys):
         assert "threshold" in capsys.readouterr().err.lower()
 
 
+def test_the_distance_of_an_event_is_that_of_the_analysis():
+    """x ← x/2 of 0, 1, 3: the first gap is below 0.3 after two layers, when the second is 0.5."""
+    run = pf.simulate(
+        pf.Flow(pf.drifts.Linear(-0.5)), pf.Measure.uniform(jnp.asarray([[0.0], [1.0], [3.0]])), jnp.arange(6.0),
+        step=1.0, solver="map", event=pf.events.Merged(merges=1, distance=0.3),
+    )  # fmt: skip
+    assert float(run.times[-1]) == 2.0
+    track = track_clusters(run)
+    assert track.threshold.value == pytest.approx(0.3, rel=1e-4)
+    assert "event" in track.threshold.reason
+    assert track.counts.tolist() == [3, 3, 2]
+    assert choose_threshold(run, 0.1).value == 0.1
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("event", "clusters", "time"),
     [
         # ẋ = −x brings 0, 1, 3 together: gaps e^{−t}, 2 e^{−t} and width 3 e^{−t}.
         (pf.events.Merged(merges=1, distance=0.5), 2, np.log(2.0)),
-        pytest.param(pf.events.Merged(merges=2, distance=0.5), 1, np.log(4.0), marks=pytest.mark.slow),
-        pytest.param(pf.events.Clustered(distance=0.5), 1, np.log(6.0), marks=pytest.mark.slow),
-        pytest.param(None, 3, 1.0, marks=pytest.mark.slow),
+        (pf.events.Merged(merges=2, distance=0.5), 1, np.log(4.0)),
+        (pf.events.Clustered(distance=0.5), 1, np.log(6.0)),
+        (None, 3, 1.0),
     ],
 )
 @pytest.mark.parametrize("storage", [None, "float32"])
@@ -121,7 +136,6 @@ def test_what_stops_at_so_many_clusters_is_counted_so(event, clusters, time, sto
         if event is not None:
             assert track.threshold.value == pytest.approx(0.5, rel=1e-4)
             assert "event" in track.threshold.reason
-        assert choose_threshold(run, 0.1).value == 0.1
 
 
 @pytest.mark.parametrize("distance", ["x", float("nan"), -1.0, 0.0, None, [0.5, 0.5], True, 1e999])

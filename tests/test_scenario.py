@@ -252,7 +252,9 @@ def test_toml_survives_writing():
 
 def test_the_json_schema_knows_every_kind():
     schema = json_schema()
-    kernels = {choice["title"]: choice for choice in schema["$defs"]["kernel"]["anyOf"] if "title" in choice}
+    kernels = {choice["title"]: choice for choice in schema["$defs"]["kernel"]["anyOf"]}
+    assert "constant" in kernels["a kind by its name"]["enum"]
+    assert "gaussian" not in kernels["a kind by its name"]["enum"]  # it needs a width
     assert kernels["attention"]["properties"]["beta"]["type"] == "number"
     assert kernels["scaled"]["properties"]["kernel"]["$ref"] == "#/$defs/kernel"
     assert kernels["gaussian"]["required"] == ["kind", "width"]

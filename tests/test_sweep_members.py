@@ -2,13 +2,15 @@
 
 import json
 import shutil
+import tomllib
 
 import numpy as np
 import pytest
 
 import particleflow as pf
+from particleflow import scenario
 from particleflow.cli import main
-from particleflow.sweep import Manifest, figures
+from particleflow.sweep import Manifest, figures, member_scenario, start_sweep
 from particleflow.sweep.results import table
 
 LAYERS = """
@@ -25,7 +27,7 @@ frames = 3
 step = 1.0
 solver = "map"
 [record]
-observables = ["order_parameter", "diameter"]
+observables = ["diameter"]
 [output]
 figures = false
 movie = false
@@ -66,9 +68,9 @@ def test_a_sweep_draws_what_it_found(swept, kept):
     manifest = Manifest.open(swept)
     assert figures.draw_sweep(manifest) == "sweep"
     axes = [ax for ax in kept[0].axes if ax.get_visible()]
-    assert [ax.get_ylabel() for ax in axes] == ["clusters", "diameter", "order parameter"]
+    assert [ax.get_ylabel() for ax in axes] == ["clusters", "diameter"]
     rows = table(manifest)
-    for ax, name in zip(axes, ("clusters", "diameter", "order_parameter"), strict=True):
+    for ax, name in zip(axes, ("clusters", "diameter"), strict=True):
         line = ax.lines[0]
         expected = [np.median([r[name] for r in rows if r["drift.0.matrix"] == each]) for each in (-0.5, -0.25, 0.5)]
         assert np.allclose(line.get_xdata(), [-0.5, -0.25, 0.5])
@@ -218,3 +220,19 @@ def test_a_sweep_says_what_it_does_from_the_beginning(swept, tmp_path, capsys):
     words = [line.split()[0] for line in lines]
     assert words.index("planning") < words.index("into") < words.index("sweeping")
     assert "0 %" in lines[words.index("sweeping")]
+    assert lines[-1] == f"open {tmp_path / 'out' / 'figures' / 'sweep.png'}"
+
+
+@pytest.mark.parametrize(
+    ("sweep", "chosen"), [(SEEDS, {"rtol": 1e-6, "atol": 1e-8}), ('"time.step" = [0.5, 0.25]\n', {})]
+)
+def test_what_runs_may_choose_for_themselves_is_left_to_them(sweep, chosen, tmp_path):
+    """Steps that are swept over go with no tolerances, so that a sweep must not write down those of its scenario."""
+    text = LAYERS.replace('step = 1.0\nsolver = "map"\n', "")
+    (tmp_path / "open.toml").write_text(f"{text}[sweep]\n{sweep}", encoding="utf-8")
+    (tmp_path / "out").mkdir()
+    start_sweep(scenario.load(tmp_path / "open.toml"), tmp_path / "out")
+    frozen = tomllib.loads((tmp_path / "out" / "scenario.toml").read_text(encoding="utf-8"))
+    assert {name: frozen["time"].get(name) for name in ("rtol", "atol") if name in frozen["time"]} == chosen
+    first = member_scenario(tmp_path / "out", 0).document.time
+    assert (first.step, first.rtol) == ((None, 1e-6) if chosen else (0.5, None))

@@ -19,7 +19,8 @@ def json_schema() -> dict[str, Any]:
         kinds = registry.kinds(family.name)
         choices = [_kind_schema(registry, family.name, kind, target) for kind, target in sorted(kinds.items())]
         alone = sorted(kind for kind, choice in zip(sorted(kinds), choices, strict=True) if _needs_only_kind(choice))
-        definitions[family.name] = {"anyOf": [*choices, *([{"enum": alone}] if alone else [])]}
+        by_name = [{"title": "a kind by its name", "enum": alone}] if alone else []
+        definitions[family.name] = {"anyOf": [*choices, *by_name]}
     definitions[RANDOM] = RandomTable.model_json_schema()
     found = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "particleflow scenario"}
     return _with_references(found)

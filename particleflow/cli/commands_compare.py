@@ -22,20 +22,24 @@ def compare(first: Run, second: Run, /, *, output: Path | None = None, json: Fla
         Print differences and path as JSON.
     """
     from particleflow import run_folder
-    from particleflow.comparison import draw_comparison, scenario_differences
+    from particleflow._files import refuse_link
+    from particleflow.comparison import draw_comparison, scenario_differences, scenario_of
 
     folders = (run_folder.folder_of(first), run_folder.folder_of(second))
     with run_folder.open_run(first) as one, run_folder.open_run(second) as other:
         labels = _labels(folders)
-        found = scenario_differences((one, other), folders)
-        target = output or folders[0] / COMPARISONS_FOLDER / f"{_file_name(labels[1])}.png"
+        scenarios = (scenario_of(one, folders[0]), scenario_of(other, folders[1]))
+        found = scenario_differences(*scenarios)
+        own = folders[0] / COMPARISONS_FOLDER
+        refuse_link(own)
+        target = output or own / f"{_file_name(labels[1])}.png"
         path = draw_comparison((one, other), folders, labels, target)
     if json:
         rows = [{"key": key, "first": a, "second": b} for key, a, b in found]
         result_json({"differences": rows, "path": str(path)})
         return 0
     if not found:
-        note("The scenarios are the same.", quiet=quiet)
+        note("The scenarios are the same." if any(scenarios) else "Neither run has a scenario.", quiet=quiet)
     _print_table([("", *labels), *found] if found else [])
     result(str(path))
     return 0

@@ -36,8 +36,8 @@ def analyze(run: Run, /, *, threshold: Threshold = None, json: Flag = False, qui
             trajectory, folder / SUMMARY_FILE, threshold=threshold_for(folder, threshold),
             progress=lambda done, total: meter.update("analysing", done, total),
         )  # fmt: skip
-    for line in (stale_line(folder, before, summary), *analysis_lines(folder, summary)):
-        note(line or "", quiet=quiet or not line)
+    for line in filter(None, [stale_line(folder, before, summary), *analysis_lines(folder, summary)]):
+        note(line, quiet=quiet)
     if json:
         result_json(summary)
     else:

@@ -110,6 +110,8 @@ def _finish(manifest: "Manifest", products: list[str], *, json: bool, quiet: boo
         result_json({"folder": str(folder), "runs": len(manifest.runs), **states, "products": products})
     else:
         note(", ".join(f"{number} {state}" for state, number in states.items() if number), quiet=quiet)
+        for picture in (path for path in products if path.endswith(".png")):
+            note(f"open {picture}", quiet=quiet)
         result(str(folder))
     for number, run in [(n, run) for n, run in enumerate(manifest.runs) if run["state"] == FAILED][:5]:
         note(f"Run {number} failed: {run['message']}")

@@ -16,7 +16,7 @@ Threshold = Annotated[
     float | Literal["auto"] | None,
     Parameter(
         help="The distance up to which particles belong together; the one kept by `analyze` if left out, else that of "
-        "the run's event, else one that fits the geometry; auto forgets the kept one."
+        "the run's event, else one that fits the geometry; auto passes over the kept one."
     ),
 ]
 Overrides = Annotated[
