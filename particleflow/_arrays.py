@@ -5,7 +5,7 @@ keep the precision they came with. Nothing is cast or broadcast silently: intege
 mixed precisions raise an error that names the argument, what was expected and what was found.
 
 JAX computes in 64 bits here (unless the environment variable JAX_ENABLE_X64 says otherwise): importing the package has
-switched it (`_precision`).
+switched it (`_precision`). What it compiles is kept for the next process (`compilation_cache`).
 """
 
 from collections.abc import Callable, Hashable
@@ -18,7 +18,10 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array
 
+from particleflow.compilation_cache import use_cache_unless_decided
 from particleflow.errors import ArgumentError, DtypeError, ShapeError
+
+use_cache_unless_decided()  # everything that computes imports this module before it compiles anything
 
 
 def default_dtype() -> Any:

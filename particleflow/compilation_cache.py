@@ -29,9 +29,9 @@ def silence_compiler() -> None:
 def use_cache(folder: str | Path | bool = True) -> Path | None:
     """Keep what JAX compiles from now on, for the next process with the same shapes; returns the folder in use.
 
-    `simulate` does so by itself, unless JAX has been given a cache of its own (`jax_compilation_cache_dir`) or told to
-    use none. Called before anything is compiled, it serves the rest of a program, too. Where JAX was imported before
-    particleflow, XLA prints a line for every program that it reads back, so only those that took long are kept then.
+    particleflow does so by itself when it first uses JAX, unless JAX has been given a cache of its own by then
+    (`jax_compilation_cache_dir`) or told to use none. Where JAX was imported before particleflow, XLA prints a line for
+    every program that it reads back, so only those that took long are kept then.
 
     Parameters: `folder`, true for `particleflow/jax` in the platform's cache folder, false to keep nothing in this
     process (None is then returned, as it is where the folder cannot be made), or a folder of your own.
@@ -55,7 +55,7 @@ def use_cache(folder: str | Path | bool = True) -> Path | None:
 
 
 def use_cache_unless_decided() -> None:
-    """What `simulate` does: use the cache, unless the user has decided about JAX's own in any way.
+    """Use the cache, unless the user has decided about JAX's own in any way: what happens when JAX is first used.
 
     Programs that are compiled in a hurry (`jax_disable_most_optimizations`) are not worth keeping.
     """

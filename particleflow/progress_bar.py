@@ -31,7 +31,7 @@ def _nobody(window: Any) -> None:
 @contextmanager
 def _shown(console: Any, end: float, frames: int) -> Iterator[Report]:
     with _bar(console) as bar:
-        task = bar.add_task("compiling", total=frames, details="")
+        task = bar.add_task("compiling, first window", total=frames, details="")
 
         def show(window: Any) -> None:
             reached = window.progress

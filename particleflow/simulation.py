@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from particleflow.compilation_cache import use_cache_unless_decided, without_callbacks
+from particleflow.compilation_cache import without_callbacks
 from particleflow.discretization import AbstractDiscretization, Particles
 from particleflow.errors import RunError
 from particleflow.events import AbstractEvent
@@ -133,7 +133,6 @@ def simulate(
     from particleflow.recording import Recorder
 
     began = clock.perf_counter()
-    use_cache_unless_decided()
     plan = make_plan(
         flow, start, times, discretization=discretization, rtol=rtol, atol=atol, step=step, solver=solver,
         observe=observe, event=event, key=key, window=window, max_steps=max_steps,

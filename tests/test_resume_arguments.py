@@ -90,7 +90,7 @@ ACCEPTED: dict[str, list[Any]] = {
     "progress": [lambda frames: None],
 }
 # What has a test of its own below, or says where the file is.
-ELSEWHERE = {"rtol", "atol", "key", "store", "resume", "discretization"}
+ELSEWHERE = {"overwrite", "rtol", "atol", "key", "store", "resume", "discretization"}
 
 
 def break_off(frames: Any) -> None:
