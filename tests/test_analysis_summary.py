@@ -54,7 +54,7 @@ def test_summary_of_a_planted_run():
     assert summary["collapse"]["time"] == pytest.approx(merges[1]["time"])
     plateaus = summary["plateaus"]["listed"]
     assert [plateau["count"] for plateau in plateaus] == [2, 1]  # what was there before the first merge is no tread
-    np.testing.assert_allclose([plateau["dwell"] for plateau in plateaus], [9, 20], atol=0.3)
+    np.testing.assert_allclose([plateau["dwell"] for plateau in plateaus], [10, 20], atol=0.3)
     assert summary["plateaus"]["detected_from"] == ["counts"]
     assert summary["energy"]["last"] == 2.0
     assert summary["energy"]["largest_decrease"] == 0.0
