@@ -5,13 +5,10 @@ import subprocess
 import tempfile
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from particleflow._text import printable
 from particleflow.errors import StoreError, UserError
-
-if TYPE_CHECKING:
-    import numpy as np
 
 
 def find_ffmpeg() -> str:
@@ -47,7 +44,7 @@ class Encoder:
         assert self._process.stdin is not None
         self._frames = self._process.stdin
 
-    def take(self, frame: "bytes | np.ndarray") -> None:
+    def take(self, frame: Any) -> None:
         """Hand a frame over, as bytes or as an array of them."""
         try:
             self._frames.write(memoryview(frame))

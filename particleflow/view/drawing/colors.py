@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from particleflow.analysis.character import character_of
 from particleflow.analysis.clusters import choose_threshold, label_active
 from particleflow.analysis.frames import first_run, frame_weights, masses_of
 from particleflow.errors import ShapeError
@@ -61,11 +62,11 @@ def may_blend(run: "Trajectory", labels: Any) -> bool:
 
 @remembered
 def last_clusters(run: "Trajectory") -> LastClusters | None:
-    """The last frame of one run that has two to twelve tight clusters; None without such a frame.
+    """The last frame of one run that has two to twelve tight clusters; None without such a frame, or if it repels.
 
     Clusters of less than 1 % of the mass have no colour of their own: their particles go with the nearest other one.
     """
-    if masses_of(run) is not None:
+    if masses_of(run) is not None or not character_of(run).gathers:
         return None
     points = frame_points(run, 0)
     if not np.isfinite(points).all():

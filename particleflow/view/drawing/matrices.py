@@ -136,7 +136,8 @@ def particle_order(trajectory: "Trajectory", frame: int, labels: Any = None) -> 
     middle = (np.bincount(number, np.arange(len(along))) / np.bincount(number))[number]
     labelled = own_labels(run)
     own = np.zeros(len(along)) if labelled is None else check_labels(run, labelled)[along]
-    clustered = labels is not None or 1 < number.max() + 1 <= len(along) / 2
+    found = character_of(run).gathers and 1 < number.max() + 1 <= len(along) / 2
+    clustered = labels is not None or found
     name = _BY_LABEL if labelled is not None else _BY_CLUSTER if clustered else _BY_PLACE
     return along[np.lexsort([own, number, middle])], name
 
