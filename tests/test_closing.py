@@ -183,7 +183,7 @@ def test_lists_do_not_import_jax(outputs):
         assert done.stdout.splitlines()[-1] == "[]"
 
 
-def test_no_message_shows_a_path_as_python_does(tmp_path, capsys):
+def test_a_folder_that_cannot_be_made_is_named_with_the_reason(tmp_path, capsys):
     (tmp_path / "map.toml").write_text(MAP, encoding="utf-8")
     (tmp_path / "file").write_text("", encoding="utf-8")
     assert main(["run", str(tmp_path / "map.toml"), "--output", str(tmp_path / "file" / "run")]) == 2
@@ -191,4 +191,15 @@ def test_no_message_shows_a_path_as_python_does(tmp_path, capsys):
     assert "cannot be made" in said
     assert "Not a directory" in said
     assert str(tmp_path / "file") in said
+
+
+@pytest.mark.parametrize("kind", ["from_file", "text_tokens", "image_patches"])
+def test_a_file_that_is_missing_is_named_as_a_text(kind, tmp_path, capsys):
+    initial = f'initial = {{ kind = "{kind}", path = "nothing.npy" }}\n'
+    text = "".join(initial if line.startswith("initial") else f"{line}\n" for line in MAP.splitlines())
+    (tmp_path / "file.toml").write_text(text, encoding="utf-8")
+    assert main(["check", str(tmp_path / "file.toml")]) == 2
+    said = capsys.readouterr().err
+    assert "initial.path = '" in said
+    assert "nothing.npy" in said
     assert "PosixPath" not in said

@@ -3,6 +3,7 @@
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import Any
 
 from particleflow.errors import UserError
@@ -71,7 +72,7 @@ def suggestion(wrong: Any, known: Iterable[str]) -> str:
 def shown(value: Any) -> str:
     """A value of the file for a message: one short line of printable characters."""
     try:
-        text = repr(value)
+        text = repr(str(value) if isinstance(value, PurePath) else value)
     except (ValueError, RecursionError):  # a whole number of thousands of digits, or a very deep list
         text = f"({type(value).__name__})"
     text = printable(text)
