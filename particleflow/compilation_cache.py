@@ -37,8 +37,10 @@ def use_cache(folder: str | Path | bool = True) -> Path | None:
     process (None is then returned, as it is where the folder cannot be made), or a folder of your own.
     """
     import jax
+    from jax.experimental.compilation_cache import compilation_cache
 
     _decided.append(True)
+    compilation_cache.reset_cache()  # JAX stays with the folder that it has begun to use
     if folder is False:
         jax.config.update("jax_compilation_cache_dir", None)
         jax.config.update("jax_enable_compilation_cache", False)

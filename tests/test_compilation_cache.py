@@ -9,6 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import pytest
+from jax.experimental.compilation_cache import compilation_cache
 
 import particleflow as pf
 from particleflow import compilation_cache as cache
@@ -29,6 +30,7 @@ def settings(monkeypatch, tmp_path):
     yield lambda: dict(jax.config.values)
     for name, value in before.items():
         jax.config.update(name, value)
+    compilation_cache.reset_cache()
 
 
 def test_by_default_programs_are_kept_in_the_platforms_folder(settings, tmp_path):
@@ -63,6 +65,22 @@ def test_a_folder_of_ones_own_and_none(settings, tmp_path):
     assert not settings()["jax_enable_compilation_cache"]
     (tmp_path / "file").write_text("")
     assert pf.use_cache(tmp_path / "file" / "below") is None
+
+
+def test_the_folder_can_be_changed_after_programs_were_compiled(settings, tmp_path):
+    def kept(factor):
+        jax.jit(lambda value: value * factor)(jnp.asarray(1.0))
+        return [len(list((tmp_path / name).glob("*-cache"))) for name in ("first", "second")]
+
+    pf.use_cache(tmp_path / "first")
+    begun = kept(1.25)
+    assert begun[0] > 0
+    pf.use_cache(tmp_path / "second")
+    changed = kept(2.25)
+    assert changed[0] == begun[0]
+    assert changed[1] > 0
+    pf.use_cache(False)
+    assert kept(3.25) == changed
 
 
 def test_where_every_program_costs_a_line_only_long_ones_are_kept(settings, monkeypatch):
