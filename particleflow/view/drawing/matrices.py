@@ -231,8 +231,10 @@ def _attention_matrix(weights: np.ndarray, ax: "Axes", count: int | None = None)
     from matplotlib.colors import LogNorm
 
     scaled = np.nan_to_num(weights) * (count or weights.shape[1])
-    shown = np.ma.masked_where(scaled == 0, np.maximum(scaled, 1e-3))
-    ends = min(float(shown.min()), 1 / 3), max(float(shown.max()), 3.0)
+    seen = np.maximum(scaled, 1e-3)
+    shown = np.ma.masked_where(scaled == 0, seen)
+    lowest = float(np.min(seen, initial=1.0, where=scaled > 0))
+    ends = min(lowest, 1 / 3) / 1.5, max(float(scaled.max()), 3.0)  # only what is masked has the colour of the page
     image = ax.imshow(shown, cmap=style.colormap("density"), norm=LogNorm(*ends), interpolation="nearest")
     color_bar(ax, image, "attention weight × $n$")
     ax.set(xlabel="attends to particle $j$", ylabel="particle $i$")
