@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
+jax.config.update("jax_enable_compilation_cache", False)  # what tests compile is nothing to keep for their user
 
 # Tracing makes many small objects that stay: looking through them for cycles would take a tenth of the time.
 gc.set_threshold(100_000, 20, 20)
