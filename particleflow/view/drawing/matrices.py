@@ -44,7 +44,7 @@ def pair_values(points: np.ndarray, spherical: bool, radius: float) -> np.ndarra
 
 
 def similarity_histogram(
-    trajectory: "Trajectory", bins: int = 120, frames: int = 300, particles: int = 256
+    trajectory: "Trajectory", bins: int = 120, frames: int = 200, particles: int = 200
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The share of pairs in each bin of similarity: frame indices (T',), bin edges (bins + 1,), shares (T', bins).
 
@@ -86,7 +86,7 @@ def similarity(trajectory: "Trajectory", *, log: bool | str = "auto", ax: "Axes 
     shown, edges, shares = similarity_histogram(run)
     log = time_axis(ax, run.times, log)
     times = drawn_times(run.times, log)[shown]
-    floor = 1.0 / max(min(run.count, 256) * (min(run.count, 256) - 1) // 2, 10)
+    floor = 1.0 / max(min(run.count, 200) * (min(run.count, 200) - 1) // 2, 10)
     shares = np.maximum(shares.T, floor / 2)
     mesh = ax.pcolormesh(
         edges_between(times, log),
