@@ -175,8 +175,6 @@ def run_scenario(
         trajectory.close()
     text = scenario.text if resume else freeze(scenario, folder)
     setup = scenario.build(check=False)
-    if announce is not None:
-        announce(setup.cost())
     provenance = {
         "title": scenario.title,
         "name": scenario.name,
@@ -186,6 +184,8 @@ def run_scenario(
         "chosen": scenario.document.chosen,
     }
     try:
+        if announce is not None:
+            announce(setup.cost())
         return simulate(
             setup.flow, setup.start, setup.times, store=path, resume=resume and path.exists(), labels=setup.labels,
             provenance=provenance, progress=progress, **setup.arguments, **setup.storing,

@@ -138,7 +138,7 @@ def check(
     prepare()
     try:
         loaded = scenarios.load(scenario, set_, allow_code=allow_code)
-        setup = loaded.build(check=False)
+        setup = loaded.build()
         cost, runs = setup.cost(), 1
         if loaded.document.sweep is not None:
             from particleflow.sweep import expand

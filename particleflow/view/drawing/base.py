@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from particleflow.analysis.character import character_of
-from particleflow.analysis.frames import first_run, is_log_spaced
+from particleflow.analysis.frames import check_trajectory, first_run, is_log_spaced
 from particleflow.analysis.frames import select_frames as thinned  # particles are thinned out in the same way
 from particleflow.analysis.shape import STATED_TOLERANCE, common_norm, principal_components
 from particleflow.errors import ArgumentError
@@ -170,6 +170,7 @@ def write_small_print(figure: "Figure", text: str) -> None:
 
 def small_print(trajectory: "Trajectory") -> str:
     """β, temperature, n, d, seed and the number of runs, as far as they are known: "β = 9 · n = 512 · d = 3"."""
+    check_trajectory(trajectory)
     known = character_of(trajectory)
     betas = [f"{beta:.4g}" for beta in known.betas]
     parts = []
