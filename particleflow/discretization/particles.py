@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 from particleflow.discretization.base import POINTS, AbstractDiscretization, Noise
 from particleflow.errors import ArgumentError
 from particleflow.flow import Flow
-from particleflow.geometry import check_retracted
+from particleflow.geometry import check_retracted, retracted_by_run
 from particleflow.measure import Measure
 
 
@@ -76,8 +76,7 @@ class Particles(AbstractDiscretization):
         """Points must be on the geometry, and only fields that it carries may be set."""
         geometry, points = flow.geometry, measure.points
         if flow_per_run:
-            retract = eqx.filter_vmap(lambda each, points: each.retract(points), in_axes=eqx.if_array(0))
-            check_retracted(geometry, points, retract(geometry, points))
+            check_retracted(geometry, points, retracted_by_run(geometry, points))
         else:
             geometry.check_contains(points)
         cloud = jax.ShapeDtypeStruct(points.shape[-2:], points.dtype)

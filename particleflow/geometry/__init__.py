@@ -8,6 +8,7 @@ from particleflow.geometry.base import (
     norms,
     project_out,
     retracted,
+    retracted_by_run,
 )
 from particleflow.geometry.schemes import Ngpt, PeriNorm, PostNorm, PreNorm, SqrtScaled
 from particleflow.geometry.spaces import AbstractSphere, Euclidean, LayerNorm, Rescaled, RmsNorm, Sphere
@@ -31,6 +32,7 @@ __all__ = [
     "norms",
     "project_out",
     "retracted",
+    "retracted_by_run",
 ]
 
 

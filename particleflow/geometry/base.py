@@ -107,6 +107,12 @@ def retracted(geometry: AbstractGeometry, points: Float[Array, "*runs n d"]) -> 
     return geometry.retract(points)
 
 
+@eqx.filter_jit
+def retracted_by_run(geometry: AbstractGeometry, points: Float[Array, "runs n d"]) -> Float[Array, "runs n d"]:
+    """The same for an ensemble in which every run has a geometry of its own: its arrays have a leading axis of runs."""
+    return eqx.filter_vmap(lambda each, points: each.retract(points), in_axes=eqx.if_array(0))(geometry, points)
+
+
 def check_retracted(
     geometry: AbstractGeometry, points: Float[Array, "*runs n d"], retracted: Float[Array, "*runs n d"]
 ) -> None:

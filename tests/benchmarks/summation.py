@@ -11,8 +11,6 @@ Gradients: of the sum of squares of the field, against `Blockwise`. Needs torch.
 
 import argparse
 import os
-import time
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -21,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 import torch  # pyright: ignore[reportMissingImports]
 from scipy.integrate import solve_ivp
+from turns import medians
 
 import particleflow as pf
 from particleflow.kernels import Attention
@@ -31,7 +30,6 @@ from particleflow.summation.native import library
 
 BETA, DIMENSIONS = 4.0, (2, 3, 8, 16, 64)
 PAIRS = 3e7  # so many pairs make one repetition
-PAUSE = 0.1  # seconds before each: the threads of whoever came before still spin for a while
 RUN_BETA, RUN_END, RUN_COUNTS = 9.0, 10.0, (256, 2048, 8192)
 
 
@@ -39,20 +37,6 @@ def sphere(count: int, dimension: int, dtype: Any) -> np.ndarray:
     """Uniform points on the sphere."""
     points = np.random.default_rng(dimension).normal(size=(count, dimension))
     return (points / np.linalg.norm(points, axis=1, keepdims=True)).astype(dtype)
-
-
-def medians(tasks: dict[str, Callable[[], Any]], repetitions: int) -> dict[str, float]:
-    """The median time of each task; their repetitions take turns, and the first one, which compiles, is left out."""
-    times: dict[str, list[float]] = {name: [] for name in tasks}
-    for task in [*tasks.values(), *tasks.values()]:
-        task()
-    for _ in range(repetitions):
-        for name, task in tasks.items():
-            time.sleep(PAUSE)
-            begin = time.perf_counter()
-            task()
-            times[name].append(time.perf_counter() - begin)
-    return {name: float(np.median(each)) for name, each in times.items()}
 
 
 @partial(jax.jit, static_argnums=2)

@@ -50,24 +50,6 @@ NOINLINE void weigh_lengths(int count, const Vector<T> *lengths, const Vector<T>
     UNROLL for (int v = 0; v < V; v++) sums[v] += weights[j * V + v] * lengths[j * V + v];
 }
 
-// The numbers of a row for each lane, vector after vector of one column.
-template <class T, int V> void spread_rows(const T *rows, int first, int count, int columns, T *lanes) {
-  constexpr int ROWS = V * WIDTH<T>;
-  for (int row = 0; row < ROWS; row++)
-    for (int c = 0; c < columns; c++)
-      lanes[c * ROWS + row] = rows[(size_t)(first + std::min(row, count - 1)) * columns + c];
-}
-
-// Sums of columns, total and what was lost, back to rows.
-template <class T, int V> void gather_rows(const Vector<T> *totals, int first, int count, int columns, T *rows) {
-  for (int v = 0; v < V; v++)
-    for (int i = 0; i < WIDTH<T> && v * WIDTH<T> + i < count; i++)
-      for (int c = 0; c < columns; c++) {
-        const Vector<T> *pair = totals + 2 * (c * V + v);
-        rows[(size_t)(first + v * WIDTH<T> + i) * columns + c] = pair[0][i] + pair[1][i];
-      }
-}
-
 template <class T, int V>
 NOINLINE bool pull_tile(const Adjoint<T> &a, const Bounds<T> &bounds, const Cloud<T> &cloud, int first) {
   const Problem<T> &p = a.problem;
@@ -82,9 +64,9 @@ NOINLINE bool pull_tile(const Adjoint<T> &a, const Bounds<T> &bounds, const Clou
   Vector<T> *weighted = carried + 2 * p.features * V, *total = weighted + 2 * p.columns * V, *lengths = total + 2 * V;
   std::fill(carried, lengths + 4 * V, Vector<T>{});
   Vector<T> own[V], shift[V], sums[V];
-  spread_rows<T, V>(a.rates, first, rows, p.columns, (T *)rates);
-  spread_rows<T, V>(a.own, first, rows, 1, (T *)own);
-  spread_rows<T, V>(a.offset, first, rows, 1, (T *)shift);
+  spread_rows<T, V>(a.rates, first, rows, p.columns, rates);
+  spread_rows<T, V>(a.own, first, rows, 1, own);
+  spread_rows<T, V>(a.offset, first, rows, 1, shift);
   UNROLL for (int v = 0; v < V; v++) shift[v] = -(shift[v] + bounds.base);
   for (int block = 0; block < p.blocks(); block++) {
     if (!tile.sees(p, cloud, block)) continue;
@@ -107,10 +89,12 @@ NOINLINE bool pull_tile(const Adjoint<T> &a, const Bounds<T> &bounds, const Clou
       UNROLL for (int v = 0; v < V; v++) add_exactly<T>(lengths[2 * (V + v)], lengths[2 * (V + v) + 1], sums[v]);
     }
   }
-  gather_rows<T, V>(carried, first, rows, p.features, a.carried);
-  gather_rows<T, V>(total, first, rows, 1, a.total);
-  gather_rows<T, V>(lengths, first, rows, 2, a.lengths);
-  if (a.weighted) gather_rows<T, V>(weighted, first, rows, p.columns, a.weighted);
+  Vector<T> one[V];
+  std::fill(one, one + V, all<T>(1));
+  gather_rows<T, V>(carried, one, first, rows, p.features, a.carried);
+  gather_rows<T, V>(total, one, first, rows, 1, a.total);
+  gather_rows<T, V>(lengths, one, first, rows, 2, a.lengths);
+  if (a.weighted) gather_rows<T, V>(weighted, one, first, rows, p.columns, a.weighted);
   return true;
 }
 

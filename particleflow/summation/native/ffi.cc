@@ -16,46 +16,46 @@ namespace {
 
 namespace ffi = xla::ffi;
 
+// Of a problem, its place along every axis of the batch.
+using Place = std::vector<int64_t>;
+
 struct Operand {
   char *data;
   std::vector<int64_t> dims;
   int inner;  // so many of the last axes belong to one problem
+  std::vector<size_t> strides;  // of the leading axes, in numbers; 0 where all problems along one share the operand
 
   Operand(const ffi::AnyBuffer &buffer, int inner) : data((char *)buffer.untyped_data()), inner(inner) {
     const auto given = buffer.dimensions();
     dims.assign(given.begin(), given.end());
+    if (leading() < 0) return;
+    strides.resize(leading());
+    size_t size = 1;
+    for (int a = (int)dims.size() - 1; a >= 0; size *= dims[a--])
+      if (a < leading()) strides[a] = dims[a] == 1 ? 0 : size;
   }
   int64_t axis(int from_end) const { return dims[dims.size() - from_end]; }
-  size_t each() const {
-    size_t size = 1;
-    for (int a = 1; a <= inner; a++) size *= axis(a);
-    return size;
-  }
   int leading() const { return (int)dims.size() - inner; }
 
-  // Where the numbers of one problem of a batch begin; null for an operand that is left out, with no numbers at all.
-  template <class T> T *at(size_t index, const std::vector<int64_t> &batch) const {
-    size_t place = 0, stride = 1;
-    for (int a = leading() - 1; a >= 0; a--) {
-      if (dims[a] != 1) place += index % batch[a] * stride;
-      index /= batch[a], stride *= dims[a];
-    }
-    return (T *)data + place * each();
+  // Where the numbers of one problem of a batch begin.
+  template <class T> T *at(const Place &place) const {
+    size_t offset = 0;
+    for (size_t a = 0; a < strides.size(); a++) offset += place[a] * strides[a];
+    return (T *)data + offset;
   }
 };
 
 struct Call {
   std::vector<Operand> in, out;
   std::vector<int64_t> batch;
-  size_t count = 1;
 
   // `axes`: how many of the last axes of each operand and result belong to one problem.
   ffi::Error decode(ffi::RemainingArgs &args, ffi::RemainingRets &rets, const std::vector<int> &axes) {
     if (args.size() + rets.size() != axes.size()) return ffi::Error::InvalidArgument("wrong number of operands");
     for (size_t i = 0; i < args.size(); i++) in.emplace_back(*args.get<ffi::AnyBuffer>(i), axes[i]);
     for (size_t i = 0; i < rets.size(); i++) out.emplace_back(**rets.get<ffi::AnyBuffer>(i), axes[args.size() + i]);
+    if (out[0].leading() < 0) return ffi::Error::InvalidArgument("too few axes");
     batch.assign(out[0].dims.begin(), out[0].dims.begin() + out[0].leading());
-    for (int64_t length : batch) count *= length;
     for (const auto *list : {&in, &out})
       for (const Operand &operand : *list) {
         if (operand.leading() != (int)batch.size()) return ffi::Error::InvalidArgument("batches of unequal rank");
@@ -65,14 +65,25 @@ struct Call {
       }
     return ffi::Error::Success();
   }
+
+  // One problem after the other, by its place along every axis of the batch: the last axis goes first.
+  template <class Visit> void each(Visit visit) const {
+    Place place(batch.size());
+    for (int64_t length : batch)
+      if (length == 0) return;
+    for (int axis = 0; axis >= 0;) {
+      visit(place);
+      for (axis = (int)batch.size() - 1; axis >= 0 && ++place[axis] == batch[axis]; axis--) place[axis] = 0;
+    }
+  }
 };
 
 // Operands of a problem: query features, key features, values, log-weights, positions of both (with no numbers where
 // there is no band), and (power, least, most, slope, scale).
 const int PROBLEM = 7;
 
-template <class T> Problem<T> problem_at(const Call &call, size_t i, int64_t inner, int64_t profile) {
-  const auto at = [&](int operand) { return (const T *)call.in[operand].at<T>(i, call.batch); };
+template <class T> Problem<T> problem_at(const Call &call, const Place &place, int64_t inner, int64_t profile) {
+  const auto at = [&](int operand) { return (const T *)call.in[operand].at<T>(place); };
   const Operand &queries = call.in[0], &values = call.in[2];
   const bool banded = call.in[5].axis(1) > 0;
   const T *numbers = at(6);
@@ -92,24 +103,24 @@ ffi::Error told(bool done) {
 
 template <class T> ffi::Error moments(const Call &call, ffi::ThreadPool &pool, int64_t inner, int64_t profile) {
   std::vector<Problem<T>> problems;
-  for (size_t i = 0; i < call.count; i++) {
-    Problem<T> problem = problem_at<T>(call, i, inner, profile);
-    problem.mass = call.out[0].at<T>(i, call.batch), problem.shift = call.out[1].at<T>(i, call.batch);
-    problem.mean = call.out[2].at<T>(i, call.batch);
+  call.each([&](const Place &place) {
+    Problem<T> problem = problem_at<T>(call, place, inner, profile);
+    problem.mass = call.out[0].at<T>(place), problem.shift = call.out[1].at<T>(place);
+    problem.mean = call.out[2].at<T>(place);
     problems.push_back(problem);
-  }
+  });
   return told(sum_all(problems, workers_of(pool)));
 }
 
 template <class T>
 ffi::Error adjoint(const Call &call, ffi::ThreadPool &pool, int64_t inner, int64_t profile, bool with_values) {
   std::vector<Adjoint<T>> adjoints;
-  for (size_t i = 0; i < call.count; i++) {
-    const auto at = [&](int operand) { return (const T *)call.in[PROBLEM + operand].at<T>(i, call.batch); };
-    const auto to = [&](int result) { return call.out[result].at<T>(i, call.batch); };
-    adjoints.push_back({problem_at<T>(call, i, inner, profile), at(0), at(1), at(2), at(3), at(4), to(0), to(1),
+  call.each([&](const Place &place) {
+    const auto at = [&](int operand) { return (const T *)call.in[PROBLEM + operand].at<T>(place); };
+    const auto to = [&](int result) { return call.out[result].at<T>(place); };
+    adjoints.push_back({problem_at<T>(call, place, inner, profile), at(0), at(1), at(2), at(3), at(4), to(0), to(1),
                         with_values ? to(2) : nullptr, to(3)});
-  }
+  });
   return told(pull_all(adjoints, workers_of(pool)));
 }
 

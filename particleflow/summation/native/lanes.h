@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -176,6 +177,56 @@ template <class T> INLINE Vector<T> sqrt_lanes(Vector<T> x) {
   Vector<T> root;
   UNROLL for (int i = 0; i < WIDTH<T>; i++) root[i] = std::sqrt(x[i]);
   return root;
+}
+
+// The vector of those lanes of a and b (b's come after a's) that `Pick` names, one for every lane.
+template <class T, class Pick, size_t... LANE>
+INLINE Vector<T> picked(Vector<T> a, Vector<T> b, std::index_sequence<LANE...>) {
+  return __builtin_shufflevector(a, b, Pick::of(LANE)...);
+}
+
+// One half of an exchange: lanes with the bit STEP come from the other vector, STEP lanes away.
+template <int WIDTH_, size_t STEP, bool UPPER> struct Exchange {
+  static constexpr int of(size_t lane) {
+    if (UPPER) return lane & STEP ? (int)lane + WIDTH_ : (int)(lane + STEP);
+    return lane & STEP ? (int)(lane - STEP) + WIDTH_ : (int)lane;
+  }
+};
+
+template <class T, size_t STEP> INLINE void exchange(Vector<T> *x) {
+  if constexpr (STEP < (size_t)WIDTH<T>) {
+    constexpr auto lanes = std::make_index_sequence<WIDTH<T>>{};
+    UNROLL for (size_t i = 0; i < (size_t)WIDTH<T>; i++) {
+      if (i & STEP) continue;
+      const Vector<T> a = x[i], b = x[i + STEP];
+      x[i] = picked<T, Exchange<WIDTH<T>, STEP, false>>(a, b, lanes);
+      x[i + STEP] = picked<T, Exchange<WIDTH<T>, STEP, true>>(a, b, lanes);
+    }
+    exchange<T, 2 * STEP>(x);
+  }
+}
+
+// Rows become columns: lane j of vector i and lane i of vector j change places, for as many vectors as there are lanes.
+template <class T> INLINE void transpose(Vector<T> *x) { exchange<T, 1>(x); }
+
+template <class T> INLINE Vector<T> loaded(const T *numbers) {
+  Vector<T> x;
+  std::memcpy(&x, numbers, sizeof x);
+  return x;
+}
+
+// Whether some lane of a comparison holds.
+template <class T> INLINE bool any(Integers<T> holds) {
+  bool some = false;
+  UNROLL for (int i = 0; i < WIDTH<T>; i++) some |= holds[i] != 0;
+  return some;
+}
+
+// The largest of the lanes.
+template <class T> INLINE T highest(Vector<T> x) {
+  T largest = x[0];
+  UNROLL for (int i = 1; i < WIDTH<T>; i++) largest = largest < x[i] ? x[i] : largest;
+  return largest;
 }
 
 // total + lost is the sum so far: TwoSum (Knuth) keeps what each addition rounds off.

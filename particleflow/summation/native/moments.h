@@ -8,8 +8,8 @@
 #pragma once
 #include <algorithm>
 #include <cstdlib>
-#include <limits>
 #include <new>
+#include "rows.h"
 #include "tiles.h"
 
 namespace particleflow {
@@ -48,44 +48,6 @@ template <class T, int PURPOSE> T *scratch(size_t count) {
   }
   return (T *)memory.data;
 }
-
-// The largest |row|^2 of some columns; NaN if there is one.
-template <class T> NOINLINE T largest_square(const T *rows, int count, int stride, int columns) {
-  T largest = 0;
-  for (int i = 0; i < count; i++, rows += stride) {
-    Vector<T> parts{};
-    T sum = 0;
-    int c = 0;
-    for (; c + WIDTH<T> <= columns; c += WIDTH<T>) {
-      Vector<T> x;
-      std::memcpy(&x, rows + c, sizeof x);
-      parts += x * x;
-    }
-    for (; c < columns; c++) sum += rows[c] * rows[c];
-    if (columns >= WIDTH<T>)
-      UNROLL for (int p = 0; p < WIDTH<T>; p++) sum += parts[p];
-    if (!(sum <= largest)) largest = sum;
-    if (largest != largest) return largest;
-  }
-  return largest;
-}
-
-// The smallest and largest of some numbers that are not infinite; NaN in both if there is one.
-template <class T> struct Range {
-  T low = std::numeric_limits<T>::infinity(), high = -low;
-  bool infinite = false;
-
-  Range(const T *numbers, int count) {
-    for (int i = 0; i < count; i++) {
-      if (numbers[i] != numbers[i]) {
-        low = high = numbers[i];
-        return;
-      }
-      if (std::isinf(numbers[i])) infinite = true;
-      else low = std::min(low, numbers[i]), high = std::max(high, numbers[i]);
-    }
-  }
-};
 
 // Bounds of the scores, from the lengths of features (Cauchy and Schwarz): score_ij <= reach |q_i| + highest. The largest
 // log-weight, `base`, is no part of them: scores of equal weights are then small, and rounded little.
@@ -163,15 +125,11 @@ template <class T, int V> struct Tile {
     // Scores that are only a profile may take the place of their squares; with inner products beside them they cannot.
     squares = keep_squares || p.inner > 0 ? scores + BLOCK * V : scores;
     const int count = std::min(ROWS, p.queries - first);
-    for (int row = 0; row < ROWS; row++) {
-      const T *query = p.query_features + (size_t)(first + std::min(row, count - 1)) * p.features;
-      for (int c = 0; c < p.features; c++) memory[c * ROWS + row] = query[c];
-    }
+    spread_rows<T, V>(p.query_features, first, count, p.features, features);
     if (!p.banded()) return;
     const Range<T> range(p.query_positions + first, count);
     earliest = range.low, latest = range.high;
-    for (int row = 0; row < ROWS; row++)
-      ((T *)times)[row] = p.query_positions[first + std::min(row, count - 1)];
+    spread_rows<T, V>(p.query_positions, first, count, 1, times);
   }
 
   // Whether the tile sees a block at all; NaN sees everything.
@@ -217,10 +175,7 @@ void raise_shift(int count, int columns, const Vector<T> *scores, Vector<T> *shi
   UNROLL for (int v = 0; v < V; v++) top[v] = shift[v];
   raise<T, V>(count, scores, top);
   bool raised = false;
-  UNROLL for (int v = 0; v < V; v++) {
-    const auto more = top[v] > shift[v];
-    for (int i = 0; i < WIDTH<T>; i++) raised |= more[i] != 0;
-  }
+  UNROLL for (int v = 0; v < V; v++) raised |= any<T>(top[v] > shift[v]);
   if (!raised) return;
   UNROLL for (int v = 0; v < V; v++) {
     scale[v] = shift[v] - top[v];
@@ -235,17 +190,16 @@ void raise_shift(int count, int columns, const Vector<T> *scores, Vector<T> *shi
 
 // mass, shift (the base with it) and mean = total/mass; without mass the mean is 0. NaN is something, so that it shows.
 template <class T, int V>
-void write(const Problem<T> &p, T base, int first, const Vector<T> *shift, const Vector<T> *mass, Vector<T> *totals) {
-  for (int v = 0; v < V; v++) {
-    const Vector<T> sum = mass[2 * v] + mass[2 * v + 1], divisor = sum == Vector<T>{} ? all<T>(1) : sum;
-    for (int c = 0; c < p.columns; c++)
-      totals[2 * (c * V + v)] = (totals[2 * (c * V + v)] + totals[2 * (c * V + v) + 1]) / divisor;
-    for (int i = 0; i < WIDTH<T> && first + v * WIDTH<T> + i < p.queries; i++) {
-      const int row = first + v * WIDTH<T> + i;
-      p.mass[row] = sum[i], p.shift[row] = shift[v][i] + base;
-      for (int c = 0; c < p.columns; c++) p.mean[(size_t)row * p.columns + c] = totals[2 * (c * V + v)][i];
-    }
+void write(const Problem<T> &p, T base, int first, const Vector<T> *shift, const Vector<T> *mass, const Vector<T> *totals) {
+  Vector<T> sum[V], inverse[V], lifted[V];
+  UNROLL for (int v = 0; v < V; v++) {
+    sum[v] = mass[2 * v] + mass[2 * v + 1], lifted[v] = shift[v] + base;
+    inverse[v] = T(1) / (sum[v] == Vector<T>{} ? all<T>(1) : sum[v]);
   }
+  const int count = std::min(V * WIDTH<T>, p.queries - first);
+  std::memcpy(p.mass + first, sum, count * sizeof(T));
+  std::memcpy(p.shift + first, lifted, count * sizeof(T));
+  gather_rows<T, V>(totals, inverse, first, count, p.columns, p.mean);
 }
 
 // A tile of queries and its sums so far.

@@ -18,6 +18,12 @@ struct Workers {
   // Do items 0 ... items - 1, each once. The caller works, too, and waits only for items that somebody has begun: it
   // cannot wait for ever, whatever the other threads are busy with. False if an item fails.
   bool share(int items, const std::function<bool(int)> &work) const {
+    if (std::min(count, items) == 1) {
+      FlushedDenormals flushed;
+      bool done = true;
+      for (int item = 0; item < items; item++) done &= work(item);
+      return done;
+    }
     struct Shared {
       std::atomic<int> next{0}, done{0};
       std::atomic<bool> failed{false};
