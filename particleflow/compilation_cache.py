@@ -7,31 +7,34 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 
 _decided: list[bool] = []  # whether somebody has said by now what this process keeps
-_is_silent: list[bool] = []  # whether XLA says nothing of the programs it reads back
 _VERBOSITY = "TF_CPP_MIN_LOG_LEVEL"
-_WORTH_A_LINE = 1.0  # seconds of compiling that are worth a line on the terminal
+_FATAL = 3  # the level at which XLA says only why it dies
 
 
 def silence_compiler() -> None:
-    """Let XLA keep its notes on every program that it reads back to itself: called before JAX is loaded, or in vain.
+    """Let XLA keep its notes on every program that it reads back to itself: a page each on some processors.
 
     A level that the user has chosen stays. (1 is what JAX itself sets, and what a process started from one that uses
-    JAX finds.)
+    JAX finds.) Once JAX is loaded its level is no longer read from the environment.
     """
-    if "jaxlib" not in sys.modules and os.environ.get(_VERBOSITY, "1") == "1":
-        os.environ[_VERBOSITY] = "3"
-    _is_silent.append(os.environ.get(_VERBOSITY, "1") not in ("0", "1"))
+    if os.environ.get(_VERBOSITY, "1") != "1":
+        return
+    if "jaxlib" not in sys.modules:
+        os.environ[_VERBOSITY] = str(_FATAL)
+        return
+    with suppress(ImportError, AttributeError):  # private: where it is gone, XLA is heard
+        import_module("jaxlib.utils").absl_set_min_log_level(_FATAL)
 
 
 def use_cache(folder: str | Path | bool = True) -> Path | None:
     """Keep what JAX compiles from now on, for the next process with the same shapes; returns the folder in use.
 
     particleflow does so by itself when it first uses JAX, unless JAX has been given a cache of its own by then
-    (`jax_compilation_cache_dir`) or told to use none. Where JAX was imported before particleflow, XLA prints a line for
-    every program that it reads back, so only those that took long are kept then.
+    (`jax_compilation_cache_dir`) or told to use none.
 
     Parameters: `folder`, true for `particleflow/jax` in the platform's cache folder, false to keep nothing in this
     process (None is then returned, as it is where the folder cannot be made), or a folder of your own.
@@ -45,13 +48,11 @@ def use_cache(folder: str | Path | bool = True) -> Path | None:
         jax.config.update("jax_compilation_cache_dir", None)
         jax.config.update("jax_enable_compilation_cache", False)
         return None
-    place, least = (cache_folder() if folder is True else _made(Path(folder))), 0.0
+    place = cache_folder() if folder is True else _made(Path(folder))
     if place is not None:
-        if not any(_is_silent):
-            place, least = (_made(place / "long") or place if folder is True else place), _WORTH_A_LINE
         jax.config.update("jax_enable_compilation_cache", True)
         jax.config.update("jax_compilation_cache_dir", str(place))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", least)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     return place
 
@@ -79,8 +80,6 @@ def without_callbacks(*, active: bool = True) -> Iterator[None]:
     finite ends with an error of its own. The switch is equinox's EQX_ON_ERROR, which can be set in the environment
     only, and for everything; a user's choice of anything but its default stays.
     """
-    from importlib import import_module
-
     settings: dict[str, object] = {}
     with suppress(ImportError):  # a later equinox may keep it elsewhere: then there is nothing to switch
         settings = vars(import_module("equinox._errors"))
