@@ -1,6 +1,7 @@
-"""The choice among summations, made from shapes and forms alone and open to inspection.
+"""The choice among summations, open to inspection.
 
-Candidates are asked in turn, the cheapest first, for a promise within the limits; the first that gives one is taken.
+Candidates are asked for a promise within the limits. Without a tolerance the first that gives one is taken, from shapes
+and forms alone; with one, the cheapest for these points.
 """
 
 from typing import Any
@@ -18,7 +19,7 @@ from particleflow.summation.blockwise import Blockwise
 from particleflow.summation.dense import Dense
 from particleflow.summation.native import Native
 
-# The last one promises to sum whatever it is given, so there is always an answer.
+# Exact ones, the fastest first; the last one promises to sum whatever it is given, so there is always an answer.
 _CANDIDATES: tuple[AbstractSummation, ...] = (Native(), Dense(), Blockwise())
 
 
@@ -28,7 +29,8 @@ class Auto(AbstractSummation):
     All are exact.
 
     `tolerance`, the error of the mean relative to max |z| and of the log-mass, absolute, allows approximations that
-    promise to keep it; None allows none. As yet every candidate is exact, which keeps any tolerance.
+    promise to keep it for these points; None allows none. Inside `jit` points are not known, and nothing is promised
+    but exact sums, which keep any tolerance.
     """
 
     dense_bytes: int = eqx.field(static=True, default=16 * 2**20)
@@ -43,10 +45,10 @@ class Auto(AbstractSummation):
     def select(self, kernel: AbstractKernel, measure: Measure, queries: Any) -> Choice:
         """What would be used for these, and why."""
         sites, limits = as_query_sites(queries), Limits(self.tolerance, self.dense_bytes)
-        promises = (candidate.promise(kernel, measure, sites, limits) for candidate in _CANDIDATES)
-        choice = next(promise for promise in promises if promise is not None)
-        passed_over = _CANDIDATES[: _CANDIDATES.index(choice.summation)]
-        for obstacle in filter(None, (candidate.obstacle(kernel, measure) for candidate in passed_over)):
+        promises = ((place, each.promise(kernel, measure, sites, limits)) for place, each in enumerate(_CANDIDATES))
+        given = ((place, choice) for place, choice in promises if choice is not None)
+        taken, choice = next(given) if self.tolerance is None else min(given, key=lambda each: each[1].cost)
+        for obstacle in filter(None, (candidate.obstacle(kernel, measure) for candidate in _CANDIDATES[:taken])):
             choice = choice._replace(reason=f"{choice.reason}; {obstacle}")
         if self.tolerance is None:
             return choice

@@ -7,6 +7,9 @@ A summation takes any kernel and any measure and returns, for every query x,
 It says what it would do before it does it: `select` answers with a `Choice`. `promise` is the same question asked by
 `Auto`, with limits that the answer must keep; a summation that cannot keep them, or does not fit the kernel's forms,
 answers None and is passed over. So a new summation is one class, and one line in the list of candidates of `auto`.
+An approximation promises something for the points it is shown (their extent, their weights), not for their number
+alone: where they are traced it promises nothing. What it would sum with (how many modes, features, cells) is settled in
+the summation that its choice names, so that compiled code knows it.
 
 Errors are those of the mean, relative to max |z|, and of the log-mass, absolute. An exact summation has error 0, which
 means nothing beyond rounding.
@@ -25,6 +28,9 @@ from particleflow.measure import Measure, Sites
 from particleflow.moments import Moments
 
 
+_EXPONENTIAL = 14  # what an exponential costs, in multiply-adds
+
+
 class Limits(NamedTuple):
     """What a promise has to keep: the error that is allowed (None: no approximation), and the bytes of one matrix."""
 
@@ -33,11 +39,15 @@ class Limits(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """A summation, the reason it was chosen, and the error it promises (0: exact up to rounding)."""
+    """A summation, the reason it was chosen, the error it promises (0: exact up to rounding), and what it costs.
+
+    The cost is in pairs: those that native code sums, in three dimensions, in the same time.
+    """
 
     summation: "AbstractSummation"
     reason: str
     error: float = 0.0
+    cost: float = 0.0
 
     def __str__(self) -> str:
         return f"{type(self.summation).__name__}: {self.reason}"
@@ -47,6 +57,12 @@ class AbstractSummation(eqx.Module):
     """A way to evaluate moments; `relative_time` is what a pair takes, roughly, in times of what native code takes."""
 
     relative_time: ClassVar[float] = 3.0
+
+    def pairs(self, measure: Measure, queries: Sites) -> float:
+        """The cost of a sum over all pairs: each takes some operations a coordinate and value, and an exponential."""
+        columns = value_columns(measure).shape[1]
+        each = (measure.dimension + columns + _EXPONENTIAL) / (6 + _EXPONENTIAL)
+        return self.relative_time * each * queries.points.shape[0] * measure.count
 
     @abc.abstractmethod
     def moments(self, kernel: AbstractKernel, measure: Measure, queries: Any, values: Any = None) -> Moments:

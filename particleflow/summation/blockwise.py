@@ -60,7 +60,8 @@ class Blockwise(AbstractSummation):
     def promise(self, kernel: AbstractKernel, measure: Measure, queries: Sites, limits: Limits) -> Choice:
         """Exact, for whatever there is."""
         pairs, _ = pairs_and_bytes(measure, queries)
-        return Choice(self, f"{pairs}, more than the {limits.dense_bytes / 2**20:.3g} MiB allowed for a dense matrix")
+        reason = f"{pairs}, more than the {limits.dense_bytes / 2**20:.3g} MiB allowed for a dense matrix"
+        return Choice(self, reason, cost=self.pairs(measure, queries))
 
     def draw(
         self, key: Array, kernel: AbstractKernel, measure: Measure, queries: Any, draws: int

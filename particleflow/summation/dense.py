@@ -38,7 +38,8 @@ class Dense(AbstractSummation):
         pairs, needed = pairs_and_bytes(measure, queries)
         if needed > limits.dense_bytes:
             return None
-        return Choice(self, f"{pairs}, within the {limits.dense_bytes / 2**20:.3g} MiB allowed for a dense matrix")
+        reason = f"{pairs}, within the {limits.dense_bytes / 2**20:.3g} MiB allowed for a dense matrix"
+        return Choice(self, reason, cost=self.pairs(measure, queries))
 
     def draw(
         self, key: Array, kernel: AbstractKernel, measure: Measure, queries: Any, draws: int

@@ -58,7 +58,7 @@ class Native(AbstractSummation):
         if queries.points.shape[0] < _FEWEST_QUERIES or self.obstacle(kernel, measure) is not None:
             return None
         pairs, _ = pairs_and_bytes(measure, queries)
-        return Choice(self, f"{pairs.split(' need ')[0]} in native code")
+        return Choice(self, f"{pairs.split(' need ')[0]} in native code", cost=self.pairs(measure, queries))
 
     def draw(
         self, key: Array, kernel: AbstractKernel, measure: Measure, queries: Any, draws: int
