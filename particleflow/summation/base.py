@@ -27,7 +27,6 @@ from particleflow.kernels.base import AbstractKernel
 from particleflow.measure import Measure, Sites
 from particleflow.moments import Moments
 
-
 _EXPONENTIAL = 14  # what an exponential costs, in multiply-adds
 
 
