@@ -21,7 +21,7 @@ from jaxtyping import Array, Float
 
 from particleflow._arrays import as_nonnegative, is_concrete
 from particleflow._shown import shown
-from particleflow.drifts.base import AbstractDrift, Interaction, Sum
+from particleflow.drifts.base import AbstractDrift, Chooser, Interaction, Sum
 from particleflow.errors import check_kind
 from particleflow.geometry import AbstractGeometry, Euclidean
 from particleflow.measure import Measure
@@ -73,6 +73,10 @@ class Flow(eqx.Module):
     def interactions(self, time: Any) -> tuple[Interaction, ...]:
         """What attracts or repels at this time, in the order of the drifts."""
         return self.drift.interactions(time)
+
+    def resummed(self, time: Any, choose: Chooser) -> "Flow":
+        """The same equation, with what sums its kernels chosen anew."""
+        return eqx.tree_at(lambda flow: flow.drift, self, self.drift.resummed(time, choose))
 
     def observed(
         self, time: Any, state: Float[Array, "n d"], start: Measure, geometry: AbstractGeometry | None = None

@@ -15,6 +15,7 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
+from particleflow.approximation import Summed, joined, solved_within_tolerance
 from particleflow.discretization import Present
 from particleflow.discretization.base import POINTS
 from particleflow.ensemble import solve_runs
@@ -29,7 +30,8 @@ _EXPLAINED = 3  # so many failing runs of one window are explained in full
 class Progress(NamedTuple):
     """Where a run is after a window: what a checkpoint holds and what a progress bar shows.
 
-    `state` and the arrays after it have a leading axis of runs; `ended` is when a run met its event, else NaN.
+    `state` and the arrays after it have a leading axis of runs; `ended` is when a run met its event, else NaN; `sums`
+    says what was chosen, and since when, where a tolerance allows approximations.
     """
 
     state: Any
@@ -43,6 +45,7 @@ class Progress(NamedTuple):
     time: float
     status: Status
     message: str | None
+    sums: tuple[Summed, ...] = ()
 
 
 class Frames(NamedTuple):
@@ -105,7 +108,12 @@ def _next_window(plan: Plan, before: Progress) -> Frames:
     if over.all():
         after, window = before, None
     else:
-        window = solve_runs(plan, before.frames, filled, _without(before.state, over), before.proposed)
+
+        def solve(chosen: Plan) -> Window:
+            return solve_runs(chosen, before.frames, filled, _without(before.state, over), before.proposed)
+
+        plan, window, summed = solved_within_tolerance(plan, before.frames, before.state, solve)
+        before = before._replace(sums=joined(before.sums, summed))
         shown = np.isfinite(np.asarray(window.times)[:, :wanted]) & ~over[:, None]
         reached = shown & np.logical_and.accumulate(_finite_frames(window, wanted), axis=1)
         broken = shown & ~reached

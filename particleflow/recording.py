@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from particleflow._files import own_folder, refuse_link
+from particleflow.approximation import Summed, told
 from particleflow.discretization.base import POINTS
 from particleflow.errors import ArgumentError, ComputedAgain, ResumedElsewhere, StoreError
 from particleflow.fingerprint import code_fingerprints, differences, fingerprints
@@ -144,6 +145,7 @@ class Recorder:
             "end time": progress.time,
             "resumed elsewhere": self._changes,
             **{f"chosen {name}": choice for name, choice in self.plan.choices.items()},
+            **({"chosen summation": told(progress.sums)} if progress.sums else {}),
         }
 
     def _chosen(self, values: np.ndarray, axis: int) -> np.ndarray:
@@ -199,6 +201,7 @@ class Recorder:
             state=jax.tree_util.tree_unflatten(structure, state),
             **{name: arrays[name] for name in _CHECKPOINTED}, frames=info["frames"], time=info["time"],
             status=Status.RUNNING, message=info.get("message"),
+            sums=tuple(Summed(*each) for each in info.get("sums", ())),
         )  # fmt: skip
         return info["frames"]
 
@@ -287,6 +290,7 @@ class Recorder:
             "frames": progress.frames,
             "time": progress.time,
             "message": progress.message,
+            "sums": progress.sums,
             "run format": RUN_FORMAT,
             "fingerprint": self.provenance["fingerprint"],
             **{name: self.provenance[name] for name in _SURROUNDINGS},

@@ -37,7 +37,7 @@ LEVELS = [
     ["events"],
     ["integrate"],
     ["plan"],
-    ["ensemble", "fingerprint"],
+    ["ensemble", "fingerprint", "approximation"],
     ["loop"],
     ["provenance"],
     ["recording"],

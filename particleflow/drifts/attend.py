@@ -19,7 +19,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from particleflow._arrays import apply_linear_map, as_linear_map, as_nonnegative
-from particleflow.drifts.base import AbstractDrift, Interaction, Normalization, check_interacting
+from particleflow.drifts.base import (
+    AbstractDrift,
+    Chooser,
+    Interaction,
+    Normalization,
+    check_interacting,
+    with_summation,
+)
 from particleflow.errors import ArgumentError
 from particleflow.kernels.base import AbstractKernel
 from particleflow.kernels.inner import Attention
@@ -73,6 +80,10 @@ class Attend(AbstractDrift):
         """The one kernel of this head."""
         maps = {"value": self.value, "output": self.output}
         return (Interaction(self.kernel, self.normalization, self.positional, self.summation, None, **maps),)
+
+    def resummed(self, time: Any, choose: Chooser) -> "Attend":
+        """With another summation."""
+        return with_summation(self, time, choose)
 
     def __call__(self, time: Any, queries: Sites, measure: Measure) -> Float[Array, "m d"]:
         """O V m(x), times e^{G(x)} without normalisation."""

@@ -10,10 +10,12 @@ Beside its velocity a drift says
 - `interactions(time)`: which kernels act, how they are normalised and summed, and which measure they look at. Energies,
   entropies and figures ask this, so a drift inside a sum, a schedule or a stack of layers is seen like a bare one;
 - `stages(time)`: what an explicit layer applies one after the other (attention, then feed-forward);
-- `changes()`: when it jumps, so that an adaptive solver can step exactly there.
+- `changes()`: when it jumps, so that an adaptive solver can step exactly there;
+- `resummed(time, choose)`: the same drift, with what sums its kernels chosen anew.
 """
 
 import abc
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import equinox as eqx
@@ -29,12 +31,17 @@ from particleflow.kernels.base import AbstractKernel
 from particleflow.kernels.description import described_numbers
 from particleflow.measure import Measure, Sites
 from particleflow.moments import Moments
-from particleflow.summation.base import AbstractSummation, logits_of
+from particleflow.summation.base import AbstractSummation, Choice, logits_of
 
 if TYPE_CHECKING:
     from particleflow.geometry import AbstractGeometry
 
 Normalization = Literal["row", "none", "sinkhorn"]
+Chooser = Callable[["Interaction"], AbstractSummation]
+
+# An error ε of log-masses moves the potentials of Sinkhorn attention by 2ε at most (each sweep halves what was wrong
+# before it), and with both of them the weights by e^{±4ε}, and the mean by 4ε max |z| beside its own error.
+_SINKHORN_FACTOR = 8.0
 
 
 class Interaction(NamedTuple):
@@ -71,6 +78,19 @@ class Interaction(NamedTuple):
     def moments(self, queries: Sites, seen: Measure) -> Moments:
         """G and m of the queries, under the tilt of Sinkhorn attention."""
         return self.summation.moments(self.whole_kernel, self.looked_at(seen), queries)
+
+    def choices(self, seen: Measure) -> list[Choice]:
+        """What could sum it as the particles are now, the best first."""
+        return self._allowed.choices(self.whole_kernel, self.data or seen, seen.sites)
+
+    def allowed_error(self) -> float | None:
+        """The error that its sums may have, None where nothing was said of errors."""
+        return self._allowed.allowed_error()
+
+    @property
+    def _allowed(self) -> AbstractSummation:
+        """The summation with what it is allowed in this place: Sinkhorn's loop multiplies the errors of its sums."""
+        return self.summation.tightened(_SINKHORN_FACTOR) if self.normalization == "sinkhorn" else self.summation
 
     def log_mass(self, seen: Measure) -> Float[Array, " n"]:
         """G(x) = log ∫ K(x, y) dν(y) at the particles, without any tilt: what energies are made of."""
@@ -120,6 +140,10 @@ class AbstractDrift(eqx.Module):
         """The times at which the field jumps; none unless a drift says so."""
         return ()
 
+    def resummed(self, time: Any, choose: Chooser) -> "AbstractDrift":
+        """The drift with the summation that `choose` names for each interaction; itself if it cannot be exchanged."""
+        return self
+
     def __add__(self, other: "AbstractDrift") -> "Sum":
         return Sum((*terms_of(self), *terms_of(other)))
 
@@ -163,6 +187,10 @@ class Sum(AbstractDrift):
         """Those of all summands."""
         return tuple(each for drift in self.drifts for each in drift.changes())
 
+    def resummed(self, time: Any, choose: Chooser) -> "Sum":
+        """Every summand resummed."""
+        return Sum(drift.resummed(time, choose) for drift in self.drifts)
+
 
 class Multiple(AbstractDrift):
     """factor · drift(t, x, μ)."""
@@ -193,6 +221,16 @@ class Multiple(AbstractDrift):
     def changes(self) -> tuple[Float[Array, " k"], ...]:
         """Those of the drift."""
         return self.drift.changes()
+
+    def resummed(self, time: Any, choose: Chooser) -> "Multiple":
+        """The drift resummed."""
+        return Multiple(self.drift.resummed(time, choose), self.factor)
+
+
+def with_summation(drift: AbstractDrift, time: Any, choose: Chooser) -> Any:
+    """A drift of one interaction with the `summation` that is chosen for it."""
+    (interaction,) = drift.interactions(time)
+    return eqx.tree_at(lambda each: each.summation, drift, choose(interaction))
 
 
 def terms_of(drift: AbstractDrift) -> tuple[AbstractDrift, ...]:

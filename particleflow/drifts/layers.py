@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from particleflow._arrays import as_positive
-from particleflow.drifts.base import AbstractDrift, Interaction, check_drifts
+from particleflow.drifts.base import AbstractDrift, Chooser, Interaction, check_drifts
 from particleflow.errors import ArgumentError
 from particleflow.geometry import AbstractGeometry
 from particleflow.measure import Measure, Sites
@@ -139,6 +139,10 @@ class Block(AbstractDrift):
     def changes(self) -> tuple[Float[Array, " k"], ...]:
         """Those of all sub-layers."""
         return tuple(each for drift in self.drifts for each in drift.changes())
+
+    def resummed(self, time: Any, choose: Chooser) -> "Block":
+        """Every sub-layer resummed."""
+        return Block([drift.resummed(time, choose) for drift in self.drifts], self.geometries)
 
 
 def boundaries(duration: Array, count: int) -> Float[Array, " k"]:

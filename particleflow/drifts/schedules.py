@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 
 from particleflow._arrays import as_float_array, as_positive, as_scalar
 from particleflow._shown import shown
-from particleflow.drifts.base import AbstractDrift, Interaction
+from particleflow.drifts.base import AbstractDrift, Chooser, Interaction
 from particleflow.drifts.layers import Stages, boundaries, layer_index
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.measure import Measure, Sites
@@ -151,3 +151,8 @@ class Varying(AbstractDrift):
     def changes(self) -> tuple[Float[Array, " k"], ...]:
         """Those of the drift and of the schedule."""
         return (*self.drift.changes(), *self.schedule.changes())
+
+    def resummed(self, time: Any, choose: Chooser) -> "Varying":
+        """The drift with what is chosen for the parameter of this time."""
+        chosen = iter([choose(each) for each in self.interactions(time)])
+        return Varying(self.drift.resummed(time, lambda _: next(chosen)), self.schedule, self.parameter)

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from particleflow._arrays import as_positive
-from particleflow.drifts.base import AbstractDrift, Interaction, check_interacting
+from particleflow.drifts.base import AbstractDrift, Chooser, Interaction, check_interacting, with_summation
 from particleflow.errors import ArgumentError
 from particleflow.kernels.base import AbstractKernel
 from particleflow.measure import Measure, Sites
@@ -45,6 +45,10 @@ class MeanShift(AbstractDrift):
     def interactions(self, time: Any) -> tuple[Interaction, ...]:
         """The one kernel, on the data or on the particles."""
         return (Interaction(self.kernel, "row", None, self.summation, self.data),)
+
+    def resummed(self, time: Any, choose: Chooser) -> "MeanShift":
+        """With another summation."""
+        return with_summation(self, time, choose)
 
     def __call__(self, time: Any, queries: Sites, measure: Measure) -> Float[Array, "m d"]:
         """m(x) − x."""
@@ -86,6 +90,10 @@ class LogNormalizerAscent(AbstractDrift):
     def interactions(self, time: Any) -> tuple[Interaction, ...]:
         """The one kernel, on the data or on the particles."""
         return (Interaction(self.kernel, "row", None, self.summation, self.data),)
+
+    def resummed(self, time: Any, choose: Chooser) -> "LogNormalizerAscent":
+        """With another summation."""
+        return with_summation(self, time, choose)
 
     def _step(self) -> Array:
         if self.rate is not None:

@@ -1,6 +1,9 @@
 """What a run will cost, as far as it can be told before anything is compiled.
 
-    pairs = Σ over interactions of particles × points they look at × runs,    seconds a field ≈ pairs (8 + d) / speed
+    pairs = Σ over interactions of particles × points they look at × runs,    seconds a field ≈ 11 · cost / speed
+
+with the cost of a summation in pairs of three coordinates, 11 multiply-adds each: all pairs for exact sums, fewer for
+approximations within a tolerance.
 
 The speed is that of the native sum, measured: 7·10⁹ multiply-adds a second and core, within a factor of two between
 processors. How many fields a run takes is known only for fixed steps.
@@ -21,6 +24,7 @@ from particleflow.integrate import MAP, frame
 from particleflow.plan.plan import Plan
 
 _SPEED = 7e9
+_MULTIPLY_ADDS = 11  # of a pair in three dimensions
 _SWEEPS = 20  # of Sinkhorn's iteration, as a rule
 _COPIES = 12  # of the state, in a solver: its stages, the state before and after, the error
 _STAGES = {"euler": 1, MAP: 1, "heun": 2, "midpoint": 2, "ralston": 2, "bosh3": 3, "tsit5": 6, "dopri5": 6}
@@ -68,18 +72,16 @@ class Cost(NamedTuple):
 
 def cost_of(plan: Plan) -> Cost:
     """What a plan will cost."""
-    runs, start, dimension = plan.runs or 1, plan.start_of(0), plan.start.points.shape[-1]
+    runs, start = plan.runs or 1, plan.start_of(0)
     pairs, work = 0, 0.0
     for each in plan.flow_of(0).interactions(jnp.asarray(plan.times[0], plan.dtype)):
-        looked_at = each.data or start
-        mine = runs * start.count * looked_at.count
-        choice = each.summation.select(each.whole_kernel, looked_at, start.sites)
+        choice = each.choices(start)[0 if plan.runs is None else -1]
         sweeps = _SWEEPS if each.normalization == "sinkhorn" else 1
-        pairs, work = pairs + mine, work + mine * choice.summation.relative_time * sweeps
+        pairs, work = pairs + runs * start.count * (each.data or start).count, work + runs * choice.cost * sweeps
     point_bytes = start.points.size * start.points.dtype.itemsize * runs
     return Cost(
         pairs=pairs,
-        field_seconds=work * (8 + dimension) / (_SPEED * (os.cpu_count() or 1)),
+        field_seconds=work * _MULTIPLY_ADDS / (_SPEED * (os.cpu_count() or 1)),
         file_bytes=len(plan.times) * point_bytes,
         memory_bytes=point_bytes * (_COPIES + 2 * plan.window) + _largest_array(plan),
         fields=_known_fields(plan),

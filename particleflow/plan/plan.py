@@ -60,6 +60,12 @@ class Plan:
         """The precision of the run."""
         return self.start.points.dtype
 
+    @property
+    def approximates(self) -> bool:
+        """Whether what sums is chosen anew for every window, because its user allows it an error; not in ensembles."""
+        kernels = self.flow.interactions(jnp.asarray(self.times[0], self.dtype)) if self.runs is None else ()
+        return any(each.summation.allowed_error() is not None for each in kernels)
+
     def window_begin(self, first: int) -> Array:
         """The time at which the window that begins with frame `first` is entered."""
         return jnp.asarray(self.times[max(first - 1, 0)], float)
@@ -152,7 +158,7 @@ def make_plan(
         flow_per_run=flow_per_run,
         window=window or _longest_window(single, runs, len(saved_times)),
         growing=window is None,
-        choices={"solver": method.solver, "summation": _summation_note(one_flow, single)},
+        choices={"solver": method.solver, "summation": _summation_note(one_flow, single, runs)},
     )
 
 
@@ -246,9 +252,10 @@ def _check_tolerances(start: Measure, rtol: float, atol: float) -> None:
         raise ArgumentError("Arguments `rtol` and `atol` must not both be zero.")
 
 
-def _summation_note(flow: Flow, start: Measure) -> str:
-    """How the first kernel is summed, and why."""
+def _summation_note(flow: Flow, start: Measure, runs: int | None) -> str:
+    """How the first kernel is summed, and why; one summation must serve all runs of an ensemble, the exact one."""
     for each in flow.interactions(jnp.zeros((), start.points.dtype)):
-        choice = each.summation.select(each.whole_kernel, each.data or start, start.sites)
-        return f"{type(choice.summation).__name__}: {choice.reason}"
+        choices = each.choices(start)
+        alike = "" if runs is None or len(choices) == 1 else "; all runs of an ensemble are summed exactly"
+        return f"{choices[0] if runs is None else choices[-1]}{alike}"
     return "none"

@@ -10,6 +10,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Int
 
+from particleflow._arrays import is_concrete
 from particleflow.errors import ArgumentError
 from particleflow.kernels.base import AbstractKernel
 from particleflow.measure import Measure
@@ -42,18 +43,33 @@ class Auto(AbstractSummation):
         if given is not None and not (is_number and given > 0 and np.isfinite(given)):
             raise ArgumentError(f"Argument `tolerance` must be a positive number or None, but is {given!r}.")
 
-    def select(self, kernel: AbstractKernel, measure: Measure, queries: Any) -> Choice:
-        """What would be used for these, and why."""
-        sites, limits = as_query_sites(queries), Limits(self.tolerance, self.dense_bytes)
+    def choices(self, kernel: AbstractKernel, measure: Measure, queries: Any) -> list[Choice]:
+        """What could be used for these, and why, the best first: up to the first that is exact."""
+        sites = as_query_sites(queries)
+        known = is_concrete(measure.points) and is_concrete(sites.points)
+        limits = Limits(self.tolerance if known else None, self.dense_bytes)
         promises = ((place, each.promise(kernel, measure, sites, limits)) for place, each in enumerate(_CANDIDATES))
         given = ((place, choice) for place, choice in promises if choice is not None)
-        taken, choice = next(given) if self.tolerance is None else min(given, key=lambda each: each[1].cost)
-        for obstacle in filter(None, (candidate.obstacle(kernel, measure) for candidate in _CANDIDATES[:taken])):
-            choice = choice._replace(reason=f"{choice.reason}; {obstacle}")
-        if self.tolerance is None:
-            return choice
-        error = "exact up to rounding" if choice.error == 0 else f"with an error of at most {choice.error:.3g}"
-        return choice._replace(reason=f"{choice.reason}; {error}, within the tolerance {self.tolerance:.3g}")
+        ranked = [next(given)] if limits.tolerance is None else sorted(given, key=lambda each: each[1].cost)
+        exact = next(rank for rank, (_, choice) in enumerate(ranked) if choice.error == 0)
+        return [self._explained(place, choice, kernel, measure) for place, choice in ranked[: exact + 1]]
+
+    def _explained(self, place: int, choice: Choice, kernel: AbstractKernel, measure: Measure) -> Choice:
+        """The choice, with what stood in the way of candidates before it, and how it keeps the tolerance."""
+        obstacles = (candidate.obstacle(kernel, measure) for candidate in _CANDIDATES[:place])
+        reason = "; ".join([choice.reason, *filter(None, obstacles)])
+        if self.tolerance is not None:
+            error = "exact up to rounding" if choice.error == 0 else f"with an error of at most {choice.error:.3g}"
+            reason = f"{reason}; {error}, within the tolerance {self.tolerance:.3g}"
+        return choice._replace(reason=reason)
+
+    def allowed_error(self) -> float | None:
+        """The tolerance."""
+        return self.tolerance
+
+    def tightened(self, factor: float) -> "Auto":
+        """The same with `factor` times less tolerance."""
+        return Auto(self.dense_bytes, None if self.tolerance is None else self.tolerance / factor)
 
     def moments(self, kernel: AbstractKernel, measure: Measure, queries: Any, values: Any = None) -> Moments:
         """The moments of `measure` under `kernel`, seen from each query."""

@@ -8,7 +8,7 @@ It says what it would do before it does it: `select` answers with a `Choice`. `p
 `Auto`, with limits that the answer must keep; a summation that cannot keep them, or does not fit the kernel's forms,
 answers None and is passed over. So a new summation is one class, and one line in the list of candidates of `auto`.
 An approximation promises something for the points it is shown (their extent, their weights), not for their number
-alone: where they are traced it promises nothing. What it would sum with (how many modes, features, cells) is settled in
+alone; where they are traced `Auto` allows none. What it would sum with (how many modes, features, cells) is settled in
 the summation that its choice names, so that compiled code knows it.
 
 Errors are those of the mean, relative to max |z|, and of the log-mass, absolute. An exact summation has error 0, which
@@ -72,8 +72,20 @@ class AbstractSummation(eqx.Module):
         """
 
     def select(self, kernel: AbstractKernel, measure: Measure, queries: Any) -> Choice:
-        """What sums these, and why: itself, unless it chooses among others."""
-        return Choice(self, "as asked")
+        """What sums these, and why."""
+        return self.choices(kernel, measure, queries)[0]
+
+    def choices(self, kernel: AbstractKernel, measure: Measure, queries: Any) -> list[Choice]:
+        """What could sum these, the best first: itself alone, unless it chooses among others."""
+        return [Choice(self, "as asked", cost=self.pairs(measure, as_query_sites(queries)))]
+
+    def allowed_error(self) -> float | None:
+        """The error that this summation may make by the wish of its user; None where nothing was said of errors."""
+        return None
+
+    def tightened(self, factor: float) -> "AbstractSummation":
+        """The same with `factor` times less error allowed, for what multiplies the errors of its sums."""
+        return self
 
     def promise(self, kernel: AbstractKernel, measure: Measure, queries: Sites, limits: Limits) -> Choice | None:
         """What this summation promises for these within some limits, known from shapes and forms; None: nothing."""

@@ -45,13 +45,12 @@ class Native(AbstractSummation):
         summed = native_moments(*parts.arrays(measure, sites, value_columns(measure, values)))
         return Moments(summed.log_mass + parts.query_offsets(sites), summed.mean)
 
-    def select(self, kernel: AbstractKernel, measure: Measure, queries: Any) -> Choice:
+    def choices(self, kernel: AbstractKernel, measure: Measure, queries: Any) -> list[Choice]:
         """Itself, or what sums in its place, and why."""
-        obstacle = self.obstacle(kernel, measure)
-        if obstacle is None:
-            return Choice(self, "as asked")
-        other = self._by_xla(measure, as_query_sites(queries))
-        return Choice(other, f"in place of Native: {obstacle}")
+        obstacle, sites = self.obstacle(kernel, measure), as_query_sites(queries)
+        how = self if obstacle is None else self._by_xla(measure, sites)
+        reason = "as asked" if obstacle is None else f"in place of Native: {obstacle}"
+        return [Choice(how, reason, cost=how.pairs(measure, sites))]
 
     def promise(self, kernel: AbstractKernel, measure: Measure, queries: Sites, limits: Limits) -> Choice | None:
         """Exact, for kernels whose form it knows."""

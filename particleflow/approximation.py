@@ -1,0 +1,174 @@
+"""Sums within a tolerance: chosen before every window from the particles as they are, and looked at after it.
+
+Where a drift sums with `Auto(tolerance=…)`, the cheapest method that promises the tolerance is taken, if it also keeps
+it for a random sample of particles, for which the exact sum is taken beside it: before the window, and again after it.
+A method that fails, or with which the window cannot be solved, is passed over for the next one, which after the window
+means that it is solved again; the last one is exact. Nothing is remembered from window to window, so that a resumed run
+makes the same choices.
+
+The sample is small: an error that only few particles have may be missed by it, but not by a promise.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from particleflow.drifts.base import Interaction
+from particleflow.integrate import Window
+from particleflow.kernels.algebra import Transposed
+from particleflow.measure import Measure, Sites
+from particleflow.plan import Plan
+from particleflow.summation.auto import Auto
+from particleflow.summation.base import AbstractSummation, Choice
+
+_SAMPLE = 64
+
+
+class Summed(NamedTuple):
+    """How kernels are summed since a time: by which methods, why, and the largest error seen on samples (exact: 0)."""
+
+    since: float
+    methods: str
+    reason: str
+    error: float
+
+    def __str__(self) -> str:
+        seen = f"; at most {self.error:.2g} seen on samples" if self.error > 0 else ""
+        return f"{self.methods}: {self.reason}{seen}"
+
+
+def joined(before: tuple[Summed, ...], now: Summed | None) -> tuple[Summed, ...]:
+    """The history with one more window: the same methods go on, others begin a new entry."""
+    if now is None:
+        return before
+    if before and before[-1].methods == now.methods:
+        return (*before[:-1], before[-1]._replace(error=max(before[-1].error, now.error)))
+    return (*before, now)
+
+
+def told(history: tuple[Summed, ...]) -> str:
+    """The history in words."""
+    first, *others = history
+    return "; ".join([str(first), *(f"from t = {each.since:.6g} on {each}" for each in others)])
+
+
+class _Trial(NamedTuple):
+    """A choice for every interaction: which of its choices it is, what is allowed, and the error before the window."""
+
+    plan: Plan
+    places: list[int]
+    chosen: list[Choice]
+    allowed: list[float]
+    errors: list[float]
+
+    @property
+    def methods(self) -> str:
+        """The names of what sums."""
+        return ", ".join(type(each.summation).__name__ for each in self.chosen)
+
+    @property
+    def reason(self) -> str:
+        """Why."""
+        return "; ".join(each.reason for each in self.chosen)
+
+
+def solved_within_tolerance(
+    plan: Plan, first: int, state: Any, solve: Callable[[Plan], Window]
+) -> tuple[Plan, Window, Summed | None]:
+    """The window that begins with frame `first` in `state` (leading axis: one run), and the plan it was solved with."""
+    if not plan.approximates:
+        return plan, solve(plan), None
+    passed: dict[int, int] = {}
+    begin = float(plan.window_begin(first))
+    while True:
+        trial = _trial(plan, first, _single(state), begin, passed)
+        window = solve(trial.plan)
+        errors = _errors_after(trial, first, _single(window.state), float(np.asarray(window.end_time)[0]))
+        failed = [place for place, error in errors.items() if not error <= trial.allowed[place] or _is_lost(window)]
+        if not failed:
+            worst = max([*trial.errors, *errors.values()], default=0.0)
+            return trial.plan, window, Summed(begin, trial.methods, trial.reason, worst)
+        passed |= {place: trial.places[place] + 1 for place in failed}
+
+
+def _trial(plan: Plan, first: int, state: Any, time: float, passed: dict[int, int]) -> _Trial:
+    """For every interaction the first choice, of those not passed over, whose sample keeps the tolerance."""
+    places: list[int] = []
+    chosen: list[Choice] = []
+    allowed: list[float] = []
+    errors: list[float] = []
+    present = plan.present(0, state, time)
+    seen = present.seen
+
+    def choose(interaction: Interaction) -> AbstractSummation:
+        choices, limit = interaction.choices(seen), interaction.allowed_error() or 0.0
+        for place in range(passed.get(len(places), 0), len(choices)):
+            choice = choices[place]
+            error = 0.0 if choice.error == 0 else _sampled_error(interaction, choice, seen, first)
+            if error <= limit:
+                break
+        places.append(place)
+        chosen.append(choice)
+        allowed.append(limit)
+        errors.append(error)
+        return interaction.summation if choice.error == 0 else choice.summation
+
+    flow = plan.flow.resummed(present.time, choose)
+    return _Trial(replace(plan, flow=flow), places, chosen, allowed, errors)
+
+
+def _errors_after(trial: _Trial, first: int, state: Any, time: float) -> dict[int, float]:
+    """The errors on a sample in another state, of the interactions that are approximated."""
+    present = trial.plan.present(0, state, time)
+    interactions = present.flow.interactions(present.time)
+    return {
+        place: _sampled_error(interactions[place], choice, present.seen, first)
+        for place, choice in enumerate(trial.chosen)
+        if choice.error > 0
+    }
+
+
+def _sampled_error(interaction: Interaction, choice: Choice, seen: Measure, first: int) -> float:
+    """The largest error of mean (in units of max |z|) and log-mass of a sample of particles, drawn for this window."""
+    random = np.random.default_rng([first, seen.count])
+    sample = np.sort(random.choice(seen.count, min(_SAMPLE, seen.count), replace=False))
+    asked = jax.tree_util.tree_map(lambda leaf: leaf[sample], seen.sites)
+    return float(_error(interaction._replace(summation=choice.summation), seen, asked, jnp.asarray(sample)))
+
+
+@eqx.filter_jit
+def _error(interaction: Interaction, seen: Measure, asked: Sites, sample: Array) -> Array:
+    """Of Sinkhorn attention: of the moments under the tilt that was found, and of the equations that define it."""
+    how, exactly, kernel = interaction.summation, Auto(), interaction.whole_kernel
+    looked_at = interaction.looked_at(seen)
+    found, exact = (each.moments(kernel, looked_at, asked) for each in (how, exactly))
+    largest = jnp.max(jnp.abs(looked_at.carried))
+    errors = [jnp.max(jnp.abs(found.mean - exact.mean)) / jnp.where(largest > 0, largest, 1.0)]
+    errors += [_difference(found.log_mass, exact.log_mass)]
+    if interaction.normalization == "sinkhorn":
+        rows = how.moments(kernel, looked_at, seen.sites).log_mass
+        columns = exactly.moments(Transposed(kernel), seen.tilted(-rows), asked).log_mass
+        tilt = (looked_at.log_weights - seen.log_weights)[sample]
+        errors += [_difference(-columns, tilt)]
+    return jnp.max(jnp.stack(errors))
+
+
+def _difference(one: Array, other: Array) -> Array:
+    """The largest difference; two infinities of one sign have none."""
+    return jnp.max(jnp.where(one == other, 0.0, jnp.abs(one - other)))
+
+
+def _is_lost(window: Window) -> bool:
+    """Whether the solver gave up, which may be the fault of a sum."""
+    return not (np.asarray(window.succeeded)[0] or np.asarray(window.stopped_by_event)[0])
+
+
+def _single(state: Any) -> Any:
+    """The state of the only run."""
+    return jax.tree_util.tree_map(lambda leaf: jnp.asarray(leaf[0]), state)
