@@ -132,7 +132,8 @@ def _axes_settings(theme: Theme) -> dict[str, Any]:
 def _font_settings(theme: Theme) -> dict[str, Any]:
     size = theme.font_size
     return {
-        "font.family": [theme.font, "DejaVu Sans"],  # the second has the glyphs that the first lacks
+        # the second has the glyphs that the first lacks; twice the same would be looked up twice for every word
+        "font.family": list(dict.fromkeys([theme.font, "DejaVu Sans"])),
         "font.size": size,
         "axes.titlesize": 1.05 * size,
         "axes.labelsize": size,

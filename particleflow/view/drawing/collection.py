@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from particleflow._files import written
 from particleflow.analysis.character import Character, character_of
 from particleflow.analysis.frames import first_run, masses_of
 from particleflow.analysis.plateaus import first_real_merge
@@ -26,6 +25,7 @@ from particleflow.view.drawing.distributions import (
 )
 from particleflow.view.drawing.matrices import MAX_ATTENTION, attention, gram, similarity
 from particleflow.view.drawing.paths import kymograph, paths
+from particleflow.view.drawing.saving import save_figure
 from particleflow.view.drawing.series import energy, observable, observable_values, staircase
 from particleflow.view.drawing.snapshots import snapshots
 from particleflow.view.drawing.tree import check_merges, kymograph_with_tree, merge_tree
@@ -65,7 +65,7 @@ def figures(
     with style.use(theme):
         for name, draw in _plan(trajectory, analysis):
             axes = np.ravel(draw())[0]
-            written.append(_save(axes.figure, target / f"{name}.{format}", dpi))
+            written.append(save_figure(axes.figure, target / f"{name}.{format}", dpi))
     return written
 
 
@@ -150,11 +150,3 @@ def _observables(trajectory: "Trajectory") -> Iterator[tuple[str, Draw]]:
             observable_values(trajectory, name)
             drawn.add(safe)
             yield f"observable_{safe}", lambda name=name: observable(trajectory, name)
-
-
-def _save(figure: Any, path: Path, dpi: float) -> Path:
-    """Save a figure without the date, so that the same run gives the same file."""
-    metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix)
-    with written(path) as partial:
-        figure.savefig(partial, dpi=dpi, metadata=metadata)
-    return path
