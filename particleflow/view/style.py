@@ -285,7 +285,8 @@ def _sequential_map(theme: Theme):
 
 
 @cache
-def _glyphs(family: str) -> frozenset[int]:
+def glyphs(family: str) -> frozenset[int]:
+    """The code points that a font has letters for."""
     from matplotlib import font_manager
 
     return frozenset(font_manager.get_font(font_manager.findfont(family)).get_charmap())
@@ -300,7 +301,7 @@ def clean(text: object, limit: int = 80) -> str:
     kept = " ".join(kept.split())
     if len(kept) > limit:
         kept = kept[: limit - 1].rstrip() + "…"
-    known = _glyphs(current().font) | _glyphs("DejaVu Sans")
+    known = glyphs(current().font) | glyphs("DejaVu Sans")
     kept = "".join(character if ord(character) in known else "?" for character in kept)
     return kept.replace("$", r"\$")
 

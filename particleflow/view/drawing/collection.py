@@ -47,6 +47,7 @@ def figures(
     analysis: Any = None,
     format: str = "png",
     dpi: float = 160,
+    progress: Callable[[int, int], None] | None = None,
 ) -> list[Path]:
     """Write the figures that suit a run to a folder; returns their paths.
 
@@ -55,7 +56,8 @@ def figures(
 
     `analysis` is a mapping or an object (such as a `ClusterTrack`) with any of `counts` (T,), `labels` (T, N),
     `plateaus` and `merge_tree` (or `tree`); what is missing is left out. `format` is "png" (at `dpi`), "svg" or
-    "pdf". The folder is created if need be; file names are ours, so nothing is written outside it.
+    "pdf". The folder is created if need be; file names are ours, so nothing is written outside it. `progress(done,
+    total)` is called after every figure.
     """
     if format not in FORMATS:
         raise ArgumentError(f"Argument `format` must be one of {', '.join(map(repr, FORMATS))}, but is {format!r}.")
@@ -63,9 +65,12 @@ def figures(
     target.mkdir(parents=True, exist_ok=True)
     written = []
     with style.use(theme):
-        for name, draw in _plan(trajectory, analysis):
+        plan = list(_plan(trajectory, analysis))
+        for name, draw in plan:
             axes = np.ravel(draw())[0]
             written.append(save_figure(axes.figure, target / f"{name}.{format}", dpi))
+            if progress is not None:
+                progress(len(written), len(plan))
     return written
 
 
