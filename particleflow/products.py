@@ -77,7 +77,7 @@ def _drawn_beside(
 
     A process that is still at it when `until` ends is stopped.
     """
-    from particleflow.view.beside import FiguresBeside, cores
+    from particleflow.beside import FiguresBeside, cores
 
     if cores() < 2 or trajectory.path is None:
         return None

@@ -21,7 +21,7 @@ from particleflow.errors import ParticleflowError, StoreError
 
 _LOOK = 0.2  # seconds between two looks at how far it is
 _COUNT = re.compile(r"\d+ \d+")
-_DRAW = "from particleflow.view.beside import draw; draw()"
+_DRAW = "from particleflow.beside import draw; draw()"
 
 
 def cores() -> int:

@@ -14,10 +14,10 @@ import pytest
 from figure_oracles import make
 
 import particleflow
+from particleflow import beside
+from particleflow.beside import FiguresBeside
 from particleflow.errors import StoreError
 from particleflow.products import Outcome, make_products
-from particleflow.view import beside
-from particleflow.view.beside import FiguresBeside
 
 
 @pytest.fixture
