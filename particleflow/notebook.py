@@ -13,6 +13,7 @@ import numpy as np
 SIZE = 132  # pixels of a snapshot's side
 POINTS = 300  # more dots than this only make the card heavy
 _BLUE = "#0072B2"  # the first of the colours that colour-blind readers can tell apart
+_FARTHEST = 1e150  # where squared distances still are numbers
 _WHOLE = 9.0  # pixels of the radius of a dot that holds all of the mass
 _NEAR, _FAR = 0.65, 0.42  # opacity of what is in front of the middle and behind it
 _REACH = 0.92  # of the half side of a picture, up to which particles may lie
@@ -26,7 +27,8 @@ def repr_html(trajectory: Any) -> str:
     """The HTML that a notebook shows for a trajectory: title, facts, three snapshots, the energy or first scalar."""
     run = trajectory if trajectory.runs is None else trajectory.run(0)
     title = html.escape(str(trajectory.metadata.get("title") or "Trajectory")[:200])
-    pictures = "".join(_snapshots(run)) + _curve(run)
+    with np.errstate(all="ignore"):  # what is too far out to draw is left out
+        pictures = "".join(_snapshots(run)) + _curve(run)
     return (
         '<div style="display:inline-block;max-width:100%;padding:12px 14px;border:1px solid rgba(128,128,128,.3);'
         'border-radius:10px;font:13px/1.45 system-ui,sans-serif">'
@@ -50,7 +52,11 @@ def _snapshots(run: Any) -> list[str]:
     if len(run) == 0:
         return []
     frames = sorted({0, len(run) // 2, len(run) - 1})
-    kind, clouds = _clouds(run, frames)
+    try:
+        kind, clouds = _clouds(run, frames)
+    except np.linalg.LinAlgError:  # points so far out that they have no principal components
+        return []
+    clouds = [np.where(np.abs(cloud) < _FARTHEST, cloud, np.nan) for cloud in clouds]
     visited = np.concatenate(clouds)
     visited = visited[np.isfinite(visited).all(axis=1)]
     if not len(visited):

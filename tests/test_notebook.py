@@ -53,6 +53,17 @@ def test_short_runs_and_points_that_are_no_numbers(frames):
     assert card.count("<circle") == 3 * frames
 
 
+@pytest.mark.parametrize("outlier", [np.inf, 1e200, 1e308])
+@pytest.mark.parametrize(("dimension", "sphere"), SPACES)
+def test_points_too_far_out_leave_the_card_standing(dimension, sphere, outlier):
+    plain = make(dimension, sphere=sphere)
+    points = np.array(plain.points)
+    points[3:, 1] = outlier
+    card = repr_html(Trajectory.from_arrays(plain.times, points, metadata=plain.metadata))
+    assert card.startswith("<div")
+    assert not re.search(r'"(nan|-?inf)"', card)
+
+
 def test_card_escapes_and_counts():
     run = demo(EVIL, observables={EVIL: np.arange(40.0)})
     card = repr_html(run)
