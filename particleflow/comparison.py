@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from particleflow import _toml
-from particleflow._files import written
 from particleflow.errors import ParticleflowError, ShapeError, UserError
 from particleflow.folder_contents import SCENARIO_FILE, kept_threshold
 from particleflow.products import track
@@ -50,6 +49,7 @@ def draw_comparison(
 
     from particleflow import view
     from particleflow.analysis.frames import is_log_spaced
+    from particleflow.view.drawing.saving import save_figure
 
     named = dict(zip(labels, runs, strict=True))
     log = any(is_log_spaced(run.times) for run in runs)
@@ -64,8 +64,7 @@ def draw_comparison(
     with view.style.use("light"):
         figure = _figure_of(panels[:_MOST_PANELS])
         target.parent.mkdir(exist_ok=True)
-        with written(target) as partial:
-            figure.savefig(partial, dpi=160)
+        save_figure(figure, target)
         plt.close(figure)
     return target
 

@@ -1,7 +1,8 @@
 """A trajectory in a notebook: a small static card, with its first, middle and last frames and one curve as inline SVG.
 
-Only three frames and one observable are read, so the card is as fast for a large file as for a small one. It has no
-script and no style sheet, takes its text colour from the notebook, and escapes every word that comes from outside.
+The particles are where the figures put them: in the same projection, seen by the same camera. Few frames and one
+observable are read, so that the card is fast for a long run, too. It has no script and no style sheet, takes its text
+colour from the notebook, and escapes every word that comes from outside.
 """
 
 import html
@@ -12,14 +13,22 @@ import numpy as np
 SIZE = 132  # pixels of a snapshot's side
 POINTS = 300  # more dots than this only make the card heavy
 _BLUE = "#0072B2"  # the first of the colours that colour-blind readers can tell apart
-_TURN = np.array([[0.8, 0.6, 0.0], [-0.2, 0.27, 0.94]])  # the direction from which three dimensions are seen
+_FARTHEST = 1e150  # where squared distances still are numbers
+_WHOLE = 9.0  # pixels of the radius of a dot that holds all of the mass
+_NEAR, _FAR = 0.65, 0.42  # opacity of what is in front of the middle and behind it
+_REACH = 0.92  # of the half side of a picture, up to which particles may lie
+_ROUND = (
+    f'<ellipse cx="{SIZE / 2:g}" cy="{SIZE / 2:g}" rx="{_REACH * SIZE / 2:g}" ry="{_REACH * SIZE / 2:g}" '
+    'fill="none" stroke="currentColor" stroke-opacity=".25"/>'
+)
 
 
 def repr_html(trajectory: Any) -> str:
     """The HTML that a notebook shows for a trajectory: title, facts, three snapshots, the energy or first scalar."""
     run = trajectory if trajectory.runs is None else trajectory.run(0)
     title = html.escape(str(trajectory.metadata.get("title") or "Trajectory")[:200])
-    pictures = "".join(_snapshots(run)) + _curve(run)
+    with np.errstate(all="ignore"):  # what is too far out to draw is left out
+        pictures = "".join(_snapshots(run)) + _curve(run)
     return (
         '<div style="display:inline-block;max-width:100%;padding:12px 14px;border:1px solid rgba(128,128,128,.3);'
         'border-radius:10px;font:13px/1.45 system-ui,sans-serif">'
@@ -40,34 +49,69 @@ def _summary(trajectory: Any) -> str:
 
 def _snapshots(run: Any) -> list[str]:
     """Small pictures of the first, middle and last frames, all on one scale."""
-    frames = sorted({0, len(run) // 2, len(run) - 1}) if len(run) else []
-    stride = max(1, -(-run.count // POINTS))
-    clouds = [_flat(np.asarray(run.points[frame], float)[::stride]) for frame in frames]
-    finite = [cloud[np.isfinite(cloud).all(axis=1)] for cloud in clouds]
-    both = np.concatenate(finite) if finite else np.empty((0, 2))
-    if not len(both):
+    if len(run) == 0:
         return []
-    low, high = both.min(axis=0), both.max(axis=0)
-    half = max(float((high - low).max()) / 2, 1e-300)
-    middle = (low + high) / 2
-    times = [float(run.times[frame]) for frame in frames]
-    return [_picture((cloud - middle) / half, time) for cloud, time in zip(finite, times, strict=True)]
+    frames = sorted({0, len(run) // 2, len(run) - 1})
+    try:
+        kind, clouds = _clouds(run, frames)
+    except np.linalg.LinAlgError:  # points so far out that they have no principal components
+        return []
+    clouds = [np.where(np.abs(cloud) < _FARTHEST, cloud, np.nan) for cloud in clouds]
+    visited = np.concatenate(clouds)
+    visited = visited[np.isfinite(visited).all(axis=1)]
+    if not len(visited):
+        return []
+    round_one = kind in ("circle", "sphere")  # its middle is that of the picture, and it reaches to 1
+    ends = np.ones(visited.shape[1])
+    low, high = (-ends, ends) if round_one else (visited.min(axis=0), visited.max(axis=0))
+    half = max(float((high - low)[:2].max()) / 2, 1e-300)
+    return [
+        _picture((cloud - (low + high) / 2) / half, _radii(run, frame, cloud, half), float(run.times[frame]), round_one)
+        for frame, cloud in zip(frames, clouds, strict=True)
+    ]
 
 
-def _flat(points: np.ndarray) -> np.ndarray:
-    """Two coordinates to draw: a level line for d = 1, a fixed view for d = 3, else the first two."""
-    dimension = points.shape[1]
-    if dimension == 1:
-        return np.column_stack([points[:, 0], np.zeros(len(points))])
-    return points @ _TURN.T if dimension == 3 else points[:, :2]
+def _clouds(run: Any, frames: list[int]) -> tuple[str, list[np.ndarray]]:
+    """The kind of picture that the figures make of a run, and its particles in some frames as there: x, y and depth."""
+    from particleflow.view.drawing.base import frame_points, projection
+    from particleflow.view.drawing.camera import camera_of
+
+    view = projection(run)
+    clouds = [view(frame_points(run, frame)[_shown(run)]) for frame in frames]
+    if view.kind == "line":  # the rank spreads the crowd upwards
+        visited = np.concatenate([cloud[np.isfinite(cloud)] for cloud in clouds])
+        reach = (visited.max() - visited.min()) / 2 if visited.size else 1.0
+        return view.kind, [np.column_stack([cloud, np.linspace(-reach, reach, len(cloud))]) for cloud in clouds]
+    if view.kind in ("sphere", "space"):
+        camera = camera_of(run)
+        return view.kind, [cloud @ camera.T for cloud in clouds]
+    return view.kind, clouds
 
 
-def _picture(cloud: np.ndarray, time: float) -> str:
-    """Dots of a cloud in [−1, 1]², with the time below."""
-    places = SIZE / 2 * (1 + 0.92 * cloud * np.array([1.0, -1.0]))
-    radius = float(np.clip(14 / max(1, len(cloud)) ** 0.35, 1.6, 5.0))
-    dots = "".join(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}"/>' for x, y in places)
-    return _figure(f'<g fill="{_BLUE}" fill-opacity=".65">{dots}</g>', f"t = {time:.4g}", "particles")
+def _shown(run: Any) -> slice:
+    return slice(None, None, max(1, -(-run.count // POINTS)))
+
+
+def _radii(run: Any, frame: int, cloud: np.ndarray, half: float) -> np.ndarray:
+    """Radii in pixels: areas grow with the mass at a place, as in the figures; what is alone can still be seen."""
+    from particleflow.view.drawing.crowds import crowd_mass, shown_weights
+
+    mass = crowd_mass(cloud, shown_weights(run, frame, _shown(run)), 0.01 * half)
+    return np.maximum(np.clip(14 / max(1, len(cloud)) ** 0.35, 1.6, 5.0), _WHOLE * np.sqrt(mass))
+
+
+def _picture(cloud: np.ndarray, radii: np.ndarray, time: float, outlined: bool) -> str:
+    """Dots of a cloud in [−1, 1]², what is behind fainter and first, with the time below."""
+    finite = np.isfinite(cloud).all(axis=1)
+    cloud, radii = cloud[finite], radii[finite]
+    places = SIZE / 2 * (1 + _REACH * cloud[:, :2] * np.array([1.0, -1.0]))
+    dots = [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{r:.1f}"/>' for (x, y), r in zip(places, radii, strict=True)]
+    behind = (cloud[:, 2:] < 0).any(axis=1)
+    layers = "".join(
+        f'<g fill="{_BLUE}" fill-opacity="{opacity}">{"".join(dots[dot] for dot in np.flatnonzero(chosen))}</g>'
+        for chosen, opacity in ((behind, _FAR), (~behind, _NEAR))
+    )
+    return _figure((_ROUND if outlined else "") + layers, f"t = {time:.4g}", "particles")
 
 
 def _figure(body: str, caption: str, kind: str) -> str:

@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
 
 FARTHEST = 1e150  # where squared distances still are numbers
 
-Report = Callable[[str, int, int], None]
+Progress = Callable[[int, int], None]  # done, and of how many
+Report = Callable[[str, int, int], None]  # the same, after the name of what is made
+Maker = Callable[[Path, "Trajectory", "_Analysis", Progress], str]
 
 
 @dataclass
@@ -40,27 +43,22 @@ def make_products(
     if len(trajectory) == 0:
         return
     say = report or (lambda *_: None)
-    makers = {"summary": _summary, "figures": _figures, "movie": _movie, "page": _page}
-    analysis, due = _Analysis(trajectory, kept_threshold(folder)), []
+    makers: dict[str, Maker] = {"summary": _summary, "figures": _figures, "movie": _movie, "page": _page}
+    analysis, due = _Analysis(trajectory, kept_threshold(folder), say), []
     for name in PRODUCTS:
         there = [file for file in FILES[name] if (folder / file).exists()]
         if there:
             outcome.products[name] = there[0]
         elif wanted.get(name, True):
             due.append(name)
-    with contextlib.ExitStack() as beside:
-        finish: list[tuple[str, Callable[[], str]]] = []
+    with contextlib.ExitStack() as until:
+        beside = _drawn_beside(folder, trajectory, analysis, until) if "figures" in due and len(due) > 1 else None
+        if beside is not None:
+            makers["figures"] = beside
+            due.sort(key="figures".__eq__)  # they are waited for when all else is there
         for name in due:
             say(name, 0, 0)
-            others_follow = name == "figures" and due[-1] != name
-            drawing = _drawn_beside(folder, trajectory, analysis, beside) if others_follow else None
-            if drawing is not None:
-                finish.append((name, drawing))
-            else:
-                _make(name, outcome, lambda name=name: makers[name](folder, trajectory, analysis, say))
-        for name, make in finish:
-            say(name, 0, 0)
-            _make(name, outcome, make)
+            _make(name, outcome, partial(makers[name], folder, trajectory, analysis, partial(say, name)))
 
 
 def _make(name: str, outcome: Outcome, maker: Callable[[], str]) -> None:
@@ -74,12 +72,12 @@ def _make(name: str, outcome: Outcome, maker: Callable[[], str]) -> None:
 
 def _drawn_beside(
     folder: Path, trajectory: "Trajectory", analysis: "_Analysis", until: contextlib.ExitStack
-) -> Callable[[], str] | None:
+) -> Maker | None:
     """Begin to draw the figures in a process of their own; what waits for them, or None where they are drawn here.
 
     A process that is still at it when `until` ends is stopped.
     """
-    from particleflow.view.beside import FiguresBeside, cores
+    from particleflow.beside import FiguresBeside, cores
 
     if cores() < 2 or trajectory.path is None:
         return None
@@ -89,8 +87,8 @@ def _drawn_beside(
         return None
     until.callback(process.stop)
 
-    def wait() -> str:
-        process.finish()
+    def wait(folder: Path, trajectory: "Trajectory", analysis: "_Analysis", progress: Progress) -> str:
+        process.finish(progress)
         return "figures"
 
     return wait
@@ -99,25 +97,26 @@ def _drawn_beside(
 class _Analysis:
     """The clusters of a run, found when they are first asked for and then shared by all products."""
 
-    def __init__(self, trajectory: "Trajectory", threshold: float | None):
-        self._trajectory, self._threshold = trajectory, threshold
+    def __init__(self, trajectory: "Trajectory", threshold: float | None, say: Report):
+        self._trajectory, self._threshold, self._say = trajectory, threshold, say
         self._track: Any = None
 
     @property
     def track(self) -> Any:
         """The cluster track of the (first) run."""
         if self._track is None:
-            self._track = track(self._trajectory, self._threshold)
+            self._say("clusters", 0, 0)
+            self._track = track(self._trajectory, self._threshold, partial(self._say, "clusters"))
         return self._track
 
 
-def track(trajectory: "Trajectory", threshold: float | None = None) -> Any:
+def track(trajectory: "Trajectory", threshold: float | None = None, progress: Progress | None = None) -> Any:
     """The clusters of the (first) run through time, linked at a distance that the analysis chooses if left out."""
     from particleflow.analysis import track_clusters
     from particleflow.analysis.frames import first_run
 
     check_extent(trajectory)
-    return track_clusters(first_run(trajectory), threshold)
+    return track_clusters(first_run(trajectory), threshold, progress=progress)
 
 
 def check_extent(trajectory: "Trajectory") -> None:
@@ -135,35 +134,35 @@ def check_extent(trajectory: "Trajectory") -> None:
             )
 
 
-def _summary(folder: Path, trajectory: "Trajectory", analysis: _Analysis, say: Report) -> str:
+def _summary(folder: Path, trajectory: "Trajectory", analysis: _Analysis, progress: Progress) -> str:
     from particleflow.analysis import write_summary
+    from particleflow.analysis.frames import first_run, masses_of
 
     check_extent(trajectory)
-    write_summary(trajectory, folder / SUMMARY_FILE, progress=lambda done, total: say("summary", done, total))
+    known = analysis.track if masses_of(first_run(trajectory)) is None else None  # a density has no clusters to follow
+    write_summary(trajectory, folder / SUMMARY_FILE, track=known, progress=progress)
     return SUMMARY_FILE
 
 
-def _figures(folder: Path, trajectory: "Trajectory", analysis: _Analysis, say: Report) -> str:
+def _figures(folder: Path, trajectory: "Trajectory", analysis: _Analysis, progress: Progress) -> str:
     from particleflow import view
 
-    with written_folder(folder / "figures") as partial:  # a folder of figures is always a complete one
-        view.figures(trajectory, partial, analysis=analysis.track)
+    with written_folder(folder / "figures") as unfinished:  # a folder of figures is always a complete one
+        view.figures(trajectory, unfinished, analysis=analysis.track, progress=progress)
     return "figures"
 
 
-def _movie(folder: Path, trajectory: "Trajectory", analysis: _Analysis, say: Report) -> str:
+def _movie(folder: Path, trajectory: "Trajectory", analysis: _Analysis, progress: Progress) -> str:
     from particleflow import view
 
     name = "movie.mp4" if find_spec("imageio_ffmpeg") else "movie.gif"
-    view.animate(
-        trajectory, folder / name, counts=analysis.track.counts, colors=trajectory.labels,
-        progress=lambda done, total: say("movie", done, total),
-    )  # fmt: skip
+    counts, colors = analysis.track.counts, trajectory.labels
+    view.animate(trajectory, folder / name, counts=counts, colors=colors, progress=progress)
     return name
 
 
-def _page(folder: Path, trajectory: "Trajectory", analysis: _Analysis, say: Report) -> str:
+def _page(folder: Path, trajectory: "Trajectory", analysis: _Analysis, progress: Progress) -> str:
     from particleflow import view
 
-    view.page(trajectory, folder / PAGE_FILE, analysis=analysis.track)
+    view.page(trajectory, folder / PAGE_FILE, analysis=analysis.track, progress=progress)
     return PAGE_FILE

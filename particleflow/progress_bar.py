@@ -1,4 +1,4 @@
-"""A bar on the terminal for a run that a Python program has started; nothing where nobody would see it move."""
+"""Bars on the terminal, and one for a run that a Python program has started; none where nobody would see it move."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ def _nobody(window: Any) -> None:
 
 @contextmanager
 def _shown(console: Any, end: float, frames: int) -> Iterator[Report]:
-    with _bar(console) as bar:
+    with make_bar(console, remaining=True) as bar:
         task = bar.add_task("compiling, first window", total=frames, details="")
 
         def show(window: Any) -> None:
@@ -49,7 +49,8 @@ def _console() -> Any:
     return console if sys.stderr.isatty() or console.is_jupyter else None
 
 
-def _bar(console: Any) -> Any:
+def make_bar(console: Any, *, remaining: bool = False) -> Any:
+    """A bar with a description, the details of its task and the time elapsed; with an estimate of what remains."""
     from rich.progress import (
         BarColumn,
         Progress,
@@ -65,7 +66,6 @@ def _bar(console: Any) -> Any:
         TaskProgressColumn(),
         TextColumn("{task.fields[details]}", markup=False),
         TimeElapsedColumn(),
-        TextColumn("left", markup=False),
-        TimeRemainingColumn(),
     )
-    return Progress(*columns, console=console, transient=False)
+    left = (TextColumn("left", markup=False), TimeRemainingColumn()) if remaining else ()
+    return Progress(*columns, *left, console=console, transient=False)

@@ -7,9 +7,9 @@ import sys
 import numpy as np
 import pytest
 
-from particleflow.analysis import find_plateaus, summarize, write_summary
+from particleflow.analysis import find_plateaus, summarize, track_clusters, write_summary
 from particleflow.analysis.summary import plain
-from particleflow.errors import ArgumentError
+from particleflow.errors import ArgumentError, ShapeError
 from particleflow.trajectory import Trajectory
 
 
@@ -91,6 +91,18 @@ def test_given_threshold_and_beta_are_used_and_stated():
     assert summary["clusters"]["initial_count"] == 2
     assert summary["attention"]["first"]["beta"] == 2.0
     assert summary["parking"] is None
+
+
+def test_clusters_that_are_known_already_are_not_followed_again():
+    run, other = collapsing_circle(frames=31), collapsing_circle(1, frames=31)
+    track = track_clusters(run)
+    assert summarize(run, track=track) == summarize(run)
+    both = Trajectory.from_arrays(run.times, np.stack([run.points, other.points], axis=1), metadata=run.metadata)
+    assert summarize(both, track=track_clusters(both.run(0))) == summarize(both)
+    with pytest.raises(ShapeError, match=r"\(31, 60\)"):
+        summarize(run, track=track_clusters(collapsing_circle(frames=5)))
+    with pytest.raises(ArgumentError, match="must be that of `track`"):
+        summarize(run, threshold=0.5, track=track)
 
 
 def test_ensembles_give_every_run_and_statistics():

@@ -21,16 +21,18 @@ ROOT = Path(particleflow.__file__).parent
 # One list a level, from the ground up: a module may import modules of lower levels and its own package, nothing else.
 # A new top-level module or package of particleflow gets its place here.
 LEVELS = [
-    ["errors", "status", "_version", "_names", "_precision", "_text", "notebook"],
+    ["errors", "status", "_version", "_names", "_precision", "_text"],
     ["compilation_cache", "stopping", "user_code"],
     ["_arrays", "_files", "_toml", "frame", "progress_bar"],
     ["_shown"],
     ["measure"],
     ["kernels"],
     ["moments", "geometry", "sphere_sampling", "store"],
-    ["summation", "trajectory"],
-    ["local", "analysis", "folder_contents"],
-    ["operators", "exponential_family", "initial", "drifts", "view"],
+    ["summation", "analysis"],
+    ["local", "view"],
+    ["notebook"],
+    ["trajectory"],
+    ["operators", "exponential_family", "initial", "drifts", "folder_contents", "beside"],
     ["flow", "products"],
     ["discretization"],
     ["observables", "models"],
@@ -51,7 +53,17 @@ LEVELS = [
 ]
 # Everything on this side of the store reads files with NumPy alone.
 WITHOUT_JAX = ["errors", "status", "_version", "_names", "_precision", "_text", "_files", "_toml", "notebook"]
-WITHOUT_JAX += ["frame", "progress_bar", "store", "trajectory", "analysis", "view", "folder_contents", "products"]
+WITHOUT_JAX += [
+    "frame",
+    "progress_bar",
+    "store",
+    "trajectory",
+    "analysis",
+    "view",
+    "folder_contents",
+    "beside",
+    "products",
+]
 JAX_PACKAGES = {"jax", "jaxlib", "jaxtyping", "equinox", "diffrax", "lineax", "optimistix", "optax", "jax_finufft"}
 
 LEVEL_OF = {name: level for level, names in enumerate(LEVELS) for name in names}

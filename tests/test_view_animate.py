@@ -22,9 +22,11 @@ from particleflow._files import written
 from particleflow.errors import ArgumentError, ShapeError, StoreError, UserError
 from particleflow.trajectory import Trajectory
 from particleflow.view import style
+from particleflow.view.animation.clock import Clock
 from particleflow.view.animation.movie import Movie
 from particleflow.view.animation.sprites import SpriteBank, _last_of_equals
 from particleflow.view.animation.write import common_palette
+from particleflow.view.drawing.base import format_time
 from particleflow.view.drawing.camera import rotation
 
 imageio_ffmpeg = pytest.importorskip("imageio_ffmpeg")
@@ -167,7 +169,7 @@ def test_instants_between_frames_are_interpolated():
 def test_sphere_turns_and_draws_near_particles_last():
     run = make(3, sphere=True, count=50)
     movie = movie_of(run, frames=7, turn=90.0)
-    assert np.ptp(movie.azimuths) == pytest.approx(90.0)
+    np.testing.assert_allclose(np.diff(movie.azimuths), 90.0 / 7)
     angle, tilt = np.radians(movie.azimuths[2]), np.radians(movie.elevation)
     toward = np.array([np.cos(tilt) * np.cos(angle), np.cos(tilt) * np.sin(angle), np.sin(tilt)])
     camera = rotation(float(movie.azimuths[2]), movie.elevation)
@@ -179,11 +181,46 @@ def test_sphere_turns_and_draws_near_particles_last():
     np.testing.assert_allclose(places[:, 0], expected[:, 0] - 0.5, atol=1e-6)
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
-@pytest.mark.parametrize("scale", [1.0, 1e-6, 3e9])
-def test_no_label_of_a_movie_is_cut_off_or_lies_on_another_picture(case, scale):
+SCALED = [(*case, scale) for scale in (1.0, 1e-6, 3e9) for case in CASES]
+
+
+def test_a_graticule_that_was_drawn_before_is_the_one_that_would_be_drawn():
+    """Lines every 30 degrees and 15 degrees a frame: every second frame sees the same ones."""
+    run = make(3, sphere=True, count=4)
+    movie, other = (movie_of(run, frames=12, turn=180.0) for _ in range(2))
+    for index in (3, 5, 7):
+        again = np.asarray(movie.frame(index))
+        other.stage.drawn.clear()
+        difference = np.abs(again.astype(int) - np.asarray(other.frame(index)))
+        assert difference.max() <= 8  # the lines begin at other corners
+    assert len(movie.stage.drawn) == 1
+    movie.frame(4)
+    assert len(movie.stage.drawn) == 2
+
+
+@pytest.mark.parametrize("theme", ["dark", "print"])
+@pytest.mark.parametrize("times", [(0.0, 12.5, 3000.0), (1e-9, 2.0, 4e15)])
+def test_the_clock_ends_at_its_place_whatever_the_time(theme, times):
+    with style.use(theme):
+        clock = Clock(times, 190.0, 30.0, 20.0)
+        paper = [Image.new("RGBA", (200, 40), style.find(theme).background) for _ in times]
+    ends = []
+    for index, image in enumerate(paper):
+        blank = np.asarray(image).copy()
+        clock.write(image, index)
+        rows, columns = np.nonzero((np.asarray(image) != blank).any(axis=-1))
+        assert rows.min() >= 8
+        assert rows.max() <= 31  # digits stand on the line
+        ends.append(columns.max())
+    assert max(ends) <= 191
+    assert min(ends) >= 180
+    assert clock.texts == [f"t = {format_time(time)}" for time in times]
+
+
+@pytest.mark.parametrize("case", by_default(SCALED, SCALED[::2]), ids=str)
+def test_no_label_of_a_movie_is_cut_off_or_lies_on_another_picture(case):
     """Numbers as wide as they come: every text is on the canvas, and panels keep off the main picture."""
-    dimension, sphere = case
+    dimension, sphere, scale = case
     plain = make(dimension, sphere=sphere)
     points = plain.points if sphere else scale * plain.points
     energy = scale * (1 + 1e-3 * np.linspace(0, 1, 12))

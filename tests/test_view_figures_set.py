@@ -16,6 +16,7 @@ from shares import by_default
 import particleflow
 from particleflow.errors import ArgumentError
 from particleflow.trajectory import Trajectory
+from particleflow.view.drawing.saving import save_figure
 from particleflow.view.drawing.snapshots import format_time
 
 view: Any = particleflow.view  # the drawn artists are read by names that type stubs do not know
@@ -73,7 +74,11 @@ def test_figures_writes_the_set_inside_the_folder(tmp_path):
     run = make(2, sphere=True, observables=observables)
     folder = tmp_path / "deep" / "figures"
     analysis = {"counts": np.arange(7, 0, -1), "merge_tree": [(0, 1, 1.0, 2), (2, 3, 2.0, 2)]}
-    written = view.figures(run, folder, theme="dark", analysis=analysis)
+    told: list[tuple[int, int]] = []
+    written = view.figures(
+        run, folder, theme="dark", analysis=analysis, progress=lambda done, total: told.append((done, total))
+    )
+    assert told == [(done + 1, len(written)) for done in range(len(written))]
     names = {path.name for path in written}
     expected = {"snapshots", "kymograph", "staircase", "merge_tree", "similarity", "gram", "observable_______escape__x"}
     assert names == {f"{name}.png" for name in expected}
@@ -81,6 +86,18 @@ def test_figures_writes_the_set_inside_the_folder(tmp_path):
     image = imread(folder / "kymograph.png")
     np.testing.assert_allclose(image[0, 0, :3], to_rgb(view.style.find("dark").background), atol=0.01)
     assert image.shape[1] == round(6.4 * 160)
+
+
+@pytest.mark.parametrize("dpi", [100, 160])
+def test_a_figure_that_is_drawn_once_is_the_one_that_matplotlib_saves(tmp_path, dpi):
+    """Titles, small print, colour bars and shared axes included."""
+    run = make(2, sphere=True)
+    for name, draw in {"row": view.snapshots, "bar": view.gram, "two": view.staircase}.items():
+        ours = imread(save_figure(np.ravel(draw(run))[0].figure, tmp_path / f"{name}.png", dpi))
+        np.ravel(draw(run))[0].figure.savefig(tmp_path / "theirs.png", dpi=dpi)
+        theirs = imread(tmp_path / "theirs.png")
+        assert (theirs[..., 3] == 1).all()
+        np.testing.assert_array_equal(ours, theirs[..., :3])
 
 
 def test_a_run_opened_from_its_file_is_drawn_like_the_one_in_memory(tmp_path):

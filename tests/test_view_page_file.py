@@ -9,7 +9,6 @@ import pytest
 from page_oracles import EVIL, demo
 
 from particleflow.errors import ArgumentError, ShapeError
-from particleflow.notebook import repr_html
 from particleflow.trajectory import Trajectory
 from particleflow.view import page as write_page
 
@@ -63,16 +62,3 @@ def test_wrong_arguments_are_named(tmp_path: Path):
     with pytest.raises(ArgumentError, match="max_bytes"):
         write_page(demo(), tmp_path / "page.html", max_bytes=1000)
     assert not list(tmp_path.iterdir())
-
-
-def test_notebook_card_escapes_and_counts():
-    run = demo(EVIL, observables={EVIL: np.arange(40.0)})
-    card = repr_html(run)
-    assert run._repr_html_() == card
-    assert "<script" not in card
-    assert "<img" not in card
-    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in card
-    assert card.count("<circle") == 3 * 60
-    assert card.count("<polyline") == 1
-    assert "40 frames" in card
-    assert len(card) < 40_000

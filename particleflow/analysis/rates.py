@@ -66,7 +66,7 @@ def fit_line(x: ArrayLike, y: ArrayLike, *, level: float = 0.95, ordered: bool =
     ordered: the samples follow each other in time, so correct for the autocorrelation of the residuals.
     Two samples give a slope without an interval (low and high are NaN); fewer are an error.
     """
-    from scipy.stats import t as student
+    from scipy.special import stdtrit  # the quantile of Student's t; scipy.stats takes half a second to import
 
     abscissa, ordinate = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     if abscissa.shape != ordinate.shape or abscissa.ndim != 1:
@@ -85,7 +85,7 @@ def fit_line(x: ArrayLike, y: ArrayLike, *, level: float = 0.95, ordered: bool =
     error = half = float("nan")
     if degrees > 0:
         error = np.sqrt(float(residual @ residual) / degrees / spread * (1 + correlation) / (1 - correlation))
-        half = float(student.ppf(0.5 + 0.5 * level, degrees)) * error
+        half = float(stdtrit(degrees, 0.5 + 0.5 * level)) * error
     intercept = float(ordinate.mean() - slope * abscissa.mean())
     explained = 1.0 - float(residual @ residual) / total if total > 0 else 1.0
     return LineFit(

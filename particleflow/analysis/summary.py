@@ -26,7 +26,7 @@ from particleflow.analysis.frames import (
     single_run,
 )
 from particleflow.analysis.tracking import ClusterTrack, track_clusters
-from particleflow.errors import ArgumentError
+from particleflow.errors import ArgumentError, ShapeError
 
 if TYPE_CHECKING:
     from particleflow.trajectory import Trajectory
@@ -48,6 +48,7 @@ def summarize(
     minimum: float = 0.03,
     modes: int = 6,
     seed: int = 0,
+    track: ClusterTrack | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Analyse a trajectory and return a dictionary that can be written as JSON.
@@ -55,19 +56,21 @@ def summarize(
     threshold: the linking distance of clusters, chordal on the sphere; without it that of `choose_threshold`, which is
     stated in the result. beta, causal: for the attention statistics; without them, what the run says of its own
     attention. minimum: see `find_plateaus`. modes: how many modes on the circle and on S². seed: of every
-    sample. An ensemble gives {"runs": [one summary each], "aggregate": statistics over runs, …}. A density, whose
-    points stay and whose masses change, has only its energy, modes and distances; its other sections are null.
-    `omitted` names sections that were left out, and why.
+    sample. track: the clusters of the (first) run where they are known already. An ensemble gives {"runs": [one summary
+    each], "aggregate": statistics over runs, …}. A density, whose points stay and whose masses change, has only its
+    energy, modes and distances; its other sections are null. `omitted` names sections that were left out, and why.
     """
     options = {"threshold": threshold, "beta": beta, "causal": causal, "minimum": minimum}
     as_positive(minimum, "minimum", zero=True)
+    _check_track(track, len(trajectory), trajectory.count, threshold)
     if trajectory.runs is None:
-        return plain(_summarize_run(trajectory, modes=modes, seed=seed, progress=progress, **options))
+        return plain(_summarize_run(trajectory, track, modes=modes, seed=seed, progress=progress, **options))
     summaries: list[dict[str, Any]] = []
     total = trajectory.runs
     for run in range(total):
         one = _stage(progress, run, total) if progress is not None else None
-        summary = plain(_summarize_run(trajectory.run(run), modes=modes, seed=seed, progress=one, **options))
+        known = track if run == 0 else None
+        summary = plain(_summarize_run(trajectory.run(run), known, modes=modes, seed=seed, progress=one, **options))
         summaries.append(summary)
     return {**_header(), "runs": summaries, "aggregate": plain(aggregate(summaries))}
 
@@ -126,8 +129,19 @@ def _stage(progress: Progress | None, stage: int, stages: int) -> Progress | Non
     return lambda done, total: progress(1000 * stage // stages + 1000 * done // (total * stages), 1000)
 
 
+def _check_track(track: ClusterTrack | None, frames: int, particles: int, threshold: float | None) -> None:
+    """Refuse the clusters of another run, or at another distance than the one asked for."""
+    if track is None:
+        return
+    if track.labels.shape != (frames, particles):
+        raise ShapeError(f"Argument `track` must have labels of shape {(frames, particles)}, not {track.labels.shape}.")
+    if threshold is not None and threshold != track.threshold.value:
+        raise ArgumentError(f"Argument `threshold` must be that of `track`, {track.threshold.value}, not {threshold}.")
+
+
 def _summarize_run(
     trajectory: "Trajectory",
+    track: ClusterTrack | None,
     *,
     threshold: float | None,
     beta: float | None,
@@ -139,7 +153,7 @@ def _summarize_run(
 ) -> dict[str, Any]:
     if masses_of(trajectory) is not None:
         return _summarize_density(single_run(trajectory), modes, seed, progress)
-    track = track_clusters(trajectory, threshold, progress=_stage(progress, 0, 2))
+    track = track or track_clusters(trajectory, threshold, progress=_stage(progress, 0, 2))
     weights = fixed_weights(trajectory)
     energy = parts.energy_series(trajectory)
     first, last = frame_points(trajectory, 0), frame_points(trajectory, -1)

@@ -3,6 +3,7 @@
 Unless a run of a sweep is named that has no folder of its own yet: then it is run first.
 """
 
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -34,7 +35,7 @@ def analyze(run: Run, /, *, threshold: Threshold = None, json: Flag = False, qui
         check_extent(trajectory)
         summary = write_summary(
             trajectory, folder / SUMMARY_FILE, threshold=threshold_for(folder, threshold),
-            progress=lambda done, total: meter.update("analysing", done, total),
+            progress=partial(meter.update, "analysing"),
         )  # fmt: skip
     for line in filter(None, [stale_line(folder, before, summary), *analysis_lines(folder, summary)]):
         note(line, quiet=quiet)
@@ -76,10 +77,11 @@ def plot(
     _headless()
     from particleflow import view
 
-    with run_folder.open_run(run) as trajectory:
+    with run_folder.open_run(run) as trajectory, Meter(quiet=quiet) as meter:
         note(f"drawing into {folder}", quiet=quiet)
-        analysis = _track(run, trajectory, threshold)
-        paths = view.figures(trajectory, folder, theme=theme, analysis=analysis, format=format)
+        analysis = _track(run, trajectory, threshold, meter)
+        progress = partial(meter.update, "drawing")
+        paths = view.figures(trajectory, folder, theme=theme, analysis=analysis, format=format, progress=progress)
     _print_paths([str(path) for path in paths], json=json)
     return 0
 
@@ -124,8 +126,7 @@ def animate(
     with run_folder.open_run(run) as trajectory, Meter(quiet=quiet) as meter:
         path = view.animate(
             trajectory, target, frames=frames, fps=fps, spacing=spacing, theme=theme, colors=trajectory.labels,
-            counts=_track(run, trajectory, threshold).counts,
-            progress=lambda done, total: meter.update("filming", done, total),
+            counts=_track(run, trajectory, threshold, meter).counts, progress=partial(meter.update, "filming"),
         )  # fmt: skip
     _print_paths([str(path)], json=json)
     return 0
@@ -157,8 +158,9 @@ def view(
 
     run = ready(run, quiet=quiet)
     target = output or run_folder.folder_of(run) / "viewer.html"
-    with run_folder.open_run(run) as trajectory:
-        path = page(trajectory, target, analysis=_track(run, trajectory, threshold))
+    with run_folder.open_run(run) as trajectory, Meter(quiet=quiet) as meter:
+        analysis = _track(run, trajectory, threshold, meter)
+        path = page(trajectory, target, analysis=analysis, progress=partial(meter.update, "writing the page"))
     _print_paths([str(path)], json=json)
     if open and not json:
         import webbrowser
@@ -223,13 +225,14 @@ def recover(run: Run, /, *, json: Flag = False) -> int:
     return 0
 
 
-def _track(run: Path, trajectory: Any, threshold: float | str | None) -> Any:
+def _track(run: Path, trajectory: Any, threshold: float | str | None, meter: Meter) -> Any:
     """The clusters of a run at the threshold that was asked for, or that is kept in its folder."""
     from particleflow import run_folder
     from particleflow.folder_contents import threshold_for
     from particleflow.products import track
 
-    return track(trajectory, threshold_for(run_folder.folder_of(run), threshold))
+    distance = threshold_for(run_folder.folder_of(run), threshold)
+    return track(trajectory, distance, partial(meter.update, "finding clusters"))
 
 
 def _headless() -> None:

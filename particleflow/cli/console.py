@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 from particleflow import stopping
+from particleflow.progress_bar import make_bar
 
 SIMULATING = "simulating"
 _LINE_SECONDS = 5.0
@@ -58,7 +59,9 @@ class Meter:
 
     def __enter__(self) -> "Meter":
         if self.terminal and not self.quiet:
-            self.bar = _make_bar()
+            from rich.console import Console
+
+            self.bar = make_bar(Console(stderr=True))
             self.bar.start()
         return self
 
@@ -91,20 +94,6 @@ class Meter:
             note(f"{label}{share}{'  ' + details if details else ''}  [{time.monotonic() - self.begun:.0f} s]")
             self.last = time.monotonic()
         self.label = label
-
-
-def _make_bar() -> Any:
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        TaskProgressColumn(),
-        TextColumn("{task.fields[details]}", markup=False),
-        TimeElapsedColumn(),
-    )
-    return Progress(*columns, console=Console(stderr=True), transient=False)
 
 
 class RunMeter:

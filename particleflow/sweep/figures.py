@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from particleflow._files import own_folder, written
+from particleflow._files import own_folder
 from particleflow.sweep.manifest import DONE, Manifest
 from particleflow.sweep.results import phase_values, repetitions, table
 
@@ -188,9 +188,10 @@ def _hashable(value: Any) -> Any:
 def _saved(figure: Any, manifest: Manifest, name: str) -> Path:
     import matplotlib.pyplot as plt
 
+    from particleflow.view.drawing.saving import save_figure
+
     path = own_folder(manifest.folder / "figures") / f"{name}.png"
-    with written(path) as partial:
-        figure.savefig(partial, dpi=160)
+    save_figure(figure, path)
     plt.close(figure)
     return path
 

@@ -119,6 +119,7 @@ def _axes_settings(theme: Theme) -> dict[str, Any]:
         "axes.titleweight": "regular",
         "axes.titlelocation": "left",
         "axes.titlepad": 7.0,
+        "axes.titley": 1.0,  # where it is anyway: looking for ticks above the axes takes a tenth of a figure's time
         "axes.linewidth": 0.7,
         "axes.spines.top": False,
         "axes.spines.right": False,
@@ -132,7 +133,8 @@ def _axes_settings(theme: Theme) -> dict[str, Any]:
 def _font_settings(theme: Theme) -> dict[str, Any]:
     size = theme.font_size
     return {
-        "font.family": [theme.font, "DejaVu Sans"],  # the second has the glyphs that the first lacks
+        # the second has the glyphs that the first lacks; twice the same would be looked up twice for every word
+        "font.family": list(dict.fromkeys([theme.font, "DejaVu Sans"])),
         "font.size": size,
         "axes.titlesize": 1.05 * size,
         "axes.labelsize": size,
@@ -284,7 +286,8 @@ def _sequential_map(theme: Theme):
 
 
 @cache
-def _glyphs(family: str) -> frozenset[int]:
+def glyphs(family: str) -> frozenset[int]:
+    """The code points that a font has letters for."""
     from matplotlib import font_manager
 
     return frozenset(font_manager.get_font(font_manager.findfont(family)).get_charmap())
@@ -299,7 +302,7 @@ def clean(text: object, limit: int = 80) -> str:
     kept = " ".join(kept.split())
     if len(kept) > limit:
         kept = kept[: limit - 1].rstrip() + "…"
-    known = _glyphs(current().font) | _glyphs("DejaVu Sans")
+    known = glyphs(current().font) | glyphs("DejaVu Sans")
     kept = "".join(character if ord(character) in known else "?" for character in kept)
     return kept.replace("$", r"\$")
 

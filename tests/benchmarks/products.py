@@ -23,7 +23,8 @@ import numpy as np
 
 from particleflow import products, view
 from particleflow.trajectory import Trajectory
-from particleflow.view.drawing.collection import _plan, _save
+from particleflow.view.drawing.collection import _plan
+from particleflow.view.drawing.saving import save_figure
 
 LIMIT = 6.0
 SCENARIO = Path(__file__).parents[2] / "scenarios" / "metastable_sphere.toml"
@@ -52,7 +53,7 @@ def draw_figures(trajectory: Trajectory, analysis: Any, folder: Path) -> None:
     with view.style.use("light"):
         for name, draw in _plan(trajectory, analysis):
             path = folder / f"{name}.png"
-            measured(f"  {name}", lambda draw=draw, path=path: _save(np.ravel(draw())[0].figure, path, 160))
+            measured(f"  {name}", lambda draw=draw, path=path: save_figure(np.ravel(draw())[0].figure, path))
 
 
 def main() -> None:

@@ -10,6 +10,10 @@ from typing import Any
 from particleflow._text import printable
 from particleflow.errors import StoreError, UserError
 
+# with the preset alone a movie is a fifth smaller, but takes half as long again: dots have no texture to follow
+_QUALITY = ("-preset", "veryfast", "-crf", "18", "-x264-params", "subme=0:me=dia:bframes=1:b-adapt=0")
+_PIPE = 1 << 20  # bytes on their way to the encoder; a frame has four times as many
+
 
 def find_ffmpeg() -> str:
     """The program that imageio-ffmpeg brings, or an error that says how to install it."""
@@ -33,12 +37,13 @@ class Encoder:
         rate = str(Fraction(fps).limit_denominator())
         command = [find_ffmpeg(), "-y", "-v", "error", "-f", "rawvideo", "-pix_fmt", "rgba"]
         command += ["-s", f"{size[0]}x{size[1]}", "-r", rate, "-i", "-", "-an", "-vcodec", "libx264"]
-        command += ["-pix_fmt", "yuv420p", "-preset", "ultrafast", "-crf", "20", "-movflags", "+faststart"]
+        command += ["-pix_fmt", "yuv420p", *_QUALITY, "-movflags", "+faststart"]
         self._process = subprocess.Popen(
             [*command, str(path.absolute())],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=self._complaints,
+            pipesize=_PIPE,
             start_new_session=True,  # Ctrl-C is for us, who then stop it
         )
         assert self._process.stdin is not None

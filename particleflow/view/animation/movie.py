@@ -10,9 +10,9 @@ from particleflow.analysis.frames import first_run
 from particleflow.errors import ArgumentError
 from particleflow.view import style
 from particleflow.view.animation.sprites import SpriteBank
-from particleflow.view.animation.stage import Stage, build_stage, freeze, grab, turn_lines
+from particleflow.view.animation.stage import Stage, build_stage, draw_lines, freeze, grab
 from particleflow.view.animation.write import check_size, check_target, open_writer
-from particleflow.view.drawing.base import format_time, projection, thinned
+from particleflow.view.drawing.base import projection, thinned
 from particleflow.view.drawing.camera import box_coordinates, depth_style, facing, rotation
 from particleflow.view.drawing.colors import check_labels, may_blend, particle_colors
 from particleflow.view.drawing.crowds import crowd_colors, crowd_mass, shown_weights
@@ -45,12 +45,13 @@ def animate(
 ) -> Path:
     """Write a movie of a trajectory to `path` (.mp4 or .gif) and return the path; it appears whole or not at all.
 
-    Circle (with its kymograph), sphere or box (turning by `turn` degrees), plane, line (as a growing kymograph) and
-    principal components (d > 3) follow from the trajectory. Energy is shown if it was recorded, cluster `counts` (T,)
-    and `plateaus` (start, end, count) if given. `colors` are labels (N,) or (T, N), or RGB in [0, 1] of shape (N, 3).
-    `frames` instants are spaced evenly in "linear" time, "log" time or "arc" length; "auto" chooses (see `resample`).
-    `size` is in pixels, multiples of 16: 1280 × 720, for a gif 800 × 448. An ensemble shows its run 0; of more than
-    20,000 particles that many, evenly chosen, are drawn. `progress(done, total)` is called after every frame.
+    Circle (with its kymograph), sphere or box (turning by `turn` degrees, of which 360 make a loop), plane, line (as a
+    growing kymograph) and principal components (d > 3) follow from the trajectory. Energy is shown if it was recorded,
+    cluster `counts` (T,) and `plateaus` (start, end, count) if given. `colors` are labels (N,) or (T, N), or RGB in
+    [0, 1] of shape (N, 3). `frames` instants are spaced evenly in "linear" time, "log" time or "arc" length; "auto"
+    chooses (see `resample`). `size` is in pixels, multiples of 16: 1280 × 720, for a gif 800 × 448. An ensemble shows
+    its run 0; of more than 20,000 particles that many, evenly chosen, are drawn. `progress(done, total)` is called
+    after every frame.
     """
     path = Path(path)
     check_target(path, fps)
@@ -87,16 +88,16 @@ class Movie:
         self.instants: Resampling = resample(self.run, frames, spacing)
         self.particles = thinned(self.run.count, MAX_PARTICLES)
         azimuth, self.elevation = facing(self.run)
-        self.azimuths = azimuth + turn * (np.arange(frames) / max(frames - 1, 1) - 1)  # it ends where it is aimed
+        self.azimuths = azimuth + turn * (np.arange(1, frames + 1) / frames - 1)  # it ends where it is aimed
         self._theme = style.current()
         self._sprites = SpriteBank()
         self._read: dict[int, np.ndarray] = {}
         labels = self._choose_colors(colors)
         counts = _run_counts(self.run, counts)
         self.stage: Stage = build_stage(
-            self.run, self.view, size, self.instants.spacing, labels=labels, counts=counts, plateaus=plateaus
+            self.run, self.view, size, self.instants, labels=labels, counts=counts, plateaus=plateaus
         )
-        freeze(self.stage, self.instants.times, self.instants.lower, np.asarray(self.run.times, float))
+        freeze(self.stage, self.instants, np.asarray(self.run.times, float))
 
     def _choose_colors(self, colors: Any) -> Any:
         """Fix the particles' colours (n, 3), or a table and labels (T, n); returns what the panels can colour by."""
@@ -136,35 +137,38 @@ class Movie:
     def frame(self, index: int) -> "Image":
         """One frame of the movie as an RGBA image."""
         stage = self.stage
-        camera = rotation(float(self.azimuths[index]), self.elevation)
-        stage.canvas.restore_region(stage.region)
-        turn_lines(stage, camera)
-        for line in stage.lines:
-            stage.main.draw_artist(line)
-        stage.clock.set_text(f"t = {format_time(float(self.instants.times[index]))}")
-        stage.canvas.figure.draw_artist(stage.clock)
+        azimuth = float(self.azimuths[index])
+        if stage.lines:
+            draw_lines(stage, azimuth, self.elevation)
         image = grab(stage)
-        self._reveal(image, index)
-        places, radii, colors = self.sprites(index, camera)
-        self._sprites.paste(image, places, radii, colors)
+        assert stage.clock is not None
+        stage.clock.write(image, index)
+        self._reveal(image.info["pixels"], index)
+        particles, dots = self.sprites(index, rotation(azimuth, self.elevation)), self._dots(index)
+        self._sprites.paste(image, *(np.concatenate(both) for both in zip(particles, dots, strict=True)))
         return image
 
-    def _reveal(self, image: "Image", index: int) -> None:
-        """Show the past of every panel up to the cursor, the cursor, and the dot on its curve."""
+    def _reveal(self, pixels: np.ndarray, index: int) -> None:
+        """Show the past of every panel up to the cursor, and the cursor."""
         from matplotlib.colors import to_rgb
 
         assert self.stage.past is not None
-        ink = tuple(int(255 * part) for part in to_rgb(self._theme.muted))
+        ink = np.array([*to_rgb(self._theme.muted), 1.0]) * 255
         for panel in self.stage.panels:
             left, top, _, bottom = panel.box
             column = int(panel.columns[index])
-            if column > left:
-                image.paste(self.stage.past.crop((left, top, column, bottom)), (left, top))
-            image.paste((*ink, 255), (column, top, column + max(round(self.stage.scale), 1), bottom))
-            if panel.dots is not None and np.isfinite(panel.dots[index]):
-                place = np.array([[panel.columns[index], panel.dots[index]]])
-                radius = np.array([4.5 * self.stage.scale])
-                self._sprites.paste(image, place, radius, np.array([to_rgb(panel.color)]))
+            pixels[top:bottom, left:column] = self.stage.past[top:bottom, left:column]
+            pixels[top:bottom, column : column + max(round(self.stage.scale), 1)] = ink
+
+    def _dots(self, index: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Pixel places (k, 2), radii (k,) and colours (k, 3) of the dots on the curves of the panels."""
+        from matplotlib.colors import to_rgb
+
+        shown = [panel for panel in self.stage.panels if panel.dots is not None and np.isfinite(panel.dots[index])]
+        places = [(panel.columns[index], panel.dots[index]) for panel in shown if panel.dots is not None]
+        colors = [to_rgb(panel.color) for panel in shown]
+        radii = np.full(len(shown), 4.5 * self.stage.scale)
+        return np.reshape(places, (-1, 2)), radii, np.reshape(colors, (-1, 3))
 
     def sprites(self, index: int, camera: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Pixel places (n, 2), radii (n,) and colours (n, 3) of the particles of a frame, from far to near."""

@@ -4,7 +4,7 @@ A mask of the disc is made once for every radius (in quarter pixels) and every o
 particle is then one `paste` of its colour through its mask, so overlapping discs blend in exactly the order given.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,10 +30,10 @@ class SpriteBank:
 
     def __init__(self, opacity: float = 0.92):
         self.opacity = opacity
-        self._masks: dict[int, Image] = {}
+        self._masks: dict[int, Any] = {}
 
-    def _mask(self, key: int) -> "Image":
-        """The mask of radius level key // 16 and offsets (key // 4 % 4, key % 4) in quarter pixels."""
+    def _mask(self, key: int) -> Any:
+        """The mask of radius level key // 16 and offsets (key // 4 % 4, key % 4) in quarter pixels, for `paste`."""
         from PIL import Image
 
         level, x_phase, y_phase = key // 16, key // _PHASES % _PHASES, key % _PHASES
@@ -42,7 +42,7 @@ class SpriteBank:
         rows, columns = np.mgrid[-half : half + 1, -half : half + 1].astype(float)
         distance = np.hypot(columns - x_phase / _PHASES, rows - y_phase / _PHASES)
         cover = np.clip(radius + 0.5 - distance, 0.0, 1.0) * self.opacity
-        return Image.fromarray((255 * cover + 0.5).astype(np.uint8))
+        return Image.fromarray((255 * cover + 0.5).astype(np.uint8)).im
 
     def paste(self, frame: "Image", places: np.ndarray, radii: np.ndarray, colors: np.ndarray) -> None:
         """Paste discs at pixel places (n, 2) with radii (n,) and colours (n, 3) in [0, 1], the last one on top."""
@@ -62,4 +62,4 @@ class SpriteBank:
         # what Image.paste calls after its checks, which cost five times the pasting itself
         stamp = frame.im.paste
         for key, box, color in zip(keys, boxes, ink, strict=True):
-            stamp(tuple(color), tuple(box), masks[key].im)
+            stamp(tuple(color), tuple(box), masks[key])

@@ -1,7 +1,7 @@
 """The stage of an animation: where the particles and the side panels are, and everything that does not move.
 
-The stage is drawn twice, once with the curves of the panels strong (the past) and once faint (the future). A frame is
-the future with the columns up to the time cursor taken from the past: no curve is drawn again.
+The stage is drawn once with the curves of the panels (the past), and its panels once more with faint ones (the future).
+A frame is the future with the columns up to the time cursor taken from the past: no curve is drawn again.
 """
 
 from dataclasses import dataclass, field
@@ -10,8 +10,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from particleflow.view import style
+from particleflow.view.animation.clock import Clock
 from particleflow.view.drawing.base import Projection, drawn_times, small_print, wants_log
-from particleflow.view.drawing.camera import ELEVATION, box_coordinates, box_edges, globe, graticule, rotation
+from particleflow.view.drawing.camera import (
+    ELEVATION,
+    GRATICULE,
+    box_coordinates,
+    box_edges,
+    globe,
+    graticule,
+    rotation,
+)
 from particleflow.view.drawing.paths import kymograph
 from particleflow.view.drawing.series import cluster_count, observable, observable_values
 from particleflow.view.drawing.snapshots import frame_limits
@@ -20,8 +29,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from PIL.Image import Image
 
+    from particleflow.view.resampling import Resampling
+
 SPACING_NAMES = {"linear": "time", "log": "log time", "arc": "distance moved"}
 _FAINT = 0.25
+_KEPT_PIXELS = 20_000_000  # 80 MB
+_TITLE_HEIGHT = 0.935  # of the frame
 
 
 @dataclass
@@ -38,19 +51,24 @@ class Panel:
 
 @dataclass
 class Stage:
-    """The drawn stage: canvas, main axes, moving lines, panels, and both backgrounds."""
+    """The drawn stage: canvas, main axes, moving lines, panels, clock, and both backgrounds.
+
+    The canvas holds the future, of which `region` is the part that the moving lines are drawn over; `drawn` keeps what
+    came of it.
+    """
 
     canvas: Any
     main: Any
     view: Projection
     panels: list[Panel]
-    clock: Any
     lines: list[Any]
     size: tuple[int, int]
     log: bool
     limits: tuple[np.ndarray, np.ndarray] | None = None
+    clock: "Clock | None" = None
     region: Any = None
-    past: "Image | None" = None
+    drawn: dict[int | None, Any] = field(default_factory=dict)
+    past: np.ndarray | None = None
 
     @property
     def scale(self) -> float:
@@ -59,7 +77,14 @@ class Stage:
 
 
 def build_stage(
-    run: Any, view: Projection, size: tuple[int, int], spacing: str, *, labels: Any, counts: Any, plateaus: Any
+    run: Any,
+    view: Projection,
+    size: tuple[int, int],
+    instants: "Resampling",
+    *,
+    labels: Any,
+    counts: Any,
+    plateaus: Any,
 ) -> Stage:
     """Lay the stage out and draw what stands still: title, main axes, and a panel for every number to show."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -69,15 +94,15 @@ def build_stage(
     dpi = 100.0 * size[1] / 720.0
     figure = Figure(figsize=(size[0] / dpi, size[1] / dpi), dpi=dpi, facecolor=theme.background)
     canvas = FigureCanvasAgg(figure)
-    log = spacing == "log" or wants_log(run.times)
+    log = instants.spacing == "log" or wants_log(run.times)
     has_energy = _scalar_energy(run) is not None
     wide = view.kind == "line"
     number = (view.kind == "circle") + has_energy + (counts is not None)
     main = figure.add_axes(_main_box(size, number, wide))
     panels = _panels(figure, run, view, log, labels, counts, plateaus, number)
-    stage = Stage(canvas, main, view, panels, None, [], size, log)
+    stage = Stage(canvas, main, view, panels, [], size, log)
     _dress_main(stage, run, labels)
-    _dress_text(stage, figure, run, spacing)
+    _dress_text(stage, figure, run, instants)
     make_room(stage)
     return stage
 
@@ -96,10 +121,9 @@ def make_room(stage: Stage) -> None:
             box = ax.get_position()
             if missing > 0:
                 ax.set_position((box.x0 + missing, box.y0, box.width - missing, box.height))
-        right = max(ax.get_tightbbox(renderer).x1 for ax in column)
-        if stage.view.kind in ("sphere", "space", "circle"):
-            right = stage.main.get_window_extent().x1
-        wall = right + margin
+        if column is not columns[-1]:
+            square = stage.view.kind in ("sphere", "space", "circle")
+            wall = (stage.main.get_window_extent() if square else stage.main.get_tightbbox(renderer)).x1 + margin
 
 
 def _scalar_energy(run: Any) -> np.ndarray | None:
@@ -192,33 +216,36 @@ def _square(ax: "Axes", reach: float) -> None:
     ax.set_axis_off()
 
 
-def _dress_text(stage: Stage, figure: Any, run: Any, spacing: str) -> None:
+def _dress_text(stage: Stage, figure: Any, run: Any, instants: "Resampling") -> None:
     """Title at the left, the clock at the right, and below, in small, how the frames are spaced."""
     theme = style.current()
     title = style.clean((run.metadata or {}).get("title") or "", 62)
-    figure.text(0.032, 0.935, title, fontsize=1.3 * theme.font_size, va="center")
-    stage.clock = figure.text(0.965, 0.935, "", fontsize=1.3 * theme.font_size, va="center", ha="right", animated=True)
-    note = f"{small_print(run)} · frames evenly spaced in {SPACING_NAMES[spacing]}"
+    size = 1.3 * theme.font_size
+    pixels = size / 72 * figure.dpi
+    baseline = _TITLE_HEIGHT - 0.26 * pixels / stage.size[1]  # the middle of the letters is at that height
+    figure.text(0.032, baseline, title, fontsize=size, va="baseline")
+    stage.clock = Clock(instants.times, 0.965 * stage.size[0], (1 - baseline) * stage.size[1], pixels)
+    note = f"{small_print(run)} · frames evenly spaced in {SPACING_NAMES[instants.spacing]}"
     figure.text(0.032, 0.028, note, fontsize=0.78 * theme.font_size, color=theme.muted, va="center")
 
 
-def freeze(stage: Stage, times: np.ndarray, lower: np.ndarray, all_times: np.ndarray) -> None:
+def freeze(stage: Stage, instants: "Resampling", all_times: np.ndarray) -> None:
     """Draw both backgrounds, and find each panel's box and where its cursor and dot are at every instant."""
-    from PIL import Image
-
     stage.canvas.draw()
-    stage.past = grab(stage)
+    stage.past = np.array(stage.canvas.buffer_rgba())
+    shown = drawn_times(np.concatenate([all_times, instants.times]), stage.log)[len(all_times) :]
+    pixels, future = np.asarray(stage.canvas.buffer_rgba()), stage.past.copy()
     for panel in stage.panels:
         for artist in [*panel.axes.lines, *panel.axes.collections]:
             artist.set_visible(False)
-    stage.canvas.draw()
-    # pictures are mixed rather than opacities lowered: many faint lines on one another would be strong again
-    future = Image.blend(grab(stage), stage.past, _FAINT)
-    np.asarray(stage.canvas.buffer_rgba())[:] = np.asarray(future)
-    stage.region = stage.canvas.copy_from_bbox(stage.canvas.figure.bbox)
-    shown = drawn_times(np.concatenate([all_times, times]), stage.log)[len(all_times) :]
-    for panel in stage.panels:
-        _measure(stage, panel, shown, lower)
+        panel.axes.draw(stage.canvas.get_renderer())
+        _measure(stage, panel, shown, instants.lower)
+        left, top, right, bottom = panel.box
+        inside = np.s_[top:bottom, left:right]
+        # pictures are mixed rather than opacities lowered: many faint lines on one another would be strong again
+        future[inside] = (1 - _FAINT) * pixels[inside] + _FAINT * stage.past[inside] + 0.5
+    pixels[:] = future
+    stage.region = stage.canvas.copy_from_bbox(stage.main.bbox)
 
 
 def _measure(stage: Stage, panel: Panel, times: np.ndarray, lower: np.ndarray) -> None:
@@ -247,8 +274,26 @@ def grab(stage: Stage) -> "Image":
     return image
 
 
-def turn_lines(stage: Stage, camera: np.ndarray) -> None:
-    """Put the lines that turn with the camera where it sees them: the graticule, or the edges of the box."""
+def draw_lines(stage: Stage, azimuth: float, elevation: float) -> None:
+    """Draw the lines that turn with the camera where it sees them: the graticule, or the edges of the box.
+
+    A graticule looks the same from every 30 degrees, so that what was drawn is kept for the next time.
+    """
+    turns = stage.view.kind == "sphere"
+    seen = round(azimuth / GRATICULE * 10**8) % 10**8 if turns else None
+    if seen in stage.drawn:
+        stage.canvas.restore_region(stage.drawn[seen])
+        return
+    stage.canvas.restore_region(stage.region)
+    _turn_lines(stage, rotation(azimuth, elevation))
+    for line in stage.lines:
+        stage.main.draw_artist(line)
+    box = stage.main.bbox
+    if turns and (len(stage.drawn) + 1) * box.width * box.height <= _KEPT_PIXELS:
+        stage.drawn[seen] = stage.canvas.copy_from_bbox(box)
+
+
+def _turn_lines(stage: Stage, camera: np.ndarray) -> None:
     if stage.view.kind == "sphere":
         front, behind = graticule(camera)
         stage.lines[0].set_data(*behind.T)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from particleflow.trajectory import Trajectory
 
 ELEVATION = 22.0
+GRATICULE = 30.0  # degrees between its lines
 FAINTEST = 0.62  # of area and colour, at the farthest point
 _MOST_CENTRES = 16
 
@@ -88,7 +89,7 @@ def _globe_lines(step: float) -> np.ndarray:
     return np.concatenate([part for line in lines for part in (line, gap)])
 
 
-def graticule(camera: np.ndarray, step: float = 30.0) -> tuple[np.ndarray, np.ndarray]:
+def graticule(camera: np.ndarray, step: float = GRATICULE) -> tuple[np.ndarray, np.ndarray]:
     """Meridians and parallels of the unit sphere on the page, (k, 2) each: in front and behind; NaN between lines."""
     turned = _globe_lines(step) @ camera.T
     front = np.where(turned[:, 2:] >= 0, turned[:, :2], np.nan)

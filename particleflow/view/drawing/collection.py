@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from particleflow._files import written
 from particleflow.analysis.character import Character, character_of
 from particleflow.analysis.frames import first_run, masses_of
 from particleflow.analysis.plateaus import first_real_merge
@@ -26,6 +25,7 @@ from particleflow.view.drawing.distributions import (
 )
 from particleflow.view.drawing.matrices import MAX_ATTENTION, attention, gram, similarity
 from particleflow.view.drawing.paths import kymograph, paths
+from particleflow.view.drawing.saving import save_figure
 from particleflow.view.drawing.series import energy, observable, observable_values, staircase
 from particleflow.view.drawing.snapshots import snapshots
 from particleflow.view.drawing.tree import check_merges, kymograph_with_tree, merge_tree
@@ -47,6 +47,7 @@ def figures(
     analysis: Any = None,
     format: str = "png",
     dpi: float = 160,
+    progress: Callable[[int, int], None] | None = None,
 ) -> list[Path]:
     """Write the figures that suit a run to a folder; returns their paths.
 
@@ -55,7 +56,8 @@ def figures(
 
     `analysis` is a mapping or an object (such as a `ClusterTrack`) with any of `counts` (T,), `labels` (T, N),
     `plateaus` and `merge_tree` (or `tree`); what is missing is left out. `format` is "png" (at `dpi`), "svg" or
-    "pdf". The folder is created if need be; file names are ours, so nothing is written outside it.
+    "pdf". The folder is created if need be; file names are ours, so nothing is written outside it. `progress(done,
+    total)` is called after every figure.
     """
     if format not in FORMATS:
         raise ArgumentError(f"Argument `format` must be one of {', '.join(map(repr, FORMATS))}, but is {format!r}.")
@@ -63,9 +65,12 @@ def figures(
     target.mkdir(parents=True, exist_ok=True)
     written = []
     with style.use(theme):
-        for name, draw in _plan(trajectory, analysis):
+        plan = list(_plan(trajectory, analysis))
+        for name, draw in plan:
             axes = np.ravel(draw())[0]
-            written.append(_save(axes.figure, target / f"{name}.{format}", dpi))
+            written.append(save_figure(axes.figure, target / f"{name}.{format}", dpi))
+            if progress is not None:
+                progress(len(written), len(plan))
     return written
 
 
@@ -150,11 +155,3 @@ def _observables(trajectory: "Trajectory") -> Iterator[tuple[str, Draw]]:
             observable_values(trajectory, name)
             drawn.add(safe)
             yield f"observable_{safe}", lambda name=name: observable(trajectory, name)
-
-
-def _save(figure: Any, path: Path, dpi: float) -> Path:
-    """Save a figure without the date, so that the same run gives the same file."""
-    metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix)
-    with written(path) as partial:
-        figure.savefig(partial, dpi=dpi, metadata=metadata)
-    return path

@@ -14,6 +14,7 @@ import html
 import json
 import os
 import re
+from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,7 @@ def page(
     merge_tree: Any = None,
     max_bytes: float = 25e6,
     theme: str = "auto",
+    progress: Callable[[int, int], None] | None = None,
 ) -> Path:
     """Write one self-contained HTML file that plays a trajectory and links it to its energy, clusters and merges.
 
@@ -70,6 +72,7 @@ def page(
     cluster labels (T, N), cluster counts (T,) and merges (a, b, time, size); the largest file; "auto" (what the
     reader's system prefers), "light" or "dark". With no analysis the clusters are found here; `analysis=False` leaves
     them out. Bits, then frames, then particles are given up to stay under `max_bytes`, and the page says so.
+    `progress(done, total)` is called when clusters, contents and file are there.
     """
     if theme not in ("auto", "light", "dark"):
         raise ArgumentError(f"Argument `theme` must be 'auto', 'light' or 'dark', but is {theme!r}.")
@@ -77,12 +80,16 @@ def page(
     given = Clusters(labels, counts, merge_tree)
     unknown = analysis is None and all(value is None for value in (labels, counts, merge_tree))
     clusters = found_clusters(trajectory) if unknown else clusters_from(analysis).or_else(given)
+    tell = progress or (lambda *_: None)
+    tell(1, 3)
     meta, sections = _content(trajectory, clusters, total_runs, float(max_bytes))
     meta["theme"] = theme
+    tell(2, 3)
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     with written(target) as partial:
         partial.write_text(_assemble(meta, sections), encoding="utf-8", newline="\n")
+    tell(3, 3)
     return target
 
 

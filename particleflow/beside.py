@@ -1,22 +1,27 @@
 """Figures drawn by a process of their own, beside whatever else is made of a run, where there is a core for it.
 
 The process is a new one, never a copy of this one: a copy would inherit threads of JAX that do not run in it. It opens
-the trajectory by itself, takes the analysis from us, and answers with what went wrong, if anything did.
+the trajectory by itself, takes the analysis from us, and answers with a line for every figure ("3 10", the third of
+ten), and with what went wrong as the last one, if anything did.
 """
 
 import os
 import pickle
+import re
 import subprocess
 import sys
 import tempfile
-from contextlib import ExitStack
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 from particleflow._files import written_folder
 from particleflow.errors import ParticleflowError, StoreError
 
-_DRAW = "from particleflow.view.beside import draw; draw()"
+_LOOK = 0.2  # seconds between two looks at how far it is
+_COUNT = re.compile(r"\d+ \d+")
+_DRAW = "from particleflow.beside import draw; draw()"
 
 
 def cores() -> int:
@@ -41,21 +46,35 @@ class FiguresBeside:
                 stdin=task,
                 stdout=self._answer,
                 stderr=subprocess.DEVNULL,
-                env={**os.environ, "PYTHONPATH": known, "MPLBACKEND": "Agg"},
+                env={**os.environ, "PYTHONPATH": known, "MPLBACKEND": "Agg", "OPENBLAS_NUM_THREADS": "1"},
                 start_new_session=True,  # Ctrl-C is for us, who then stop it
             )
         except BaseException:
             self._resources.__exit__(*sys.exc_info())
             raise
 
-    def finish(self) -> None:
-        """Wait for the figures, and put them into their place; raises what went wrong."""
-        code = self._process.wait()
-        self._answer.seek(0)
-        said = self._answer.read().decode("utf-8", "replace").strip()
+    def finish(self, progress: Callable[[int, int], None] | None = None) -> None:
+        """Wait for the figures, and put them into their place; raises what went wrong.
+
+        Parameters: `progress` is told how many figures there are, and of how many.
+        """
+        code = None
+        while code is None:
+            with suppress(subprocess.TimeoutExpired):
+                code = self._process.wait(_LOOK)
+            said = self._last_line()
+            if progress is not None and _COUNT.fullmatch(said):
+                progress(*map(int, said.split()))
         if code != 0:
-            raise StoreError(said or f"The process that draws the figures ended with exit code {code}.")
+            reason = "" if _COUNT.fullmatch(said) else said
+            raise StoreError(reason or f"The process that draws the figures ended with exit code {code}.")
         self._resources.close()
+
+    def _last_line(self) -> str:
+        """The last whole line of the answer; read from its place, for the process goes on writing where it is."""
+        size = os.fstat(self._answer.fileno()).st_size
+        lines = os.pread(self._answer.fileno(), size, 0).decode("utf-8", "replace").split("\n")
+        return lines[-2] if len(lines) > 1 else ""
 
     def stop(self) -> None:
         """End the process if it still runs, and take back what it has drawn; after `finish` this does nothing."""
@@ -74,9 +93,13 @@ def draw() -> None:
 
     try:
         with Trajectory.open(path) as trajectory:
-            figures(trajectory, folder, analysis=analysis)
+            figures(trajectory, folder, analysis=analysis, progress=lambda done, total: _say(f"{done} {total}"))
     except Exception as error:
         kind = "" if isinstance(error, ParticleflowError) else f"{type(error).__name__}: "
-        sys.stdout.write(f"{kind}{str(error)[:300]}")
-        sys.stdout.flush()
+        _say(" ".join(f"{kind}{str(error)[:300]}".split()))
         sys.exit(1)
+
+
+def _say(line: str) -> None:
+    sys.stdout.buffer.write(f"{line}\n".encode())
+    sys.stdout.buffer.flush()

@@ -14,10 +14,10 @@ import pytest
 from figure_oracles import make
 
 import particleflow
+from particleflow import beside
+from particleflow.beside import FiguresBeside
 from particleflow.errors import StoreError
 from particleflow.products import Outcome, make_products
-from particleflow.view import beside
-from particleflow.view.beside import FiguresBeside
 
 
 @pytest.fixture
@@ -32,11 +32,14 @@ def test_another_process_draws_what_this_one_draws(run):
     analysis = {"counts": np.array([2])}
     drawing = FiguresBeside(run, run.parent / "figures", analysis)
     assert not (run.parent / "figures").exists()
-    drawing.finish()
+    told: list[tuple[int, int]] = []
+    drawing.finish(lambda done, total: told.append((done, total)))
     drawing.stop()
     with particleflow.Trajectory.open(run) as trajectory:
         expected = particleflow.view.figures(trajectory, run.parent / "here", analysis=analysis)
     assert {path.name for path in (run.parent / "figures").iterdir()} == {path.name for path in expected}
+    assert told[-1] == (len(expected), len(expected))
+    assert told == sorted(told)
     for path in expected:
         assert (run.parent / "figures" / path.name).read_bytes() == path.read_bytes()
     assert sorted(path.name for path in run.parent.iterdir()) == ["figures", "here", "trajectory.h5"]
@@ -70,9 +73,17 @@ def test_products_are_the_same_on_one_core_and_on_two(run, cores, monkeypatch):
 
     monkeypatch.setattr(beside.subprocess, "Popen", watched)
     outcome = Outcome(run.parent, "finished")
+    told: dict[str, list[tuple[int, int]]] = {}
     with particleflow.Trajectory.open(run) as trajectory:
-        make_products(run.parent, trajectory, {"summary": False, "movie": False}, outcome)
+        wanted = {"summary": False, "movie": False}
+        make_products(
+            run.parent, trajectory, wanted, outcome, lambda name, *reached: told.setdefault(name, []).append(reached)
+        )
     assert outcome.failures == {}
+    assert set(told) == {"clusters", "figures", "page"}
+    for reached in told.values():  # every phase ends at 100 %
+        assert reached[0] == (0, 0)
+        assert reached[-1][0] == reached[-1][1] > 0
     assert outcome.products == {"figures": "figures", "page": "viewer.html"}
     assert len(list((run.parent / "figures").iterdir())) >= 3
     assert begun == [sys.executable] * (cores - 1)
