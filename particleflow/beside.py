@@ -1,12 +1,11 @@
 """Figures drawn by a process of their own, beside whatever else is made of a run, where there is a core for it.
 
 The process is a new one, never a copy of this one: a copy would inherit threads of JAX that do not run in it. It opens
-the trajectory by itself, takes the analysis from us, and answers with a line for every figure ("3 10", the third of
+the trajectory by itself, takes the clusters from us, and answers with a line for every figure ("3 10", the third of
 ten), and with what went wrong as the last one, if anything did.
 """
 
 import os
-import pickle
 import re
 import subprocess
 import sys
@@ -14,10 +13,15 @@ import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from particleflow._files import written_folder
 from particleflow.errors import ParticleflowError, StoreError
+
+if TYPE_CHECKING:
+    from particleflow.analysis.tracking import ClusterTrack
 
 _LOOK = 0.2  # seconds between two looks at how far it is
 _COUNT = re.compile(r"\d+ \d+")
@@ -32,13 +36,13 @@ def cores() -> int:
 class FiguresBeside:
     """The figures of the trajectory in `path`, on their way to `folder`, which appears when they are all there."""
 
-    def __init__(self, path: Path, folder: Path, analysis: Any) -> None:
+    def __init__(self, path: Path, folder: Path, track: "ClusterTrack") -> None:
         self._resources = ExitStack()
         try:
             partial = self._resources.enter_context(written_folder(folder))
             self._answer = self._resources.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
             task = self._resources.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
-            task.write(pickle.dumps((str(path.absolute()), str(Path(partial).absolute()), analysis)))
+            np.savez(task, paths=np.array([str(path.absolute()), str(Path(partial).absolute())]), **track.arrays())
             task.seek(0)
             known = os.pathsep.join(entry for entry in sys.path if entry)
             self._process = subprocess.Popen(
@@ -87,13 +91,15 @@ class FiguresBeside:
 
 def draw() -> None:
     """What that process does: draw the figures of its task."""
-    path, folder, analysis = pickle.load(sys.stdin.buffer)
+    from particleflow.analysis.tracking import ClusterTrack
     from particleflow.trajectory import Trajectory
     from particleflow.view.drawing.collection import figures
 
+    with np.load(sys.stdin.buffer, allow_pickle=False) as task:
+        (path, folder), track = task["paths"].tolist(), ClusterTrack.from_arrays(task)
     try:
         with Trajectory.open(path) as trajectory:
-            figures(trajectory, folder, analysis=analysis, progress=lambda done, total: _say(f"{done} {total}"))
+            figures(trajectory, folder, analysis=track, progress=lambda done, total: _say(f"{done} {total}"))
     except Exception as error:
         kind = "" if isinstance(error, ParticleflowError) else f"{type(error).__name__}: "
         _say(" ".join(f"{kind}{str(error)[:300]}".split()))

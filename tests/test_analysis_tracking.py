@@ -9,6 +9,7 @@ from scipy.spatial.distance import cdist
 
 from particleflow.analysis import cluster_labels, track_clusters
 from particleflow.analysis.merge_tree import _grow, first_contacts
+from particleflow.analysis.tracking import ClusterTrack
 from particleflow.errors import ArgumentError
 from particleflow.trajectory import Trajectory
 
@@ -189,3 +190,17 @@ def test_one_particle_one_frame_and_dead_particles():
         [0, 1], np.array([[0.0, 1, 2], [0, 1, 1.5]])[:, :, None], log_weights=[0.0, -np.inf, 0.0]
     )
     np.testing.assert_array_equal(track_clusters(dead, 1.6).labels, [[0, -1, 1], [0, -1, 0]])
+
+
+def test_a_track_is_the_same_after_a_journey_as_arrays(tmp_path):
+    """Also through a file that holds nothing but numbers and text."""
+    angles = np.array([[0.0, 0.5, 2.0, 2.4], [0.1, 0.4, 2.1, 2.3], [0.24, 0.26, 2.19, 2.21], [1.19, 1.2, 1.21, 1.22]])
+    points = np.stack([np.cos(angles), np.sin(angles)], axis=-1)
+    track = track_clusters(Trajectory.from_arrays(np.arange(4.0), points), 0.2)
+    assert len(track.tree.merges) > 0
+    np.savez(tmp_path / "track.npz", **track.arrays())
+    with np.load(tmp_path / "track.npz", allow_pickle=False) as arrays:
+        again = ClusterTrack.from_arrays(arrays)
+    assert (again.threshold, again.interpolation, again.tree) == (track.threshold, track.interpolation, track.tree)
+    for name in ("times", "labels", "counts", "largest_mass", "effective_count"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(track, name))

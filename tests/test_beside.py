@@ -7,6 +7,7 @@ mpl.use("Agg")
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -28,15 +29,20 @@ def run(tmp_path):
     return path
 
 
+def track(run):
+    """The clusters of a stored run."""
+    with particleflow.Trajectory.open(run) as trajectory:
+        return particleflow.analysis.track_clusters(trajectory)
+
+
 def test_another_process_draws_what_this_one_draws(run):
-    analysis = {"counts": np.array([2])}
-    drawing = FiguresBeside(run, run.parent / "figures", analysis)
+    drawing = FiguresBeside(run, run.parent / "figures", track(run))
     assert not (run.parent / "figures").exists()
     told: list[tuple[int, int]] = []
     drawing.finish(lambda done, total: told.append((done, total)))
     drawing.stop()
     with particleflow.Trajectory.open(run) as trajectory:
-        expected = particleflow.view.figures(trajectory, run.parent / "here", analysis=analysis)
+        expected = particleflow.view.figures(trajectory, run.parent / "here", analysis=track(run))
     assert {path.name for path in (run.parent / "figures").iterdir()} == {path.name for path in expected}
     assert told[-1] == (len(expected), len(expected))
     assert told == sorted(told)
@@ -46,7 +52,7 @@ def test_another_process_draws_what_this_one_draws(run):
 
 
 def test_its_error_is_ours_and_nothing_is_left(run):
-    drawing = FiguresBeside(run, run.parent / "figures", {"counts": np.ones(5)})
+    drawing = FiguresBeside(run, run.parent / "figures", replace(track(run), counts=np.ones(5, int)))
     with pytest.raises(StoreError, match="counts"):
         drawing.finish()
     drawing.stop()
@@ -54,7 +60,7 @@ def test_its_error_is_ours_and_nothing_is_left(run):
 
 
 def test_a_process_that_is_stopped_leaves_nothing(run):
-    drawing = FiguresBeside(run, run.parent / "figures", None)
+    drawing = FiguresBeside(run, run.parent / "figures", track(run))
     start = time.perf_counter()
     drawing.stop()
     assert time.perf_counter() - start < 2

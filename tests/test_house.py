@@ -104,3 +104,15 @@ def mathematical() -> list[Path]:
 @pytest.mark.parametrize("path", mathematical(), ids=place)
 def test_mathematics_is_explained(path):
     assert documented_share(path) >= LEAST_SHARE
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=place)
+def test_nothing_is_read_that_could_run(path):
+    """No pickle in any form: what is read from a file or another process is numbers and text."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        imported = [each.name for each in node.names] if isinstance(node, ast.Import) else []
+        imported += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        assert not {name.split(".")[0] for name in imported} & {"pickle", "marshal", "shelve", "dill", "joblib"}
+        if isinstance(node, ast.keyword) and node.arg == "allow_pickle":
+            assert isinstance(node.value, ast.Constant)
+            assert node.value.value is False

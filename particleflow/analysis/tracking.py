@@ -11,6 +11,7 @@ label. Only mass counts, so a particle split in two at one place changes no labe
 belong to no cluster.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from particleflow.trajectory import Trajectory
 
 
+_ARRAYS = ("times", "labels", "counts", "largest_mass", "effective_count")
+
+
 @dataclass(frozen=True, repr=False)
 class ClusterTrack:
     """The clusters of a run at one threshold.
@@ -51,6 +55,32 @@ class ClusterTrack:
     largest_mass: FloatArray
     effective_count: FloatArray
     tree: MergeTree
+
+    def arrays(self) -> dict[str, NDArray]:
+        """The track as arrays of numbers and text, from which `from_arrays` makes it again."""
+        named = {name: getattr(self, name) for name in _ARRAYS}
+        births = np.asarray(self.tree.births, dtype=np.float64).reshape(-1, len(Birth._fields))
+        merges = np.asarray(self.tree.merges, dtype=np.float64).reshape(-1, len(Merge._fields))
+        numbers = np.array([self.threshold.value, self.tree.threshold, self.tree.resolution])
+        words = np.array([self.threshold.metric, self.threshold.reason, self.interpolation])
+        return {**named, "births": births, "merges": merges, "numbers": numbers, "words": words}
+
+    @staticmethod
+    def from_arrays(arrays: Mapping[str, NDArray]) -> "ClusterTrack":
+        """The track of some `arrays`."""
+        value, linking, resolution = arrays["numbers"].tolist()
+        metric, reason, interpolation = arrays["words"].tolist()
+        births = [
+            Birth(int(label), int(frame), time, int(parent), mass, int(size))
+            for label, frame, time, parent, mass, size in arrays["births"].tolist()
+        ]
+        merges = [
+            Merge(time, int(frame), int(survivor), int(absorbed), mass, int(size), lost)
+            for time, frame, survivor, absorbed, mass, size, lost in arrays["merges"].tolist()
+        ]
+        tree = MergeTree(linking, births, merges, resolution)
+        named = {name: arrays[name] for name in _ARRAYS}
+        return ClusterTrack(Threshold(value, metric, reason), interpolation, tree=tree, **named)
 
     def __repr__(self) -> str:
         """A card of five lines: how many clusters there were, when they merged, and how unequal the last ones are."""
