@@ -5,7 +5,7 @@ page only through `visible` and `named`, which leave out what steers a terminal 
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -78,5 +78,10 @@ def bare(word: str) -> str:
 def named(words: Iterable[str], most: int = 3) -> str:
     """The name of a group: its most frequent words, and how many others there are: "river, bank, water +3"."""
     found = distinct(words)
-    name = ", ".join(visible(word) for word in found[:most])
-    return name if len(found) <= most else f"{name} +{len(found) - most}"
+    return listed(found, len(found), most)
+
+
+def listed(words: Sequence[str], different: int, most: int = 3) -> str:
+    """The first of so many different words, and how many others there are."""
+    name = ", ".join(visible(word) for word in words[:most])
+    return name if different <= most else f"{name} +{different - most}"

@@ -147,7 +147,8 @@ def paths(
     if view.kind == "sphere":
         blended = may_blend(run, labels)
         dots = crowd_colors(seen[-1], colors[particles]) if blended else colors[particles]
-        _sphere_paths(ax, seen @ camera.T, colors[particles], dots, shown_weights(run, -1, particles), camera)
+        weights, words = shown_weights(run, -1, particles), None if run.words is None else run.words[particles]
+        _sphere_paths(ax, seen @ camera.T, colors[particles], dots, weights, camera, words)
     else:
         snapshot(run, -1, labels=labels, azimuth=azimuth, view=view, title="", ax=ax)
         if view.kind == "space":
@@ -181,13 +182,14 @@ def _fading_lines(ax: "Axes", seen: np.ndarray, colors: np.ndarray, strength: fl
 
 
 def _sphere_paths(
-    ax: "Axes", turned: np.ndarray, colors: np.ndarray, dots: np.ndarray, weights: np.ndarray, camera: np.ndarray
-) -> None:
-    """Paths on the globe, (T, n, 3) in camera axes: those behind it fainter, the last places as dots."""
+    ax: "Axes", turned: np.ndarray, colors: np.ndarray, dots: np.ndarray, weights: np.ndarray, camera: np.ndarray,
+    words: np.ndarray | None,
+) -> None:  # fmt: skip
+    """Paths on the globe, (T, n, 3) in camera axes: those behind it fainter, the last places as dots with their words."""
     globe(ax, camera)
     front = turned[..., 2:] >= 0
     _fading_lines(ax, np.where(front, np.nan, turned[..., :2]), colors, 0.3)
     _fading_lines(ax, np.where(front, turned[..., :2], np.nan), colors, 0.75)
-    draw_depth(ax, turned[-1], dots, weights)
+    draw_depth(ax, turned[-1], dots, weights, words)
     ax.set(xlim=(-1.09, 1.09), ylim=(-1.09, 1.09), aspect="equal")
     ax.set_axis_off()
