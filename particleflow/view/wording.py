@@ -15,7 +15,8 @@ from particleflow._words import named
 from particleflow.analysis.clusters import label_active
 
 MOST_NAMES = 40
-_FEW = 60  # up to so many groups each may have a name; of more, those that are heavier than their share
+_FEW = 150  # up to so many particles each group may have a name; of more, those that hold this share of the mass
+_SHARE = 1 / 60
 _LENGTHS = (3, 2, 1)  # words in a name, tried in this order
 _NEAR = 3.5  # lines of text
 
@@ -55,7 +56,7 @@ def find_groups(places: np.ndarray, weights: np.ndarray, reach: float, *, depth:
     order = np.argsort(labels, kind="stable")[np.count_nonzero(~active) :]
     mass = np.bincount(labels[order], weights[order])
     parts = np.split(order, np.flatnonzero(np.diff(labels[order])) + 1)
-    least = 0.0 if len(parts) <= _FEW else mass.sum() / _FEW
+    least = 0.0 if len(order) <= _FEW else _SHARE * mass.sum()
     heavy = [number for number in np.argsort(-mass, kind="stable").tolist() if mass[number] >= least]
     return sorted(_gathered(places, parts, mass, heavy, reach, depth, axes), key=lambda group: group.behind)
 
