@@ -15,10 +15,13 @@ from particleflow._words import named
 from particleflow.analysis.clusters import label_active
 
 MOST_NAMES = 40
+REACH = 0.9  # of the height of letters: particles so near to each other share a name
 _FEW = 150  # up to so many particles each group may have a name; of more, those that hold this share of the mass
 _SHARE = 1 / 60
 _LENGTHS = (3, 2, 1)  # words in a name, tried in this order
 _NEAR = 3.5  # lines of text
+_WIDEST = 2.5  # links
+_GAP = 0.22  # of a line, between a marker and its name
 
 Box = tuple[float, float, float, float]  # left, bottom, right, top
 Measure = Callable[[str], tuple[float, float]]
@@ -26,10 +29,11 @@ Measure = Callable[[str], tuple[float, float]]
 
 @dataclass(frozen=True)
 class Group:
-    """Particles at one place: their `members`, the middle (2,), the `mass`, and whether they lie `behind` the rest."""
+    """Particles at one place: `members`, the middle (2,), half their `spread`, `mass`, and whether they lie `behind`."""
 
     members: np.ndarray
     place: np.ndarray
+    spread: float
     mass: float
     behind: bool = False
 
@@ -43,16 +47,20 @@ class Name:
     group: Group
 
 
-def find_groups(places: np.ndarray, weights: np.ndarray, reach: float, *, depth: Any = None, axes: int = 2) -> list[Group]:
+def find_groups(
+    places: np.ndarray, weights: np.ndarray, reach: float, *, depth: Any = None, axes: int = 2
+) -> list[Group]:
     """The groups of particles that are linked at the distance `reach`, the heaviest first, at most `MOST_NAMES`.
 
-    `places` (N, 2), of which only the first of `axes` axes may count; `depth` (N,) is positive in front. A cloud whose
-    particles touch without gathering has no place, and so no name.
+    `places` (N, 2), of which only the first of `axes` axes may count; `depth` (N,) of a picture of space, positive in
+    front, in the same units: what only looks near is not linked. A cloud whose particles touch without gathering has no
+    place, and so no name.
     """
     active = np.isfinite(places).all(axis=-1) & (weights > 0)
-    labels = label_active(np.where(active[:, None], places, 0.0)[:, :axes], active, reach)
     if not active.any():
         return []
+    linked = places[:, :axes] if depth is None else np.column_stack([places, depth])
+    labels = label_active(np.where(active[:, None], linked, 0.0), active, reach)
     order = np.argsort(labels, kind="stable")[np.count_nonzero(~active) :]
     mass = np.bincount(labels[order], weights[order])
     parts = np.split(order, np.flatnonzero(np.diff(labels[order])) + 1)
@@ -67,10 +75,11 @@ def _gathered(
     """The groups that are no wider than a few links."""
     for number in heavy[:MOST_NAMES]:
         members = parts[number]
-        own = places[members]
-        if np.ptp(own[:, :axes], axis=0).max() <= 6 * reach:
+        low, high = places[members].min(axis=0), places[members].max(axis=0)
+        spread = float((high - low)[:axes].max()) / 2
+        if spread <= _WIDEST * reach:
             behind = depth is not None and float(np.mean(depth[members])) < 0
-            yield Group(members, own.mean(axis=0), float(mass[number]), behind)
+            yield Group(members, (low + high) / 2, spread, float(mass[number]), behind)
 
 
 def place_names(
@@ -83,17 +92,20 @@ def place_names(
 ) -> list[Name]:
     """Names for as many groups as there is room for, beside their markers and inside of `bounds`.
 
-    A name that is written nearby already is not repeated. `radius` is that of a group's marker, `measure` gives the width and height of a text, `taken` are boxes that must
-    stay free of names, in addition to all markers.
+    A name that is written nearby already is not repeated. `radius` is that of a group's marker, `measure` gives the
+    width and height of a text, `taken` are boxes that must stay free of names. A name also keeps off all other markers, so that it is nobody else's.
     """
-    markers = [_around(group.place, radius(group)) for group in groups]
+    reaches = [radius(group) + group.spread for group in groups]
     boxes = [*taken]
     names: list[Name] = []
-    for group in groups:
+    for place, group in enumerate(groups):
         texts = list(dict.fromkeys(named(words[group.members].tolist(), most) for most in _LENGTHS))
         near = _NEAR * measure(texts[0])[1]
         told = any(texts[0] == name.text and np.abs(name.group.place - group.place).max() < near for name in names)
-        found = None if told else next(_free(group, radius(group), texts, measure, bounds, boxes, markers), None)
+        clear = 1.5 * _GAP * measure(texts[0])[1]
+        others = [_around(each.place, reaches[k] + clear) for k, each in enumerate(groups) if k != place]
+        free = _free(group, reaches[place], texts, measure, bounds, [*boxes, *others])
+        found = None if told else next(free, None)
         if found is not None:
             names.append(found)
             boxes.append(found.box)
@@ -106,21 +118,19 @@ def _free(
     texts: Sequence[str],
     measure: Measure,
     bounds: Box,
-    boxes: list[Box],
-    markers: list[Box],
+    obstacles: list[Box],
 ) -> Iterator[Name]:
-    """The places around a marker where a text touches nothing: first where no marker is hidden, then where no name is."""
-    for obstacles in ([*boxes, *markers], boxes):
-        for text in texts:
-            for box in _beside(group.place, radius, *measure(text)):
-                inside = box[0] >= bounds[0] and box[1] >= bounds[1] and box[2] <= bounds[2] and box[3] <= bounds[3]
-                if inside and not any(_overlap(box, other) for other in obstacles):
-                    yield Name(text, box, group)
+    """The places around a marker where a text, the longest first, touches nothing else."""
+    for text in texts:
+        for box in _beside(group.place, radius, *measure(text)):
+            inside = box[0] >= bounds[0] and box[1] >= bounds[1] and box[2] <= bounds[2] and box[3] <= bounds[3]
+            if inside and not any(_overlap(box, other) for other in obstacles):
+                yield Name(text, box, group)
 
 
 def _beside(place: np.ndarray, radius: float, width: float, height: float) -> Iterator[Box]:
     """Boxes of a text right, left, above and below of a marker, then at its corners."""
-    gap, corner = 0.22 * height, 0.71 * radius
+    gap, corner = _GAP * height, 0.71 * radius
     x, y = float(place[0]), float(place[1])
     for across, up in ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1)):
         away = (corner if across and up else radius) + gap

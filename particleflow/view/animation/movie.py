@@ -163,7 +163,8 @@ class Movie:
         pixels, height = self.stage.main.transData.transform(seen[:, :2]), self.stage.size[1]
         pixels[:, 1] = height - pixels[:, 1]
         box = self.stage.main.get_window_extent()
-        depth = seen[:, 2] if seen.shape[-1] == 3 else None
+        unit = box.width / np.ptp(self.stage.main.get_xlim())
+        depth = unit * seen[:, 2] if seen.shape[-1] == 3 else None
         self._words.write(
             image, pixels, weights, depth, (box.x0, height - box.y1, box.x1, height - box.y0),
             lambda group: self.stage.scale * max(_least_radius(len(pixels)), WHOLE_RADIUS * np.sqrt(group.mass)),

@@ -5,14 +5,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from particleflow.view import style
-from particleflow.view.wording import Box, Group, find_groups, place_names
+from particleflow.view.wording import REACH, Box, Group, find_groups, place_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from PIL.Image import Image
-
-_REACH = 0.55  # of the height of letters: particles so near to each other share a name
 
 
 class WordWriter:
@@ -41,7 +39,7 @@ class WordWriter:
         """Write names beside particles at `places` (n, 2), pixels from the top left; returns the names written."""
         from PIL import ImageDraw
 
-        groups = find_groups(places, weights, _REACH * self._size, depth=depth)
+        groups = find_groups(places, weights, REACH * self._size, depth=depth)
         names = place_names(groups, self._words, radius, self._measure, bounds)
         draw = ImageDraw.Draw(image)
         halo = max(round(0.16 * self._size), 1)

@@ -28,6 +28,7 @@ from particleflow.view.drawing.camera import box_coordinates, camera_of, globe
 from particleflow.view.drawing.colors import check_labels, may_blend, particle_colors
 from particleflow.view.drawing.crowds import crowd_colors, shown_weights
 from particleflow.view.drawing.snapshots import draw_depth, frame_limits, snapshot
+from particleflow.view.drawing.wording import write_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -62,6 +63,10 @@ def kymograph(
     times = drawn_times(run.times, log)[frames]
     _draw_lines(ax, times, heights, _line_colors(run, labels, frames, particles), vertical)
     _place_axis(ax, view, heights, ticks, vertical)
+    if run.words is not None:
+        begin = np.column_stack([np.full(len(particles), times[0]), heights[0]])
+        weights = shown_weights(run, 0, particles)
+        write_words(ax, run.words[particles], begin[:, ::-1] if vertical else begin, weights, 0.0)
     mark_changes(ax, run, axis="y" if vertical else "x")
     set_title(ax, run)
     return ax

@@ -13,7 +13,7 @@ from matplotlib.text import Text
 
 from particleflow.view import style
 from particleflow.view.drawing.crowds import marker_areas
-from particleflow.view.wording import Group, Name, find_groups, place_names
+from particleflow.view.wording import REACH, Group, Name, find_groups, place_names
 
 
 class Words(Artist):
@@ -41,9 +41,10 @@ class Words(Artist):
             return
         size = 0.72 * self._theme.font_size
         point = renderer.points_to_pixels(1.0)
+        unit = float(np.ptp(ax.transData.transform([(0.0, 0.0), (1.0, 0.0)])[:, 0]))
         groups = find_groups(
-            ax.transData.transform(self._places), self._weights, 0.55 * size * point, depth=self._depth,
-            axes=self._dimensions,
+            ax.transData.transform(self._places), self._weights, REACH * size * point,
+            depth=None if self._depth is None else unit * self._depth, axes=self._dimensions,
         )  # fmt: skip
         texts: dict[str, Text] = {}
 
@@ -57,7 +58,7 @@ class Words(Artist):
             return box.width, box.height
 
         others = [tuple(text.get_window_extent(renderer).extents) for text in ax.texts if text.get_visible()]
-        bounds = tuple(ax.bbox.padded(-2 * point).extents)
+        bounds = tuple(ax.bbox.padded(-point).extents)
         self.names = place_names(
             groups, self._words, lambda group: self._radius(group) * point, measure, bounds, others
         )

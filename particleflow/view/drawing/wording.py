@@ -39,6 +39,8 @@ def name_ticks(ax: "Axes", side: str, words: Sequence[str], groups: np.ndarray, 
     size = min(0.8 * style.current().font_size, 0.95 * room * float(np.diff(middles).min(initial=np.inf)))
     if size >= _SMALLEST:
         _set_ticks(ax, side, middles, [texts[run[0]] for run in runs], size)
+        axis = ax.xaxis if side == "x" else ax.yaxis
+        axis.set_ticks([run[0] - 0.5 for run in runs[1:]], minor=True)  # where one word ends and the next begins
         return True
     size = 0.72 * style.current().font_size
     taken: list[float] = []

@@ -3,7 +3,7 @@
 
 const FEW_PARTICLES = 150; // up to so many each may have a name; of more, only heavy clusters
 const MOST_NAMES = 40;
-const NAME_REACH = 8; // pixels: particles so near to each other share a name
+const NAME_REACH = 10; // pixels: particles so near to each other share a name
 const NAME_SIZE = 12;
 const MOST_TOKENS = 100000; // of more, looking up words in every frame would take longer than drawing it
 
@@ -65,9 +65,11 @@ class Names {
     return far > near && w > (near + far) / 2;
   }
 
-  // Particles that are linked at NAME_REACH on the stage; a wide cloud of them has no place.
+  // Particles that are linked at NAME_REACH on the stage, and in depth; a wide cloud of them has no place.
   nearby(matrix) {
-    const { run, player, width, height } = this.app;
+    const { run, player, camera, width, height } = this.app;
+    const [near, far] = camera.cue;
+    const unit = far > near ? Math.min(width, height) / (far - near) : 0; // pixels of a unit of depth
     const places = [];
     for (let j = 0; j < run.count; j++) {
       const point = [0, 0, 0];
@@ -77,12 +79,13 @@ class Names {
     const root = (i) => (owner[i] === i ? i : (owner[i] = root(owner[i])));
     for (let i = 0; i < places.length; i++) {
       for (let l = 0; l < i; l++) {
-        if (Math.hypot(places[i][1] - places[l][1], places[i][2] - places[l][2]) <= NAME_REACH) owner[root(i)] = root(l);
+        const [dx, dy, dw] = [1, 2, 3].map((c) => places[i][c] - places[l][c]);
+        if (Math.hypot(dx, dy, dw * unit) <= NAME_REACH) owner[root(i)] = root(l);
       }
     }
     const found = new Map();
     places.forEach((place, i) => found.set(root(i), [...(found.get(root(i)) ?? []), place]));
-    return [...found.values()].map((group) => this.group(group)).filter((group) => group.spread <= 6 * NAME_REACH);
+    return [...found.values()].map((group) => this.group(group)).filter((group) => group.spread <= 5 * NAME_REACH);
   }
 
   group(places) {
@@ -113,9 +116,12 @@ class Names {
     context.lineWidth = 3;
     this.drawn = [];
     const found = this.groups(matrix);
-    const markers = found.map(({ x, y, radius }) => [x - radius, y - radius, x + radius, y + radius]);
     for (const group of found) {
-      const name = this.place(context, group, markers);
+      const others = found.filter((other) => other !== group).map(({ x, y, radius }) => {
+        const clear = radius + 5; // a name that keeps off other markers is nobody else's
+        return [x - clear, y - clear, x + clear, y + clear];
+      });
+      const name = this.place(context, group, others);
       if (!name) continue;
       this.drawn.push(name);
       const [left, top, , bottom] = name.box;
@@ -126,21 +132,19 @@ class Names {
     }
   }
 
-  // A free place for the name of a group, first where no marker is hidden; null if there is none.
-  place(context, group, markers) {
+  // A free place for the name of a group, the longest that fits; null if there is none.
+  place(context, group, others) {
     const words = group.members.map((j) => this.app.run.word(j));
     const texts = [...new Set([3, 2, 1].map((most) => listWords(words, most)))];
     const near = 3.5 * NAME_SIZE;
     const told = this.drawn.some(
       (name) => name.text === texts[0] && Math.max(Math.abs(name.x - group.x), Math.abs(name.y - group.y)) < near);
     if (told) return null;
-    const boxes = this.drawn.map((name) => name.box);
-    for (const obstacles of [[...boxes, ...markers], boxes]) {
-      for (const text of texts) {
-        for (const box of this.beside(group, context.measureText(text).width, 1.25 * NAME_SIZE)) {
-          const inside = box[0] >= 4 && box[1] >= 30 && box[2] <= this.app.width - 4 && box[3] <= this.app.height - 4;
-          if (inside && !obstacles.some((other) => overlap(box, other))) return { text, box, x: group.x, y: group.y };
-        }
+    const obstacles = [...this.drawn.map((name) => name.box), ...others];
+    for (const text of texts) {
+      for (const box of this.beside(group, context.measureText(text).width, 1.25 * NAME_SIZE)) {
+        const inside = box[0] >= 4 && box[1] >= 30 && box[2] <= this.app.width - 4 && box[3] <= this.app.height - 4;
+        if (inside && !obstacles.some((other) => overlap(box, other))) return { text, box, x: group.x, y: group.y };
       }
     }
     return null;
