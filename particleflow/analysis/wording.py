@@ -16,7 +16,7 @@ from particleflow.analysis.tracking import ClusterTrack
 from particleflow.errors import ShapeError
 
 _LISTED = 12
-_MOST_MERGES = 1000
+_MOST_MERGES, _MOST_LISTED, _MOST_CLUSTERS = 1000, 200, 100
 
 
 class Side(NamedTuple):
@@ -84,12 +84,10 @@ def _of_interval(
     order = np.argsort(before, kind="stable")
     involved = np.unique([label for merge, _ in merges for label in (merge.survivor, merge.absorbed)])
     ends = [np.searchsorted(before[order], involved, side) for side in ("left", "right")]
-    members = {
-        label: codes[order[first:last]] for label, first, last in zip(involved.tolist(), *ends, strict=True)
-    }
+    members = {label: codes[order[first:last]] for label, first, last in zip(involved.tolist(), *ends, strict=True)}
     for merge, is_chosen in merges:
         sides = members[merge.survivor], members.pop(merge.absorbed)
-        if is_chosen and all(np.setdiff1d(*pair).size for pair in (sides, sides[::-1])):
+        if is_chosen and all(np.setdiff1d(one, other).size for one, other in (sides, sides[::-1])):
             yield WordMerge(merge.time, merge.frame, named.side(sides[0]), named.side(sides[1]))
         members[merge.survivor] = np.concatenate(sides)
 
@@ -130,13 +128,18 @@ def word_section(track: ClusterTrack, words: Any, weights: FloatArray) -> dict[s
     return {
         "tokens": len(words),
         "different": len(set(words.tolist())),
-        "final_clusters": [{"mass": mass, **_plain(side)} for _, mass, side in clusters[:100]],
+        "final_clusters": [{"mass": mass, **_plain(side)} for _, mass, side in clusters[:_MOST_CLUSTERS]],
         "merges_of_different_words": len(merges),
         "listed_merges": [
-            {"time": each.time, "frame": each.frame, "survivor": _plain(each.survivor), "absorbed": _plain(each.absorbed)}
-            for each in sorted(sorted(merges, key=lambda one: -min(one.survivor.tokens, one.absorbed.tokens))[:200])
+            {"time": time, "frame": frame, "survivor": _plain(survivor), "absorbed": _plain(absorbed)}
+            for time, frame, survivor, absorbed in sorted(_largest(merges), key=lambda merge: merge.time)
         ],
     }
+
+
+def _largest(merges: list[WordMerge]) -> list[WordMerge]:
+    """The merges that a summary lists: those of the largest smaller sides."""
+    return sorted(merges, key=lambda merge: -min(merge.survivor.tokens, merge.absorbed.tokens))[:_MOST_LISTED]
 
 
 def _plain(side: Side) -> dict[str, Any]:

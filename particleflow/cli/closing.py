@@ -106,7 +106,7 @@ def stale_line(folder: Path, before: dict[str, Any] | None, now: dict[str, Any])
 
 
 def closing_lines(folder: Path, run: Any) -> list[str]:
-    """What a person wants to know at the end: clusters and their words; how far the run came and at what cost; a page."""
+    """What a person wants to know at the end: clusters and words; how far the run came, at what cost; what to open."""
     summary = read_summary(folder)
     lines = clusters_line(summary), words_line(summary), _extent_line(run), _page_line(folder)
     return [line for line in lines if line]

@@ -16,7 +16,7 @@ MAXIMUM_NUMBERS = 2**28
 
 
 class Start(NamedTuple):
-    """A measure to begin with, and what its cloud knows: labels and words of the particles, how patches lie in a picture.
+    """A measure to begin with, and what its cloud knows: labels and words of particles, how patches lie in a picture.
 
     `picture` is (rows, columns) of a cloud that is an image, in reading order. `words` are no part of the measure: they
     are texts, which nothing computes with, and would make every other sentence another compiled program.

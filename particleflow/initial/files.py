@@ -81,9 +81,11 @@ def read_cloud(path: Path, frame: int = -1) -> dict[str, np.ndarray]:
         raise ArgumentError(f"{path} cannot be read as a cloud of particles: {_first_line(error)}.") from error
     if "points" not in fields:
         raise ArgumentError(f"{path} must hold an array `points`, but holds {', '.join(sorted(fields)) or 'nothing'}.")
-    texts = [fields.pop(name) for name in ("words", "tokens") if name in fields][:1]
-    numbers = {name: value if name == "labels" else _as_float(value, name, path) for name, value in fields.items()}
-    return numbers | {"words": _as_text(text, path) for text in texts}
+    texts = [fields.pop(name) for name in ("words", "tokens") if name in fields]
+    arrays = {name: value if name == "labels" else _as_float(value, name, path) for name, value in fields.items()}
+    if texts:
+        arrays["words"] = _as_text(texts[0], path)
+    return arrays
 
 
 def _read_npy(path: Path) -> dict[str, np.ndarray]:

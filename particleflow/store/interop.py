@@ -110,8 +110,8 @@ def write_netcdf(trajectory: "Trajectory", path: Path) -> None:
 def write_gsd(trajectory: "Trajectory", path: Path, project: "Projection") -> None:
     """GSD in the HOOMD schema: single-precision positions in a box that holds them all; time and observables as log.
 
-    The types of particles are their words (in ASCII, which is all that types can hold), else their labels; beside words,
-    labels are a log of every particle.
+    The types of particles are their words (in ASCII, which is all that types can hold), else their labels; beside
+    words, labels are a log of every particle.
     """
     hoomd = _need("gsd.hoomd")
     extent = max((float(np.abs(project(frame.points)).max()) for frame in trajectory), default=1.0)

@@ -9,8 +9,9 @@
     /particleflow/                           ours: provenance, scenario, committed, status, checksums, constants
 
 Everything that grows or matters is chunked with a fletcher32 checksum, and no string is of variable length, because
-HDF5 keeps those in a heap without a checksum: the words of particles are UTF-8 as long as the longest of them. `checksums` holds one CRC-32 per frame and dataset: it tells which frame
-of a damaged block is bad, and which frames of a half-written block are good.
+HDF5 keeps those in a heap without a checksum: the words of particles are UTF-8, each as long as the longest of them.
+`checksums` holds one CRC-32 per frame and dataset: it tells which frame of a damaged block is bad, and which frames of
+a half-written block are good.
 """
 
 import json

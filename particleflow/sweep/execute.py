@@ -286,10 +286,10 @@ def _simulated(setups: list["Setup"], store: Path | None, say: Callable[[float, 
 
 def _words(setups: list["Setup"]) -> Any:
     """The words of all runs, one row each; those of a single run by themselves; None where a run has none."""
-    words = [setup.words for setup in setups]
-    if any(each is None for each in words):
+    words = [setup.words for setup in setups if setup.words is not None]
+    if len(words) < len(setups):
         return None
-    return words[0] if len(words) == 1 else np.stack(words)  # pyright: ignore[reportArgumentType]
+    return words[0] if len(words) == 1 else np.stack(words)
 
 
 def _threshold(setup: "Setup") -> float:

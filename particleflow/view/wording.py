@@ -29,7 +29,7 @@ Measure = Callable[[str], tuple[float, float]]
 
 @dataclass(frozen=True)
 class Group:
-    """Particles at one place: `members`, the middle (2,), half their `spread`, `mass`, and whether they lie `behind`."""
+    """Particles at one place: `members`, the middle (2,), half their `spread`, `mass`; whether they lie `behind`."""
 
     members: np.ndarray
     place: np.ndarray
@@ -93,7 +93,8 @@ def place_names(
     """Names for as many groups as there is room for, beside their markers and inside of `bounds`.
 
     A name that is written nearby already is not repeated. `radius` is that of a group's marker, `measure` gives the
-    width and height of a text, `taken` are boxes that must stay free of names. A name also keeps off all other markers, so that it is nobody else's.
+    width and height of a text, `taken` are boxes that must stay free of names. A name also keeps off all other markers,
+    so that it is nobody else's.
     """
     reaches = [radius(group) + group.spread for group in groups]
     boxes = [*taken]

@@ -99,8 +99,10 @@ class Movie:
             self.run, self.view, size, self.instants.spacing, labels=labels, counts=counts, plateaus=plateaus
         )
         freeze(self.stage, self.instants.times, self.instants.lower, np.asarray(self.run.times, float))
-        words = self.run.words
-        self._words = None if words is None else WordWriter(words[self.particles], self.stage.scale)
+        words, height = self.run.words, self.stage.size[1]
+        taken = [text.get_window_extent() for text in self.stage.main.texts]
+        boxes = [(box.x0, height - box.y1, box.x1, height - box.y0) for box in taken]
+        self._words = None if words is None else WordWriter(words[self.particles], self.stage.scale, boxes)
 
     def _choose_colors(self, colors: Any) -> Any:
         """Fix the particles' colours (n, 3), or a table and labels (T, n); returns what the panels can colour by."""

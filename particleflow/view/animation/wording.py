@@ -8,7 +8,7 @@ from particleflow.view import style
 from particleflow.view.wording import REACH, Box, Group, find_groups, place_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from PIL.Image import Image
 
@@ -16,16 +16,17 @@ if TYPE_CHECKING:
 class WordWriter:
     """Writes the names of particles into frames.
 
-    Parameters: the `words` (n,) of the particles that are shown; `scale`, pixels of a frame for one at 720 lines.
+    Parameters: the `words` (n,) of the particles that are shown; `scale`, pixels of a frame for one at 720 lines;
+    `taken`, boxes that hold other text.
     """
 
-    def __init__(self, words: np.ndarray, scale: float) -> None:
+    def __init__(self, words: np.ndarray, scale: float, taken: "Sequence[Box]" = ()) -> None:
         from matplotlib.colors import to_rgb
         from matplotlib.font_manager import findfont
         from PIL import ImageFont
 
         theme = style.current()
-        self._words = words
+        self._words, self._taken = words, taken
         self._size = max(round(1.15 * theme.font_size * scale), 7)
         self._font = ImageFont.truetype(findfont(theme.font), self._size)
         self._inks = [tuple(round(255 * part) for part in to_rgb(color)) for color in (theme.text, theme.muted)]
@@ -40,7 +41,7 @@ class WordWriter:
         from PIL import ImageDraw
 
         groups = find_groups(places, weights, REACH * self._size, depth=depth)
-        names = place_names(groups, self._words, radius, self._measure, bounds)
+        names = place_names(groups, self._words, radius, self._measure, bounds, self._taken)
         draw = ImageDraw.Draw(image)
         halo = max(round(0.16 * self._size), 1)
         for name in names:

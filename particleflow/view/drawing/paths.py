@@ -46,13 +46,15 @@ def kymograph(
     labels: Any = None,
     log: bool | str = "auto",
     vertical: bool = False,
+    words: bool = True,
     ax: "Axes | None" = None,
 ) -> "Axes":
     """Draw one number a particle against time: its coordinate (d = 1), its angle (circle), else its first coordinate.
 
     The circle is cut open where the fewest particles pass; a line that crosses the cut is broken. At d > 3 the number
     is the first principal component. `labels` (N,) colour the lines, (T, N) their pieces. `vertical` lets time run
-    upwards. An ensemble shows its run 0; at most 512 particles and 600 frames are drawn.
+    upwards. `words` names the lines by their words, if they have some, where they begin. An ensemble shows its run 0;
+    at most 512 particles and 600 frames are drawn.
     """
     run = first_run(trajectory)
     ax = new_axes(ax, about=trajectory)
@@ -63,10 +65,10 @@ def kymograph(
     times = drawn_times(run.times, log)[frames]
     _draw_lines(ax, times, heights, _line_colors(run, labels, frames, particles), vertical)
     _place_axis(ax, view, heights, ticks, vertical)
-    if run.words is not None:
+    if words and run.words is not None:
         begin = np.column_stack([np.full(len(particles), times[0]), heights[0]])
-        weights = shown_weights(run, 0, particles)
-        write_words(ax, run.words[particles], begin[:, ::-1] if vertical else begin, weights, 0.0)
+        shown = begin[:, ::-1] if vertical else begin
+        write_words(ax, run.words[particles], shown, shown_weights(run, 0, particles), 0.0)
     mark_changes(ax, run, axis="y" if vertical else "x")
     set_title(ax, run)
     return ax
@@ -190,7 +192,7 @@ def _sphere_paths(
     ax: "Axes", turned: np.ndarray, colors: np.ndarray, dots: np.ndarray, weights: np.ndarray, camera: np.ndarray,
     words: np.ndarray | None,
 ) -> None:  # fmt: skip
-    """Paths on the globe, (T, n, 3) in camera axes: those behind it fainter, the last places as dots with their words."""
+    """Paths on the globe, (T, n, 3) in camera axes: those behind it fainter, the last places as dots with words."""
     globe(ax, camera)
     front = turned[..., 2:] >= 0
     _fading_lines(ax, np.where(front, np.nan, turned[..., :2]), colors, 0.3)

@@ -136,11 +136,12 @@ def _line(
     theme = style.current()
     low, high = frame_limits(run, view)
     heights = (np.arange(len(coordinates)) + 0.5) / len(coordinates)
-    places = np.column_stack([coordinates[:, 0], heights])
-    _scatter(ax, places, colors, marker_areas(weights))
+    _scatter(ax, np.column_stack([coordinates[:, 0], heights]), colors, marker_areas(weights))
     ax.plot(coordinates[:, 0], np.full(len(coordinates), -0.08), "|", color=theme.text, markersize=9, alpha=0.5)
-    ax.set(xlim=(low[0], high[0]), ylim=(-0.16, 1.04), yticks=[], xlabel=view.labels[0], ylabel="particle")
-    write_words(ax, run.words, places, weights, _marker_scale(ax), axes=1)
+    top = 1.04 if run.words is None else 1.22  # names have a row of their own above
+    ax.set(xlim=(low[0], high[0]), ylim=(-0.16, top), yticks=[], xlabel=view.labels[0], ylabel="particle")
+    above = np.column_stack([coordinates[:, 0], np.full(len(coordinates), 1.12)])
+    write_words(ax, run.words, above, weights, 0.0, axes=1)
 
 
 def _circle(

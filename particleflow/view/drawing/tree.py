@@ -238,7 +238,7 @@ def kymograph_with_tree(
         figure = new_figure((1.25, 0.8), trajectory)
         title_figure(figure, trajectory, "Merge tree")
     axes = figure.subplots(1, 2, sharey=True, width_ratios=[1.15, 1.0])
-    kymograph(trajectory, log=log, vertical=True, ax=axes[0])
+    kymograph(trajectory, log=log, vertical=True, words=False, ax=axes[0])  # they stand at the leaves
     merge_tree(trajectory, merges, labels=labels, log=log, ax=axes[1])
     axes[0].set_title("trajectories")
     axes[1].set_title("merge tree")

@@ -49,7 +49,7 @@ def name_ticks(ax: "Axes", side: str, words: Sequence[str], groups: np.ndarray, 
         middle = float(run.mean())
         if len(run) * room >= size and all(abs(middle - other) * room >= size for other in taken):
             taken.append(middle)
-            kept.append(named([words[place] for place in run], 2))
+            kept.append(named([words[int(place)] for place in run], 2))
     order = np.argsort(taken)
     if len(kept) > 1:
         _set_ticks(ax, side, np.array(taken)[order], [kept[place] for place in order], size)
