@@ -53,8 +53,8 @@ def to_bytes(words: np.ndarray) -> np.ndarray:
 
 
 def from_bytes(content: np.ndarray) -> np.ndarray:
-    """The words of a file; what is no UTF-8 is replaced."""
-    words = [word.decode("utf-8", "replace") for word in content.ravel().tolist()]
+    """The words of a file; what is no UTF-8 is replaced, and takes no more room than words have."""
+    words = [_kept(word.decode("utf-8", "replace")) for word in content.ravel().tolist()]
     return np.array(words, dtype=str).reshape(content.shape)
 
 

@@ -317,7 +317,7 @@ class Trajectory:
             "particles": f"{self.count} in dimension {self.dimension}",
         }
         if self.words is not None:
-            rows["words"] = f"{named(self.words.ravel().tolist(), 8)}"
+            rows["words"] = named(self.words.ravel().tolist(), 8)
         if "geometry" in self.metadata:
             rows["geometry"] = self.metadata["geometry"]
         if self.runs is not None:

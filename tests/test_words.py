@@ -56,6 +56,14 @@ def test_a_word_keeps_what_a_file_can_hold():
     assert kept[1:] == ["a\ufffdb", "half ?"]
 
 
+def test_bytes_that_are_no_text_take_no_more_room_than_words():
+    """A file that was written like that can be written again, and read again."""
+    found = from_bytes(np.array([b"\xff" * LONGEST, b"a\0b", b"ok"]))
+    assert found.tolist()[1:] == ["a\ufffdb", "ok"]
+    assert to_bytes(found).dtype.itemsize <= LONGEST
+    assert from_bytes(to_bytes(found)).tolist() == found.tolist()
+
+
 def test_groups_are_named_by_their_most_frequent_words():
     assert named(["bank", "river", "river", "water", "bank", "river"]) == "river, bank, water"
     assert named(["b", "a", "c", "a", "d", "e"], 2) == "a, b +3"
@@ -163,6 +171,17 @@ def test_many_merges_are_told_by_the_first_two_and_the_last():
     assert line.startswith("7 words in 1 cluster: first a with b (t = 0.5), a, b with c (t = 1.5), …, last ")
     assert line.endswith("a, b, c +3 with g (t = 5.5)")
     assert summary["words"]["merges_of_different_words"] == 6
+
+
+def test_a_line_of_more_merges_than_are_listed_claims_no_first():
+    start = np.arange(300.0)
+    points = np.stack([start, 0.4 * start, np.zeros(300)])[..., None]
+    run = Trajectory.from_arrays([0.0, 1.0, 2.0], points, words=[f"w{place}" for place in range(300)])
+    summary = pf.analysis.summarize(run, threshold=0.3)
+    assert summary["words"]["merges_of_different_words"] == 299
+    assert len(summary["words"]["listed_merges"]) == 200
+    assert str(words_line(summary)).startswith("300 words in 1 cluster: for example w")
+    assert "last" not in str(words_line(summary))
 
 
 def test_hostile_words_are_printable_in_summary_and_card():

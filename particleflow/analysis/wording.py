@@ -130,6 +130,7 @@ def word_section(track: ClusterTrack, words: Any, weights: FloatArray) -> dict[s
         "different": len(set(words.tolist())),
         "final_clusters": [{"mass": mass, **_plain(side)} for _, mass, side in clusters[:_MOST_CLUSTERS]],
         "merges_of_different_words": len(merges),
+        "complete": len(track.tree.merges) <= _MOST_MERGES and len(merges) <= _MOST_LISTED,
         "listed_merges": [
             {"time": time, "frame": frame, "survivor": _plain(survivor), "absorbed": _plain(absorbed)}
             for time, frame, survivor, absorbed in sorted(_largest(merges), key=lambda merge: merge.time)

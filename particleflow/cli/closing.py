@@ -74,8 +74,9 @@ def words_line(summary: dict[str, Any] | None) -> str | None:
             for each in merges[: _LISTED_MERGES - 1] + merges[_LISTED_MERGES - 1 :][-1:]
         ]
         if len(merges) > _LISTED_MERGES:
-            told[-1:] = ["…", f"last {told[-1]}"]
-        became = f"first {', '.join(told)}" if told else "no two different ones became one"
+            told[-1:] = ["…", f"last {told[-1]}" if found["complete"] else told[-1]]
+        lead = "first" if found["complete"] else "for example"
+        became = f"{lead} {', '.join(told)}" if told else "no two different ones became one"
         return f"{counted(int(found['different']), 'word')} in {counted(clusters, 'cluster')}: {became}"
     except (KeyError, TypeError, ValueError, AttributeError, IndexError):  # no summary of ours
         return None

@@ -188,7 +188,7 @@ def gram(trajectory: "Trajectory", frame: int = -1, *, labels: Any = None, ax: "
     ax = new_axes(ax, MATRIX if run.words is None else WORD_MATRIX, about=trajectory)
     _matrix(points @ points.T / scale, r"inner product $\langle x_i, x_j\rangle$", ax)
     ax.set(xlabel=f"particle $j$, {name}", ylabel=f"particle $i$, {name}")
-    _name_sides(ax, run, order, _clusters(run, frame, labels))
+    _name_sides(ax, run, order, frame, labels)
     set_title(ax, run, time=float(run.times[frame]))
     return ax
 
@@ -227,7 +227,7 @@ def attention(
     ax = new_axes(ax, MATRIX if run.words is None else WORD_MATRIX, about=source)
     _attention_matrix(weights[np.ix_(order, order)], ax, run.count)
     ax.set(xlabel=f"attends to particle $j$, {name}", ylabel=f"particle $i$, {name}")
-    _name_sides(ax, run, order, _clusters(run, frame, labels))
+    _name_sides(ax, run, order, frame, labels)
     set_title(ax, run, f"β = {acting.beta:g}", time=time)
     return ax
 
@@ -261,12 +261,13 @@ def _attention_matrix(weights: np.ndarray, ax: "Axes", count: int | None = None)
     return ax
 
 
-def _name_sides(ax: "Axes", run: "Trajectory", order: np.ndarray, clusters: np.ndarray) -> None:
+def _name_sides(ax: "Axes", run: "Trajectory", order: np.ndarray, frame: int, labels: Any) -> None:
     """Words along both sides of a matrix in the order shown, where the particles have words and these fit."""
     if run.words is not None:
-        words, length = run.words[order].tolist(), 0.78 * 72 * inches(ax)  # the layout leaves less than all
+        words, clusters = run.words[order].tolist(), _clusters(run, frame, labels)[order]
+        length = 0.78 * 72 * inches(ax)  # the layout leaves less than all
         for side in "xy":
-            name_ticks(ax, side, words, clusters[order], length)
+            name_ticks(ax, side, words, clusters, length)
 
 
 def _frame_matrix(ax: "Axes") -> None:

@@ -178,7 +178,7 @@ def _name_leaves(ax: "Axes", run: Any, rows: np.ndarray, leaves: Leaves, labels:
         roots[joint.inside] = joint.made
     box = ax.get_position()
     length = box.width * ax.figure.get_figwidth() if vertical else box.height * ax.figure.get_figheight()  # type: ignore[union-attr]
-    words = _leaf_words(run.words, labels)
+    words = _leaf_words(run.words, None if labels is None else np.atleast_2d(check_labels(run, labels)))
     name_ticks(ax, "x" if vertical else "y", [words[leaf] for leaf in order], roots[order], 0.95 * 72 * length)
 
 
@@ -186,7 +186,6 @@ def _leaf_words(words: np.ndarray, labels: Any) -> list[str]:
     """The name of every leaf: the word of a particle, or of the particles of a label in its first frame."""
     if labels is None:
         return words.tolist()
-    labels = np.atleast_2d(labels)
     values, first = np.unique(labels, return_index=True)
     frames = first // labels.shape[1]
     found = [""] * (int(values.max(initial=-1)) + 1)

@@ -26,8 +26,8 @@ def write_words(
         ax.add_artist(Words(places, words, weights, depth=depth, axes=axes, scale=scale))
 
 
-def name_ticks(ax: "Axes", side: str, words: Sequence[str], groups: np.ndarray, points: float) -> bool:
-    """Write words along an axis whose entries 0, 1, … they belong to; False where there is no room for them.
+def name_ticks(ax: "Axes", side: str, words: Sequence[str], groups: np.ndarray, points: float) -> None:
+    """Write words along an axis whose entries 0, 1, … they belong to, where there is room for them.
 
     Equal words side by side share a name. If not even that fits into `points` points of length, the entries of equal
     `groups` side by side have a name together, those of the largest first.
@@ -41,7 +41,7 @@ def name_ticks(ax: "Axes", side: str, words: Sequence[str], groups: np.ndarray, 
         _set_ticks(ax, side, middles, [texts[run[0]] for run in runs], size)
         axis = ax.xaxis if side == "x" else ax.yaxis
         axis.set_ticks([run[0] - 0.5 for run in runs[1:]], minor=True)  # where one word ends and the next begins
-        return True
+        return
     size = 0.72 * style.current().font_size
     taken: list[float] = []
     kept = []
@@ -53,7 +53,6 @@ def name_ticks(ax: "Axes", side: str, words: Sequence[str], groups: np.ndarray, 
     order = np.argsort(taken)
     if len(kept) > 1:
         _set_ticks(ax, side, np.array(taken)[order], [kept[place] for place in order], size)
-    return len(kept) > 1
 
 
 def _runs(values: Sequence[Any]) -> list[np.ndarray]:
