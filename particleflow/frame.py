@@ -37,9 +37,9 @@ class Frame:
 
 @dataclass(frozen=True)
 class Constants:
-    """What a particle keeps over the whole run; each is None or holds one number per particle.
+    """What a particle keeps over the whole run; each is None or holds one number, or one word, per particle.
 
-    Weights, positions and values of an ensemble whose runs differ have a row for every run.
+    Weights, positions, values and words of an ensemble whose runs differ have a row for every run.
     """
 
     log_weights: np.ndarray | None = None
@@ -47,6 +47,7 @@ class Constants:
     labels: np.ndarray | None = None
     particles: np.ndarray | None = None
     values: np.ndarray | None = None
+    words: np.ndarray | None = None
 
 
 def between(before: Frame, after: Frame, time: float, fraction: float) -> Frame:

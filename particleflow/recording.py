@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from particleflow._files import own_folder, refuse_link
+from particleflow._words import as_words, to_bytes
 from particleflow.approximation import Summed, told
 from particleflow.discretization.base import POINTS
 from particleflow.errors import ArgumentError, ComputedAgain, ResumedElsewhere, StoreError
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 _CHECKPOINTED = ("proposed", "accepted", "rejected", "evaluations", "ended", "failed")
 _STATE = "state."
 _SURROUNDINGS = ("versions", "device", "platform", "native sum")
+_LATER = ("words",)  # runs begun before these were kept go on without them
 
 
 class Recorder:
@@ -50,17 +52,20 @@ class Recorder:
         storage: str | None,
         particles: Any,
         labels: Any,
+        words: Any,
         fsync: bool,
         provenance: dict[str, Any],
     ):
         self.plan = plan
         self.path = path
         self.labels = labels
+        self.words = as_words(words, plan.start.points.shape[-2], plan.runs)
         self.particles = None if particles is None else _as_particles(particles, plan.start.points.shape[-2])
         recorded = {
             "storage": storage or str(np.dtype(plan.dtype)),
             "particles": self.particles,
             "labels": _as_labels(labels),
+            "words": None if self.words is None else to_bytes(self.words),
         }
         identity = {"fingerprint": fingerprints(plan, **recorded), "code": code_fingerprints(plan)}
         self.provenance = {**describe(plan), **identity, **provenance}
@@ -112,7 +117,7 @@ class Recorder:
         statistics = self._statistics(progress, seconds)
         if self._writer is None:
             metadata = {**self.provenance, "status": status, "message": progress.message, "statistics": statistics}
-            return _in_memory(self.plan, self._windows, metadata, self.labels)
+            return _in_memory(self.plan, self._windows, metadata, labels=self.labels, words=self.words)
         self._writer.set_status(status, progress.message, statistics)
         self._writer.close()
         assert self.path is not None
@@ -171,6 +176,7 @@ class Recorder:
             points=None if POINTS in fields else self._chosen(fixed_points(plan), -2),
             provenance=self.provenance,
             labels=None if self.labels is None else self._chosen(np.asarray(self.labels), 0),
+            words=None if self.words is None else self._chosen(self.words, -1),
             particles=self.particles,
             expected_frames=len(plan.times),
             overwrite=overwrite,
@@ -209,7 +215,7 @@ class Recorder:
         """The newest checkpoint that the stored frames reach, or None for a run that has at most its first window."""
 
         def unusable(info: dict[str, Any]) -> str | None:
-            if info.get("run format") == RUN_FORMAT and info.get("fingerprint") != self.provenance["fingerprint"]:
+            if info.get("run format") == RUN_FORMAT and self._differences(info):
                 return "belongs to another run"
             return f"needs {info['frames']} frames, but {frames} are there" if info["frames"] > frames else None
 
@@ -240,13 +246,18 @@ class Recorder:
                 "in another form, so it cannot be resumed. Its frames can be read; to go on, begin a new run from its "
                 "last frame, or run it again."
             )
-        others = differences(info.get("fingerprint", {}), self.provenance["fingerprint"])
+        others = self._differences(info)
         if others:
             raise ArgumentError(
                 f"The run in {self.path} was made with other settings, so it cannot be resumed with these: "
                 f"{' and '.join(f'`{name}`' for name in others)} {'differs' if len(others) == 1 else 'differ'}. "
                 "Use the settings it began with, or store the new run elsewhere."
             )
+
+    def _differences(self, info: dict[str, Any]) -> list[str]:
+        """The arguments that differ from those of a file or checkpoint; one that its version did not know of cannot."""
+        before, now = info.get("fingerprint", {}), self.provenance["fingerprint"]
+        return differences(before, {name: now[name] for name in now if name in before or name not in _LATER})
 
     def _check_code(self, info: dict[str, Any]) -> None:
         """Functions of the user's own must do what they did, as far as that can be told; older files do not tell it."""
@@ -298,7 +309,7 @@ class Recorder:
         save_checkpoint(folder, arrays, info)
 
 
-def _in_memory(plan: Plan, windows: list[Frames], metadata: dict[str, Any], labels: Any) -> Trajectory:
+def _in_memory(plan: Plan, windows: list[Frames], metadata: dict[str, Any], **particles: Any) -> Trajectory:
     times = np.concatenate([w.times for w in windows])
     fields, observables = (
         {name: np.concatenate([getattr(w, kind)[name] for w in windows]) for name in getattr(windows[0], kind)}
@@ -309,7 +320,7 @@ def _in_memory(plan: Plan, windows: list[Frames], metadata: dict[str, Any], labe
         fixed = fixed_points(plan)
         points = np.broadcast_to(fixed, (len(times), *fixed.shape))
     return Trajectory.from_arrays(
-        times, points, observables=observables, fields=fields, labels=labels, metadata=metadata,
+        times, points, observables=observables, fields=fields, metadata=metadata, **particles,
         **particle_constants(plan),
     )  # fmt: skip
 

@@ -137,7 +137,7 @@ def _place(raw: dict[str, Any], path: str) -> list[str | int]:
 def _cloud_arrays(start: "Start") -> dict[str, np.ndarray]:
     measure = start.measure
     fields = {name: getattr(measure, name) for name in ("points", "log_weights", "values", "positions")}
-    fields["labels"] = start.labels
+    fields |= {"labels": start.labels, "words": start.words}
     fields |= {f"field.{name}": array for name, array in measure.fields.items()}
     return {name: np.asarray(value) for name, value in fields.items() if value is not None}
 
@@ -188,7 +188,7 @@ def run_scenario(
             announce(setup.cost())
         return simulate(
             setup.flow, setup.start, setup.times, store=path, resume=resume and path.exists(), labels=setup.labels,
-            provenance=provenance, progress=progress, **setup.arguments, **setup.storing,
+            words=setup.words, provenance=provenance, progress=progress, **setup.arguments, **setup.storing,
         )  # fmt: skip
     except ParticleflowError:
         raise

@@ -60,6 +60,7 @@ class Setup:
     start: "Measure"
     times: np.ndarray
     labels: np.ndarray | None
+    words: np.ndarray | None
     arguments: dict[str, Any]
     storing: dict[str, Any] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
@@ -281,8 +282,8 @@ def make_flow(document: "Document") -> "Flow":
     return _cast(flow, document.precision)
 
 
-def make_start(document: "Document", flow: "Flow") -> tuple["Measure", np.ndarray | None, dict[str, Any]]:
-    """The measure a scenario begins with, on its geometry unless `retract = false`, its labels, and facts about it."""
+def make_start(document: "Document", flow: "Flow") -> "Start":
+    """What a scenario begins with, on its geometry unless `retract = false`."""
     from particleflow.geometry import retracted
 
     spec = document.initial
@@ -293,12 +294,10 @@ def make_start(document: "Document", flow: "Flow") -> tuple["Measure", np.ndarra
     if spec.fields:
         given = {name: np.broadcast_to(value, (measure.count,)) for name, value in spec.fields.items()}
         measure = measure.with_fields({**measure.fields, **_cast_arrays(given, document.precision)})
-    return measure, start.labels, {} if start.picture is None else {"picture": list(start.picture)}
+    return start._replace(measure=measure)
 
 
-def make_setup(
-    document: "Document", flow: "Flow", start: "Measure", labels: np.ndarray | None, facts: dict[str, Any]
-) -> Setup:
+def make_setup(document: "Document", flow: "Flow", start: "Start") -> Setup:
     """Everything `simulate` wants, from a scenario's flow and start."""
     time, draw = document.time, Drawing(document)
     arguments = {
@@ -309,14 +308,15 @@ def make_setup(
         "event": None if document.event is None else _cast(document.event.build(draw), document.precision),
         "key": key_for(document.seed, "noise") if flow.is_noisy else None,
     }  # fmt: skip
-    particles = _chosen_particles(document.record.particles, start.count)
+    particles = _chosen_particles(document.record.particles, start.measure.count)
     storing = {"storage": document.record.storage, "particles": particles}
-    return Setup(flow, start, save_times(time), labels, arguments, storing, facts)
+    facts = {} if start.picture is None else {"picture": list(start.picture)}
+    return Setup(flow, start.measure, save_times(time), start.labels, start.words, arguments, storing, facts)
 
 
 def _build(document: "Document") -> Setup:
     flow = make_flow(document)
-    return make_setup(document, flow, *make_start(document, flow))
+    return make_setup(document, flow, make_start(document, flow))
 
 
 def _cast(tree: Any, dtype: Any) -> Any:

@@ -95,6 +95,7 @@ def simulate(
     storage: str | None = None,
     particles: Any = None,
     labels: Any = None,
+    words: Any = None,
     fsync: bool = True,
     provenance: dict[str, Any] | None = None,
     progress: bool | Callable[[Frames], None] | None = None,
@@ -124,6 +125,8 @@ def simulate(
         storage         the precision of the file, "float32" or "float64"; that of the run if left out
         particles       the indices of those that are stored; all if left out
         labels          whole numbers, one a particle, kept with the particles
+        words           texts, one a particle (for an ensemble also a row for each run), of which figures, movie, page
+                        and summary tell which become one; up to 200 bytes of UTF-8 are kept of each
         provenance      plain values by name, kept with the file
         fsync           whether every window survives a power cut
         progress        true for a bar on the terminal, or a function that is called with every window
@@ -140,7 +143,7 @@ def simulate(
     bar = reporting(progress, float(plan.times[-1]), len(plan.times))
     recorder = Recorder(
         plan, None if store is None else Path(store), resume=resume, overwrite=overwrite, storage=storage,
-        particles=particles, labels=labels, fsync=fsync, provenance=provenance or {},
+        particles=particles, labels=labels, words=words, fsync=fsync, provenance=provenance or {},
     )  # fmt: skip
     quiet = without_callbacks(active=not recorder.has_code)
     with recorder, heeding(active=store is not None) as interrupted, bar as report, quiet:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, overload
 import numpy as np
 
 from particleflow._text import printable, readable_size
+from particleflow._words import as_words, named
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.frame import Constants, Frame, between, per_particle
 from particleflow.status import Status
@@ -64,13 +65,15 @@ class Trajectory:
         positions: Any = None,
         values: Any = None,
         labels: Any = None,
+        words: Any = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> Self:
         """Make a trajectory in memory.
 
         Parameters: `times` (T,); `points` (T,N,d) or (T,R,N,d); `steps` (T,), 0, 1, 2, ... if left out; `observables`
         name -> (T,...); `fields` name -> (T,N,...) or (T,R,N,...); per-particle `log_weights`, `positions` (token index
-        or time) and `values` that they carry, (N,...) or (R,N,...), and integer `labels` (N,); `metadata`.
+        or time) and `values` that they carry, (N,...) or (R,N,...), integer `labels` (N,), `words` (N,) or (R,N);
+        `metadata`.
         """
         times, points = np.asarray(times, dtype=np.float64), np.asarray(points)
         if times.ndim != 1 or points.ndim not in (3, 4) or len(points) != len(times):
@@ -95,6 +98,7 @@ class Trajectory:
             positions=per_particle("positions", positions, np.float64, points.shape),
             labels=per_particle("labels", labels, np.int64, points.shape[-2:]),
             values=per_particle("values", values, np.float64, points.shape),
+            words=as_words(words, points.shape[-2], points.shape[1] if points.ndim == 4 else None),
         )
         return cls(times, steps, points, series, particles, dict(metadata or {}), None, by_particle)
 
@@ -162,6 +166,11 @@ class Trajectory:
     def labels(self) -> np.ndarray | None:
         """The particles' integer labels (N,), None if they have none."""
         return self._particles.labels
+
+    @property
+    def words(self) -> np.ndarray | None:
+        """The words that the particles stand for, texts (N,) or (R,N), None if they stand for none."""
+        return self._particles.words
 
     @property
     def particles(self) -> np.ndarray | None:
@@ -240,7 +249,7 @@ class Trajectory:
         fields = {name: _run(values, run) for name, values in self.fields.items()}
         own = {
             name: array[run]
-            for name in ("log_weights", "positions", "values")
+            for name in ("log_weights", "positions", "values", "words")
             if (array := getattr(self._particles, name)) is not None and array.shape[:2] == (self.runs, self.count)
         }
         mine = replace(self._particles, **own)
@@ -307,6 +316,8 @@ class Trajectory:
             "frames": _frames_line(self),
             "particles": f"{self.count} in dimension {self.dimension}",
         }
+        if self.words is not None:
+            rows["words"] = named(self.words.ravel().tolist(), 8)
         if "geometry" in self.metadata:
             rows["geometry"] = self.metadata["geometry"]
         if self.runs is not None:

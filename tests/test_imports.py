@@ -22,7 +22,7 @@ ROOT = Path(particleflow.__file__).parent
 # A new top-level module or package of particleflow gets its place here.
 LEVELS = [
     ["errors", "status", "_version", "_names", "_precision", "_text"],
-    ["compilation_cache", "stopping", "user_code"],
+    ["compilation_cache", "stopping", "user_code", "_words"],
     ["_arrays", "_files", "_toml", "frame", "progress_bar"],
     ["_shown"],
     ["measure"],
@@ -52,7 +52,7 @@ LEVELS = [
     ["__main__"],
 ]
 # Everything on this side of the store reads files with NumPy alone.
-WITHOUT_JAX = ["errors", "status", "_version", "_names", "_precision", "_text", "_files", "_toml", "notebook"]
+WITHOUT_JAX = ["errors", "status", "_version", "_names", "_precision", "_text", "_words", "_files", "_toml", "notebook"]
 WITHOUT_JAX += [
     "frame",
     "progress_bar",

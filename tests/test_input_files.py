@@ -43,6 +43,53 @@ def test_a_table_that_cannot_be_read_whole_is_refused(tmp_path: Path, content: b
         FromFile(tmp_path / "cloud.csv").sample(KEY)
 
 
+TABLE = 'x,Word,y\n1.5,the,2.5\n-3.0,"a, b",4.0\n0.25, 字,1e-3\n'
+
+
+@pytest.mark.parametrize("content", [TABLE, "\ufeff" + TABLE, "# " + TABLE.replace("\n", "\r\n"), TABLE + "\n\n"])
+def test_a_column_of_words_is_told_by_its_header(tmp_path: Path, content: str) -> None:
+    (tmp_path / "cloud.csv").write_bytes(content.encode())
+    start = FromFile(tmp_path / "cloud.csv").start(KEY)
+    np.testing.assert_array_equal(np.asarray(start.measure.points), POINTS)
+    assert start.words is not None
+    assert start.words.tolist() == ["the", "a, b", " 字"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["word,x\nthe,1.5\non,2.O\n", "word,x\nthe,1.5\non\n", 'x,word\n1,"the\n2,on\n', "x,y\n1.5,the\n2.5,on\n"],
+    ids=["slip", "short row", "open quote", "no such column"],
+)
+def test_a_table_of_words_that_cannot_be_read_whole_is_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / "cloud.csv").write_text(content, encoding="utf-8")
+    with pytest.raises(ArgumentError, match="cannot be read as a cloud"):
+        FromFile(tmp_path / "cloud.csv").start(KEY)
+
+
+@pytest.mark.parametrize("name", ["words", "tokens"])
+@pytest.mark.parametrize("kind", [str, bytes])
+def test_an_archive_may_hold_words(tmp_path: Path, name: str, kind: type) -> None:
+    words = np.array(["the", "naïve", "字"] if kind is str else [word.encode() for word in ("the", "naïve", "字")])
+    np.savez(tmp_path / "cloud.npz", points=POINTS, **{name: words})  # type: ignore[arg-type]
+    found = FromFile(tmp_path / "cloud.npz").start(KEY).words
+    assert found is not None
+    assert found.tolist() == ["the", "naïve", "字"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (np.array(["a", "b"]), r"has 3 particles, but words of shape \(2,\)"),
+        (np.array([["a"], ["b"], ["c"]]), r"has 3 particles, but words of shape \(3, 1\)"),
+        (np.arange(3), "must hold texts as words"),
+    ],
+)
+def test_words_that_do_not_fit_their_particles_are_refused(tmp_path: Path, words: np.ndarray, message: str) -> None:
+    np.savez(tmp_path / "cloud.npz", points=POINTS, words=words)
+    with pytest.raises(ArgumentError, match=message):
+        FromFile(tmp_path / "cloud.npz").start(KEY)
+
+
 def test_the_byte_order_mark_of_a_text_is_no_token(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("so it goes.", encoding="utf-8-sig")
     assert TextTokens(path=tmp_path / "text.txt").tokens == ["so", "it", "goes", "."]

@@ -59,7 +59,7 @@ ARGUMENTS: dict[str, Any] = {
     "flow": flow(), "start": POINTS, "times": TIMES, "discretization": None, "rtol": None, "atol": None, "step": 0.1,
     "solver": "map", "observe": [pf.observables.diameter], "event": None, "key": None, "window": 4,
     "max_steps": 1000, "storage": None, "particles": [0, 1, 2], "labels": [0, 0, 1, 1, 1], "fsync": True,
-    "provenance": {"title": "one"},
+    "words": list("abcde"), "provenance": {"title": "one"},
 }  # fmt: skip
 
 # Argument → values that make another file.
@@ -75,6 +75,7 @@ REFUSED: dict[str, list[Any]] = {
     "storage": ["float32"],
     "particles": [[0, 1, 3], [2, 1, 0], [0, 1], None],
     "labels": [[0, 0, 1, 1, 2], None],
+    "words": [list("abcdf"), None],  # the words of a file cannot change, so that others would be silently lost
 }
 # Argument → values that leave every bit as it is.
 ACCEPTED: dict[str, list[Any]] = {
@@ -82,6 +83,7 @@ ACCEPTED: dict[str, list[Any]] = {
     "solver": ["map"],
     "storage": ["float64"],
     "labels": [np.array([0, 0, 1, 1, 1], np.int32)],
+    "words": [np.array(list("abcde"), "<U9"), tuple("abcde")],
     "particles": [np.array([0, 1, 2], np.uint8)],
     "discretization": [pf.Particles()],
     "key": [jax.random.key(7)],  # there is no noise
@@ -146,6 +148,22 @@ def test_an_argument_that_changes_the_run_is_refused_by_name(begun, name, value)
 def test_an_argument_that_changes_no_bit_is_taken(tmp_path, whole, name, value):
     resumed = run(broken(tmp_path / "run.h5"), resume=True, **{name: value})
     assert resumed.status == "finished"
+    np.testing.assert_array_equal(np.asarray(resumed.points), whole)
+
+
+def test_a_run_begun_before_words_were_kept_goes_on_without_them(tmp_path, monkeypatch, whole):
+    """The fingerprints of its file and its checkpoints do not know of words, and its file has no place for them."""
+    from particleflow import recording
+
+    def older(plan, **recorded):
+        return {name: value for name, value in fingerprints(plan, **recorded).items() if name != "words"}
+
+    fingerprints = recording.fingerprints
+    with monkeypatch.context() as patch:
+        patch.setattr(recording, "fingerprints", older)
+        store = broken(tmp_path / "run.h5", words=None)
+    resumed = run(store, resume=True)
+    assert (resumed.status, resumed.words) == ("finished", None)
     np.testing.assert_array_equal(np.asarray(resumed.points), whole)
 
 

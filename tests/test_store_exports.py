@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import gsd.hoomd
+import h5py
 import numpy as np
 import pytest
 import xarray
@@ -22,7 +23,10 @@ from particleflow.trajectory import Trajectory
 FRAMES, COUNT = 12, 9
 
 
-def trajectory_of(dimension: int, runs: int | None = None) -> Trajectory:
+WORDS = ["the", "naïve 字", "the", "", "a\x1b[31mb", "bank", "bank", "<i>", "$x$"]
+
+
+def trajectory_of(dimension: int, runs: int | None = None, **more: Any) -> Trajectory:
     rng = np.random.default_rng(dimension)
     shape = (FRAMES, COUNT, dimension) if runs is None else (FRAMES, runs, COUNT, dimension)
     points = rng.normal(size=shape) * np.arange(1, dimension + 1)[::-1] + 5.0
@@ -30,8 +34,12 @@ def trajectory_of(dimension: int, runs: int | None = None) -> Trajectory:
     labels = np.arange(COUNT) % 3
     metadata = {"title": "<b>bold</b>"}
     return Trajectory.from_arrays(
-        np.linspace(0, 2, FRAMES) ** 2, points, observables={"energy": energy}, labels=labels, metadata=metadata
+        np.linspace(0, 2, FRAMES) ** 2, points, observables={"energy": energy}, labels=labels, metadata=metadata, **more
     )
+
+
+COLUMN = {"naïve 字": "naïve_字", "": "_", "a\x1b[31mb": "a_[31mb"}
+ASCII = {word: COLUMN.get(word, word).encode("ascii", "backslashreplace").decode() for word in WORDS}
 
 
 def opened(path: Path) -> Any:
@@ -120,6 +128,28 @@ def test_npz_and_netcdf_hold_everything(tmp_path, runs, home):
         assert dataset["points"].dims == ("time", *(["run"] if runs else []), "particle", "coordinate")
         xarray.testing.assert_equal(dataset.drop_attrs(), trajectory.to_xarray().drop_attrs())
     trajectory.close()
+
+
+@pytest.mark.parametrize("rows", [None, 1, 3], ids=["one run", "shared", "a row for every run"])
+def test_words_go_along_where_a_format_has_room(tmp_path, rows):
+    words = WORDS if rows in (None, 1) else [WORDS, WORDS[::-1], WORDS[3:] + WORDS[:3]]
+    trajectory = trajectory_of(3, None if rows is None else 3, words=words)
+    with np.load(export(trajectory, tmp_path / "run.npz"), allow_pickle=False) as archive:
+        np.testing.assert_array_equal(archive["words"], np.array(words))
+    with xarray.open_dataset(export(trajectory, tmp_path / "run.nc"), engine="h5netcdf") as dataset:
+        np.testing.assert_array_equal(dataset["words"], np.array(words))
+        xarray.testing.assert_equal(dataset.drop_attrs(), trajectory.to_xarray().drop_attrs())
+    own, run = (WORDS, None) if rows is None else (words[1] if rows == 3 else WORDS, 1)
+    with h5py.File(export(trajectory, tmp_path / "run.h5md", run=run)) as file:
+        assert file["parameters/words"].asstr()[...].tolist() == own  # type: ignore[union-attr]
+    with opened(export(trajectory, tmp_path / "run.gsd", run=run)) as file:
+        particles = file[2].particles
+        assert [particles.types[number] for number in particles.typeid] == [ASCII[word] for word in own]
+        np.testing.assert_array_equal(file[2].log["particles/particleflow/label"], trajectory.labels)
+    lines = export(trajectory, tmp_path / "run.xyz", run=run).read_text(encoding="utf-8").splitlines()
+    assert "label:I:1:word:S:1 " in lines[1]
+    assert [line.split()[-1] for line in lines[2 : 2 + COUNT]] == [COLUMN.get(word, word) for word in own]
+    assert {len(line.split()) for line in lines[2 : 2 + COUNT]} == {7}
 
 
 def test_many_dimensions_are_projected_on_the_principal_components(tmp_path):

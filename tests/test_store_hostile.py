@@ -36,9 +36,9 @@ def run(tmp_path: Path) -> Path:
     (tmp_path / "run").mkdir()
     points = np.random.default_rng(2).normal(size=(FRAMES, COUNT, 2))
     steps = np.arange(FRAMES)
-    weights = np.zeros(COUNT)
+    constants = {"log_weights": np.zeros(COUNT), "words": list("abcdef")}
     with TrajectoryWriter.create(
-        tmp_path / "run", count=COUNT, dimension=2, observables={"energy": ()}, log_weights=weights, fsync=False
+        tmp_path / "run", count=COUNT, dimension=2, observables={"energy": ()}, fsync=False, **constants
     ) as writer:
         writer.append(steps / 10, steps, points, {"energy": points[:, 0, 0]})
         writer.set_status("finished")
@@ -206,6 +206,34 @@ def other_number_of_weights(file: Any, pipe: str) -> None:
     replaced(file, "particleflow/log_weights", data=np.zeros(COUNT + 1), chunks=(COUNT + 1,))
 
 
+def long_words(file: Any, pipe: str) -> None:
+    replaced(file, "particleflow/words", shape=(400_000_000,), dtype="S8", chunks=(1 << 16,), fletcher32=True)
+
+
+def wide_words(file: Any, pipe: str) -> None:
+    replaced(file, "particleflow/words", data=np.zeros(COUNT, "S4000"), chunks=(COUNT,), fletcher32=True)
+
+
+def words_of_varying_length(file: Any, pipe: str) -> None:
+    replaced(file, "particleflow/words", data=["a"] * COUNT, dtype=h5py.string_dtype(), chunks=(COUNT,))
+
+
+def words_that_are_numbers(file: Any, pipe: str) -> None:
+    replaced(file, "particleflow/words", data=np.zeros(COUNT), chunks=(COUNT,))
+
+
+def other_number_of_words(file: Any, pipe: str) -> None:
+    replaced(file, "particleflow/words", data=np.zeros(COUNT + 1, "S1"), chunks=(COUNT + 1,))
+
+
+def a_table_of_words(file: Any, pipe: str) -> None:
+    replaced(file, "particleflow/words", data=np.zeros((COUNT, 2), "S1"), chunks=(COUNT, 2))
+
+
+def compressed_words(file: Any, pipe: str) -> None:
+    replaced(file, "particleflow/words", data=np.zeros(COUNT, "S9"), chunks=(COUNT,), compression="gzip")
+
+
 def checksums_of_fewer_columns(file: Any, pipe: str) -> None:
     columns = file["particleflow/checksums"].attrs["columns"]
     made = replaced(file, "particleflow/checksums", data=np.zeros((FRAMES, 1), "<u4"), chunks=(FRAMES, 1))
@@ -239,10 +267,13 @@ def virtual(file: Any, pipe: str) -> None:
 
 PLACES = ["particleflow", "particleflow/committed", "particleflow/status", "particleflow/provenance"]
 PLACES += ["particleflow/checksums", "particleflow/log_weights", "particles", "particles/trajectory/position/value"]
+PLACES += ["particleflow/words"]
 CRAFTED: dict[str, Callable[[Any, str], None]] = {
     each.__name__: each
     for each in (long_constant, long_text, long_status, a_billion_frames, a_billion_frames_without_a_count,
-                 a_trillion_particles, other_number_of_weights, checksums_of_fewer_columns, compressed, virtual)
+                 a_trillion_particles, other_number_of_weights, checksums_of_fewer_columns, compressed, virtual,
+                 long_words, wide_words, words_of_varying_length, words_that_are_numbers, other_number_of_words,
+                 a_table_of_words, compressed_words)
 }  # fmt: skip
 CRAFTED |= {f"{place} in a pipe": linked(place, lambda pipe: h5py.ExternalLink(pipe, "/x")) for place in PLACES}
 CRAFTED |= {f"{place} elsewhere": linked(place, lambda pipe: h5py.SoftLink("/x")) for place in PLACES}

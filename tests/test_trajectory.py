@@ -36,6 +36,7 @@ def arrays(kind: str) -> dict:
         "log_weights": rng.normal(size=COUNT),
         "positions": np.arange(COUNT) * 0.5,
         "labels": rng.integers(0, 3, COUNT),
+        "words": np.array(["the", "naïve", "字", "", "\x1b[31m", "a\nb", "<b>$x$"]),
         "metadata": {"title": "A test", "geometry": "euclidean", "seed": 3, "scenario": "seed = 3\n"},
     }
 
@@ -66,7 +67,7 @@ def test_everything_comes_back(trajectory, kind):
     assert len(trajectory) == FRAMES
     assert (trajectory.count, trajectory.dimension) == (COUNT, DIMENSION)
     assert trajectory.runs == (RUNS if kind == "ensemble" else None)
-    for name in ("times", "steps", "points", "log_weights", "positions", "labels"):
+    for name in ("times", "steps", "points", "log_weights", "positions", "labels", "words"):
         values = getattr(trajectory, name)
         np.testing.assert_array_equal(values, truth[name])
         assert np.asarray(values).dtype == truth[name].dtype

@@ -63,3 +63,6 @@ from .theory import gaussian_blow_up as gaussian_blow_up
 from .theory import gaussian_variance as gaussian_variance
 from .tracking import ClusterTrack as ClusterTrack
 from .tracking import track_clusters as track_clusters
+from .wording import WordMerge as WordMerge
+from .wording import cluster_words as cluster_words
+from .wording import word_merges as word_merges

@@ -26,6 +26,7 @@ from particleflow.analysis.frames import (
     single_run,
 )
 from particleflow.analysis.tracking import ClusterTrack, track_clusters
+from particleflow.analysis.wording import word_section
 from particleflow.errors import ArgumentError, ShapeError
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 _AGGREGATED = ("final_count", "collapse_time", "merges", "plateaus", "largest_mass", "final_mean_similarity", "energy")
 
 _OF_PARTICLES = (
-    "thresholds", "clusters", "merge_tree", "plateaus", "collapse", "similarity", "persistence", "agreement",
+    "thresholds", "clusters", "merge_tree", "words", "plateaus", "collapse", "similarity", "persistence", "agreement",
     "attention", "parking",
 )  # fmt: skip
 
@@ -164,6 +165,7 @@ def _summarize_run(
         "thresholds": _thresholds(track, trajectory.dimension),
         "clusters": parts.cluster_section(track, weights),
         "merge_tree": track.tree.to_dict(),
+        "words": word_section(track, trajectory.words, weights),
         "plateaus": parts.plateau_section(track, energy, minimum),
         "collapse": parts.collapse_section(track),
         "energy": parts.energy_section(energy),

@@ -3,9 +3,11 @@
 from pathlib import Path
 from typing import Any
 
+from particleflow._words import listed
 from particleflow.folder_contents import PAGE_FILE, products_in, read_summary
 
 _LISTED_TREADS = 3
+_LISTED_MERGES = 3
 
 
 def counted(number: int, noun: str) -> str:
@@ -60,6 +62,31 @@ def _ensemble_line(summary: dict[str, Any]) -> str | None:
     return f"{counted(int(final['runs']), 'run')} with {spread} at the end, {float(final['mean']):.4g} on average"
 
 
+def words_line(summary: dict[str, Any] | None) -> str | None:
+    """Which words became one: "12 words in 1 cluster: first mat with rug (t = 4.48), …"; None without words."""
+    try:
+        found = None if summary is None else summary.get("words")
+        if summary is None or found is None:
+            return None
+        clusters, merges = int(summary["clusters"]["final_count"]), found["listed_merges"]
+        told = [
+            f"{_side(each['survivor'])} with {_side(each['absorbed'])} (t = {float(each['time']):.4g})"
+            for each in merges[: _LISTED_MERGES - 1] + merges[_LISTED_MERGES - 1 :][-1:]
+        ]
+        if len(merges) > _LISTED_MERGES:
+            told[-1:] = ["…", f"last {told[-1]}" if found["complete"] else told[-1]]
+        lead = "first" if found["complete"] else "for example"
+        became = f"{lead} {', '.join(told)}" if told else "no two different ones became one"
+        return f"{counted(int(found['different']), 'word')} in {counted(clusters, 'cluster')}: {became}"
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError):  # no summary of ours
+        return None
+
+
+def _side(side: dict[str, Any]) -> str:
+    """The words of a cluster in a summary."""
+    return listed([str(word) for word in side["words"]], int(side["different"]))
+
+
 def threshold_line(summary: dict[str, Any] | None) -> str | None:
     """The linking distance behind the counts and where it comes from."""
     try:
@@ -80,13 +107,16 @@ def stale_line(folder: Path, before: dict[str, Any] | None, now: dict[str, Any])
 
 
 def closing_lines(folder: Path, run: Any) -> list[str]:
-    """What a person wants to know at the end: the clusters; how far the run came and at what cost; what to open."""
-    return [line for line in (clusters_line(read_summary(folder)), _extent_line(run), _page_line(folder)) if line]
+    """What a person wants to know at the end: clusters and words; how far the run came, at what cost; what to open."""
+    summary = read_summary(folder)
+    lines = clusters_line(summary), words_line(summary), _extent_line(run), _page_line(folder)
+    return [line for line in lines if line]
 
 
 def analysis_lines(folder: Path, summary: dict[str, Any]) -> list[str]:
-    """What a person wants to know of an analysis: the clusters, the distance behind them, what to open."""
-    return [line for line in (clusters_line(summary), threshold_line(summary), _page_line(folder)) if line]
+    """What a person wants to know of an analysis: clusters, their words, the distance behind them, what to open."""
+    lines = clusters_line(summary), words_line(summary), threshold_line(summary), _page_line(folder)
+    return [line for line in lines if line]
 
 
 def _extent_line(run: Any) -> str:

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from particleflow.trajectory import Trajectory
 
 
+_LISTED_WORDS = 100
+
+
 def list_(*, json: Flag = False) -> int:
     """List the scenarios that come with particleflow.
 
@@ -102,6 +105,7 @@ def info(run: Path | None = None, /, *, system: Flag = False, json: Flag = False
 
 
 def _run_facts(trajectory: "Trajectory", folder: Path) -> dict[str, Any]:
+    from particleflow._words import distinct
     from particleflow.cli.run_card import cluster_facts, parameters
     from particleflow.folder_contents import products_in
 
@@ -116,6 +120,7 @@ def _run_facts(trajectory: "Trajectory", folder: Path) -> dict[str, Any]:
         "runs": trajectory.runs,
         "times": [float(trajectory.times[0]), float(trajectory.times[-1])] if len(trajectory) else [],
         "observables": list(trajectory.observables),
+        "words": None if trajectory.words is None else distinct(trajectory.words.ravel().tolist())[:_LISTED_WORDS],
         "dtype": str(trajectory.points.dtype),
         "parameters": parameters(trajectory),
         "clusters": cluster_facts(folder),

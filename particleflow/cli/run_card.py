@@ -4,7 +4,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from particleflow.cli.closing import clusters_line, threshold_line
+from particleflow.cli.closing import clusters_line, threshold_line, words_line
 from particleflow.folder_contents import products_in, read_summary
 
 if TYPE_CHECKING:
@@ -71,12 +71,14 @@ def cluster_facts(folder: Path) -> dict[str, Any] | None:
         return None
     clusters = summary.get("clusters") or {}
     counts = {name: clusters.get(name) for name in ("initial_count", "final_count")}
-    return {"found": line, "threshold": threshold_line(summary), **counts}
+    return {"found": line, "threshold": threshold_line(summary), "words": words_line(summary), **counts}
 
 
 def run_rows(run: "Trajectory", folder: Path) -> dict[str, dict[str, str]]:
     """Everything that `info` shows below the card of a trajectory: heading → name → words."""
     clusters = cluster_facts(folder)
     found = {} if clusters is None else {"clusters": clusters["found"], "threshold": clusters["threshold"] or "unknown"}
+    if clusters is not None and clusters["words"]:
+        found["words"] = clusters["words"]
     products = ", ".join(products_in(folder).values()) or "none"
     return {"Parameters": parameter_rows(parameters(run)), "Results": {**found, "products": products}}

@@ -16,14 +16,16 @@ MAXIMUM_NUMBERS = 2**28
 
 
 class Start(NamedTuple):
-    """A measure to begin with, and what its cloud knows: the label of every particle, and how patches lie in a picture.
+    """A measure to begin with, and what its cloud knows: labels and words of particles, how patches lie in a picture.
 
-    `picture` is (rows, columns) of a cloud that is an image, in reading order.
+    `picture` is (rows, columns) of a cloud that is an image, in reading order. `words` are no part of the measure: they
+    are texts, which nothing computes with, and would make every other sentence another compiled program.
     """
 
     measure: Measure
     labels: np.ndarray | None = None
     picture: tuple[int, int] | None = None
+    words: np.ndarray | None = None
 
 
 class AbstractInitial(eqx.Module):

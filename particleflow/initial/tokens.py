@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 
 from particleflow._arrays import as_nonnegative, default_dtype
 from particleflow._files import reason_of
+from particleflow._words import as_words
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.initial.base import AbstractInitial, Start, check_count, check_own_count, whole
 from particleflow.initial.files import UTF8, check_path, read_cloud
@@ -69,7 +70,7 @@ class TextTokens(AbstractInitial):
         return found
 
     def start(self, key: Array, count: int | None = None) -> Start:
-        """The tokens as a measure with positions, labelled by word."""
+        """The tokens as a measure with positions, labelled by word, with their words."""
         tokens = self.tokens
         check_own_count(count, len(tokens))
         words = list(dict.fromkeys(tokens))
@@ -78,7 +79,8 @@ class TextTokens(AbstractInitial):
         check_count(len(tokens), table.shape[1])
         positions = jnp.arange(len(tokens), dtype=default_dtype())
         encoded = Sinusoidal(self.position_scale).vectors(positions, table.shape[1])
-        return Start(Measure.uniform(jnp.asarray(table[labels]) + encoded, positions=positions), labels)
+        measure = Measure.uniform(jnp.asarray(table[labels]) + encoded, positions=positions)
+        return Start(measure, labels, words=as_words(tokens, len(tokens)))
 
     def _vectors(self, words: list[str]) -> np.ndarray:
         if self.embedding is None:

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from particleflow._files import HDF5_FAILURES, hdf5_output, written
+from particleflow._words import bare
 from particleflow.errors import ArgumentError, StoreError
 from particleflow.status import Status
 from particleflow.store.files import trajectory_path
-from particleflow.store.layout import CONSTANTS, POSITION, check_name, checked, to_json
+from particleflow.store.layout import CONSTANTS, POSITION, WORDS, check_name, checked, to_json
 from particleflow.store.writer import TrajectoryWriter
 
 if TYPE_CHECKING:
@@ -155,11 +156,14 @@ def _write_h5md(trajectory: "Trajectory", path: Path, project: Projection) -> No
         for place, series in others.items():
             group = file.create_group(place)
             group["step"], group["time"], group["value"] = position["step"], position["time"], np.asarray(series)
-        checked(file.create_group("parameters"), "particleflow", _json_bytes(trajectory))
+        parameters = file.create_group("parameters")
+        checked(parameters, "particleflow", _json_bytes(trajectory))
+        if trajectory.words is not None:
+            checked(parameters, WORDS, trajectory.words)
 
 
 def _write_xyz(trajectory: "Trajectory", path: Path, project: Projection) -> None:
-    """Extended XYZ: per frame the count, a line of keys, and a line per particle."""
+    """Extended XYZ: per frame the count, a line of keys, and a line per particle; blanks in words become `_`."""
     digits = 9 if trajectory.points.dtype == np.float32 else 17
     columns = [np.arange(trajectory.count)]
     properties = "species:S:1:pos:R:3:id:I:1"
@@ -167,14 +171,19 @@ def _write_xyz(trajectory: "Trajectory", path: Path, project: Projection) -> Non
         properties += ":label:I:1"
         columns.append(trajectory.labels)
     integers = np.stack(columns, axis=1)
-    pattern = "X " + " ".join([f"%.{digits}g"] * 3 + ["%d"] * integers.shape[1])
+    tails = [" ".join(map(str, row)) for row in integers.tolist()]
+    if trajectory.words is not None:
+        properties += ":word:S:1"
+        tails = [f"{tail} {bare(word)}" for tail, word in zip(tails, trajectory.words.tolist(), strict=True)]
+    pattern = " ".join(["X", *[f"%.{digits}g"] * 3, "%s\n"])
     scalars = [name for name, series in trajectory.observables.items() if series.ndim == 1]
     with path.open("w", encoding="utf-8", newline="\n") as file:
         for frame in trajectory:
             keys = "".join(f" {name}={float(frame.observables[name]):.17g}" for name in scalars)
             file.write(f"{trajectory.count}\nProperties={properties} Time={frame.time:.17g} Step={frame.step}{keys}")
             file.write(' pbc="F F F"\n')
-            np.savetxt(file, np.hstack([project(frame.points), integers]), fmt=pattern)
+            places = project(frame.points).tolist()
+            file.writelines(pattern % (*place, tail) for place, tail in zip(places, tails, strict=True))
 
 
 def _write_npz(trajectory: "Trajectory", path: Path) -> None:

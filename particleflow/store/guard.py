@@ -7,6 +7,7 @@ lengths of gigabytes. So links are looked at before they are followed, and lengt
 from math import prod
 from pathlib import Path
 
+from particleflow._words import LONGEST
 from particleflow.errors import StoreError
 from particleflow.store import layout as lay
 
@@ -38,10 +39,23 @@ def has(group: lay.Node, name: str) -> bool:
 
 def numbers(file: lay.Node, name: str, path: Path) -> lay.Node:
     """A dataset of plain numbers in blocks, as all of ours that can be long are."""
+    return _plain(file, name, path, "iuf")
+
+
+def words(file: lay.Node, name: str, path: Path) -> lay.Node:
+    """A dataset of texts in blocks, all of one length that words can have; one of varying length is refused."""
+    found = _plain(file, name, path, "S")
+    if found.dtype.itemsize > LONGEST:
+        raise _too_long(path, name)
+    return found
+
+
+def _plain(file: lay.Node, name: str, path: Path, kinds: str) -> lay.Node:
+    """A dataset in blocks whose entries are of one of these kinds and lie in the blocks themselves."""
     import h5py
 
     found = node(file, name, path)
-    if not isinstance(found, h5py.Dataset) or found.chunks is None or found.dtype.kind not in "iuf":
+    if not isinstance(found, h5py.Dataset) or found.chunks is None or found.dtype.kind not in kinds:
         raise _foreign(path, name)
     plist = found.id.get_create_plist()
     codes = [plist.get_filter(index)[0] for index in range(plist.get_nfilters())]
@@ -98,12 +112,13 @@ def check_shapes(layout: lay.Layout, shapes: dict[str, tuple[int, ...]], size: i
         raise _too_long(path, lay.POSITION)
     for name, shape in shapes.items():
         by_run = layout.runs is not None and shape[:2] == (layout.runs, layout.count)
-        if shape[:1] != (layout.count,) and not by_run:
+        fits = shape[:1] == (layout.count,) or by_run
+        if not fits or (name == lay.WORDS and len(shape) > 1 + by_run):
             raise StoreError(f"{path}: {name} has shape {shape}, which does not fit {layout.count} particles.")
 
 
 def _foreign(path: Path, name: str) -> StoreError:
-    return StoreError(f"{path}: {name} is not a plain dataset of numbers in this file. Not written by us; not read.")
+    return StoreError(f"{path}: {name} is not a plain dataset of ours in this file. Not written by us; not read.")
 
 
 def _too_long(path: Path, name: str) -> StoreError:

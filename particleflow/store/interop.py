@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from particleflow._files import hdf5_output
+from particleflow._words import bare
 from particleflow.errors import ArgumentError
-from particleflow.store.layout import CONSTANTS, FIELD, Layout, axis_names, to_json
+from particleflow.store.layout import CONSTANTS, FIELD, WORDS, Layout, axis_names, to_json
 
 if TYPE_CHECKING:
     import xarray
@@ -81,6 +82,8 @@ def _lazily(values: Any) -> Any:
 
 def write_netcdf(trajectory: "Trajectory", path: Path) -> None:
     """NetCDF 4: the same variables as `to_xarray`, written window by window."""
+    from h5py import string_dtype
+
     from particleflow.store.formats import windows
 
     h5netcdf = _need("h5netcdf")
@@ -95,7 +98,8 @@ def write_netcdf(trajectory: "Trajectory", path: Path) -> None:
         file.create_variable("time", ("time",), data=trajectory.times)
         file.create_variable("step", ("time",), data=trajectory.steps)
         for name, (names, array) in _constants(trajectory).items():
-            file.create_variable(name, names, data=array)
+            variable = file.create_variable(name, names, dtype=string_dtype() if name == WORDS else array.dtype)
+            variable[...] = array.astype(object) if name == WORDS else array
         for name, names in axes.items():
             variable = file.create_variable(name, ("time", *names), dtype=series[name].dtype)
             for window in windows(trajectory):
@@ -104,12 +108,15 @@ def write_netcdf(trajectory: "Trajectory", path: Path) -> None:
 
 
 def write_gsd(trajectory: "Trajectory", path: Path, project: "Projection") -> None:
-    """GSD in the HOOMD schema: single-precision positions in a box that holds them all; time and observables as log."""
+    """GSD in the HOOMD schema: single-precision positions in a box that holds them all; time and observables as log.
+
+    The types of particles are their words (in ASCII, which is all that types can hold), else their labels; beside
+    words, labels are a log of every particle.
+    """
     hoomd = _need("gsd.hoomd")
     extent = max((float(np.abs(project(frame.points)).max()) for frame in trajectory), default=1.0)
     edge = 2.0 * (extent if np.isfinite(extent) and extent > 0 else 1.0) * 1.001
-    labels = np.zeros(trajectory.count, dtype=int) if trajectory.labels is None else trajectory.labels
-    kinds, type_ids = np.unique(labels, return_inverse=True)
+    names, type_ids = _types(trajectory)
     with hoomd.open(str(path), mode="w") as file:
         for frame in trajectory:
             snapshot = hoomd.Frame()
@@ -117,10 +124,22 @@ def write_gsd(trajectory: "Trajectory", path: Path, project: "Projection") -> No
             snapshot.configuration.box = [edge, edge, edge, 0, 0, 0]
             snapshot.configuration.dimensions = 3
             snapshot.particles.N = trajectory.count
-            snapshot.particles.types = [f"label {kind}" for kind in kinds]
+            snapshot.particles.types = names
             snapshot.particles.typeid = type_ids.astype(np.uint32)
             snapshot.particles.position = project(frame.points).astype(np.float32)
             snapshot.log["particleflow/time"] = np.array([frame.time])
+            if trajectory.words is not None and trajectory.labels is not None:
+                snapshot.log["particles/particleflow/label"] = trajectory.labels
             for name, value in frame.observables.items():
                 snapshot.log[f"particleflow/{name}"] = np.atleast_1d(value)
             file.append(snapshot)
+
+
+def _types(trajectory: "Trajectory") -> tuple[list[str], np.ndarray]:
+    """The names of the types of particles, and every particle's type."""
+    if trajectory.words is not None:
+        names, types = np.unique(trajectory.words, return_inverse=True)
+        return [bare(name).encode("ascii", "backslashreplace").decode() for name in names.tolist()], types
+    labels = np.zeros(trajectory.count, dtype=int) if trajectory.labels is None else trajectory.labels
+    kinds, types = np.unique(labels, return_inverse=True)
+    return [f"label {kind}" for kind in kinds], types

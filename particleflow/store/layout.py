@@ -9,8 +9,9 @@
     /particleflow/                           ours: provenance, scenario, committed, status, checksums, constants
 
 Everything that grows or matters is chunked with a fletcher32 checksum, and no string is of variable length, because
-HDF5 keeps those in a heap without a checksum. `checksums` holds one CRC-32 per frame and dataset: it tells which frame
-of a damaged block is bad, and which frames of a half-written block are good.
+HDF5 keeps those in a heap without a checksum: the words of particles are UTF-8, each as long as the longest of them.
+`checksums` holds one CRC-32 per frame and dataset: it tells which frame of a damaged block is bad, and which frames of
+a half-written block are good.
 """
 
 import json
@@ -25,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from particleflow._version import __version__
+from particleflow._words import to_bytes
 from particleflow.errors import ArgumentError
 from particleflow.status import Status
 
@@ -38,7 +40,8 @@ CREATION = {"libver": LIBRARY_VERSION, "fs_strategy": "page", "fs_page_size": 40
 PARTICLES = "/particles/trajectory"
 POSITION = f"{PARTICLES}/position"
 OURS = "/particleflow"
-CONSTANTS = ("log_weights", "positions", "labels", "particles", "values")
+WORDS = "words"
+CONSTANTS = ("log_weights", "positions", "labels", "particles", "values", WORDS)
 STATUSES = (Status.RUNNING, Status.FINISHED, Status.STOPPED, Status.FAILED, Status.INTERRUPTED)
 FIELD = "particles/"  # the columns of fields begin with this, which no observable can
 _H5MD_NAMES = {"masses": "mass"}
@@ -224,8 +227,13 @@ def _growing(file: Node, path: str, shape: tuple[int, ...], dtype: np.dtype, exp
 
 
 def checked(group: Node, name: str, data: np.ndarray) -> Node:
-    """Store a fixed array under a fletcher32 checksum."""
+    """Store a fixed array under a fletcher32 checksum; texts become UTF-8 of one length."""
     data = np.atleast_1d(data)
+    if data.dtype.kind == "U":
+        import h5py
+
+        content = to_bytes(data)
+        data = content.astype(h5py.string_dtype("utf-8", content.dtype.itemsize))
     chunks = (max(1, min(len(data), _CHUNK_BYTES // data.dtype.itemsize)), *data.shape[1:])
     return group.create_dataset(name, data=data, chunks=chunks, fletcher32=True)
 

@@ -16,6 +16,7 @@ from particleflow.errors import ArgumentError, StoreError
 from particleflow.status import Status
 from particleflow.store import guard
 from particleflow.store import layout as lay
+from particleflow.store.constants import read_constants
 from particleflow.store.files import UnclosedFile, is_being_written, trajectory_path, was_closed
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
@@ -105,13 +106,11 @@ class StoredRun:
             return guard.read_whole(dataset, size, self.path)
 
         ours = guard.node(file, lay.OURS, self.path)
-        names = [name for name in ("provenance", "scenario", *lay.CONSTANTS) if guard.has(ours, name)]
-        found = {name: guard.numbers(ours, name, self.path) for name in names}
-        texts = {name: found.pop(name) for name in ("provenance", "scenario") if name in found}
-        guard.check_shapes(self.layout, {name: each.shape for name, each in found.items()}, size, self.path)
-        written = {name: read(dataset).tobytes().decode("utf-8", "replace") for name, dataset in texts.items()}
+        names = [name for name in ("provenance", "scenario") if guard.has(ours, name)]
+        texts = {name: read(guard.numbers(ours, name, self.path)) for name in names}
+        written = {name: text.tobytes().decode("utf-8", "replace") for name, text in texts.items()}
         self.provenance = dict(json.loads(written.pop("provenance"))) | written
-        self.constants = {name: read(dataset) for name, dataset in found.items()}
+        self.constants = read_constants(ours, self.layout, size, self.path)
         if fixed is not None:
             self.constants["position"] = read(fixed)
 

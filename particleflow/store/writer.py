@@ -20,6 +20,7 @@ from particleflow._files import make_folder, replace
 from particleflow.errors import ArgumentError, ShapeError, StoreError
 from particleflow.status import Status
 from particleflow.store import layout as lay
+from particleflow.store.constants import check_constants, fixed_points
 from particleflow.store.files import (
     BrokenWriterError,
     WriterLock,
@@ -75,6 +76,7 @@ class TrajectoryWriter:
         positions: Any = None,
         values: Any = None,
         labels: Any = None,
+        words: Any = None,
         particles: Any = None,
         expected_frames: int | None = None,
         overwrite: bool = False,
@@ -86,17 +88,17 @@ class TrajectoryWriter:
         the precision of the stored points and fields; `observables`, for each name the shape within one frame (run axis
         included); `fields`, for each name the shape within one particle; `points`, if they never move; `provenance`,
         plain values that say where the run comes from; per-particle `log_weights`, `positions` and `values` (one row a
-        run where runs differ), `labels`, and `particles`, the indices of the stored ones if only some are;
+        run where runs differ), `labels`, `words` and `particles`, the indices of the stored ones if only some are;
         `expected_frames` keeps the blocks of short runs small; `overwrite` replaces an existing file; `fsync` makes
         every window survive a power cut.
         """
         shapes = ({k: tuple(v) for k, v in (given or {}).items()} for given in (observables, fields))
         layout = lay.Layout(count, dimension, runs, dtype, *shapes, moving=points is None)
-        given = {"log_weights": log_weights, "positions": positions, "labels": labels, "particles": particles}
-        given["values"] = values
-        constants = _constants(given, layout)
+        given = {"log_weights": log_weights, "positions": positions, "values": values}
+        given |= {"labels": labels, "words": words, "particles": particles}
+        constants = check_constants(given, layout)
         if points is not None:
-            constants["position"] = _fixed_points(points, layout)
+            constants["position"] = fixed_points(points, layout)
         path = trajectory_path(path)
         make_folder(path.parent)
         lock = WriterLock(path)
@@ -303,31 +305,6 @@ class TrajectoryWriter:
 
 
 _ABANDONED: list[lay.Node] = []  # keeps broken files from being closed by the garbage collector
-
-
-def _constants(given: Mapping[str, Any], layout: lay.Layout) -> dict[str, np.ndarray]:
-    """Check the arrays that hold one number per particle; weights and positions may have a row for every run."""
-    constants = {}
-    for name, value in given.items():
-        if value is None:
-            continue
-        whole = name in ("labels", "particles")
-        array = np.asarray(value)
-        by_run = not whole and layout.runs is not None and array.shape[:2] == (layout.runs, layout.count)
-        if not (array.shape[:1] == (layout.count,) or by_run) or array.dtype.kind not in ("iu" if whole else "iuf"):
-            raise ShapeError(
-                f"Argument `{name}` must hold one {'integer' if whole else 'number'} for each of the {layout.count}"
-                f" particles, but has shape {array.shape} and type {array.dtype}."
-            )
-        constants[name] = array.astype("<i8" if whole else "<f8")
-    return constants
-
-
-def _fixed_points(points: Any, layout: lay.Layout) -> np.ndarray:
-    array = np.asarray(points, dtype=layout.dtype_of("position"))
-    if array.shape not in (layout.frame_shape, layout.frame_shape[-2:]):
-        raise ShapeError(f"Argument `points` must have shape {layout.frame_shape}, but has {array.shape}.")
-    return np.broadcast_to(array, layout.frame_shape)
 
 
 def new_file(

@@ -194,7 +194,7 @@ class _Builder:
         start_key = _text([rest["initial"], seed, common])
         if start_key not in self._starts:
             self._starts[start_key] = make_start(document, flow)
-        return make_setup(document, flow, *self._starts[start_key])
+        return make_setup(document, flow, self._starts[start_key])
 
     def signature(self, values: dict[str, Any]) -> Any:
         """What must be equal for two runs to go as one ensemble: structure, shapes, times, method."""
@@ -271,7 +271,9 @@ def _simulated(setups: list["Setup"], store: Path | None, say: Callable[[float, 
     else:
         with (
             trajectories_beside(store) as place,
-            simulate(flow, start, first.times, store=place, progress=take, **arguments, **first.storing) as run,
+            simulate(
+                flow, start, first.times, store=place, progress=take, words=_words(setups), **arguments, **first.storing
+            ) as run,
         ):
             if run.status == Status.INTERRUPTED:  # `simulate` brings its file in order and returns
                 raise KeyboardInterrupt
@@ -280,6 +282,14 @@ def _simulated(setups: list["Setup"], store: Path | None, say: Callable[[float, 
         "thresholds": np.asarray([_threshold(setup) for setup in setups]),
         "log_weights": np.asarray([np.asarray(setup.start.log_weights, float) for setup in setups]),
     }
+
+
+def _words(setups: list["Setup"]) -> Any:
+    """The words of all runs, one row each; those of a single run by themselves; None where a run has none."""
+    words = [setup.words for setup in setups if setup.words is not None]
+    if len(words) < len(setups):
+        return None
+    return words[0] if len(words) == 1 else np.stack(words)
 
 
 def _threshold(setup: "Setup") -> float:

@@ -11,6 +11,7 @@ from particleflow.errors import ArgumentError
 from particleflow.view import style
 from particleflow.view.animation.sprites import SpriteBank
 from particleflow.view.animation.stage import Stage, build_stage, draw_lines, freeze, grab
+from particleflow.view.animation.wording import WordWriter
 from particleflow.view.animation.write import check_size, check_target, open_writer
 from particleflow.view.drawing.base import projection, thinned
 from particleflow.view.drawing.camera import box_coordinates, depth_style, facing, rotation
@@ -50,8 +51,8 @@ def animate(
     cluster `counts` (T,) and `plateaus` (start, end, count) if given. `colors` are labels (N,) or (T, N), or RGB in
     [0, 1] of shape (N, 3). `frames` instants are spaced evenly in "linear" time, "log" time or "arc" length; "auto"
     chooses (see `resample`). `size` is in pixels, multiples of 16: 1280 × 720, for a gif 800 × 448. An ensemble shows
-    its run 0; of more than 20,000 particles that many, evenly chosen, are drawn. `progress(done, total)` is called
-    after every frame.
+    its run 0; of more than 20,000 particles that many, evenly chosen, are drawn. Particles with words are named by
+    them, as in `snapshot`. `progress(done, total)` is called after every frame.
     """
     path = Path(path)
     check_target(path, fps)
@@ -98,6 +99,10 @@ class Movie:
             self.run, self.view, size, self.instants, labels=labels, counts=counts, plateaus=plateaus
         )
         freeze(self.stage, self.instants, np.asarray(self.run.times, float))
+        words, height = self.run.words, self.stage.size[1]
+        taken = [text.get_window_extent() for text in self.stage.main.texts]
+        boxes = [(box.x0, height - box.y1, box.x1, height - box.y0) for box in taken]
+        self._words = None if words is None else WordWriter(words[self.particles], self.stage.scale, boxes)
 
     def _choose_colors(self, colors: Any) -> Any:
         """Fix the particles' colours (n, 3), or a table and labels (T, n); returns what the panels can colour by."""
@@ -144,9 +149,27 @@ class Movie:
         assert stage.clock is not None
         stage.clock.write(image, index)
         self._reveal(image.info["pixels"], index)
-        particles, dots = self.sprites(index, rotation(azimuth, self.elevation)), self._dots(index)
+        camera = rotation(azimuth, self.elevation)
+        particles, dots = self.sprites(index, camera), self._dots(index)
         self._sprites.paste(image, *(np.concatenate(both) for both in zip(particles, dots, strict=True)))
+        self._write_words(image, index, camera)
         return image
+
+    def _write_words(self, image: "Image", index: int, camera: np.ndarray) -> None:
+        """Name the particles by their words, if they have some."""
+        if self._words is None:
+            return
+        seen = self._seen(self.coordinates(index), index, camera)
+        weights = shown_weights(self.run, int(self.instants.lower[index]), self.particles)
+        pixels, height = self.stage.main.transData.transform(seen[:, :2]), self.stage.size[1]
+        pixels[:, 1] = height - pixels[:, 1]
+        box = self.stage.main.get_window_extent()
+        unit = box.width / np.ptp(self.stage.main.get_xlim())
+        depth = unit * seen[:, 2] if seen.shape[-1] == 3 else None
+        self._words.write(
+            image, pixels, weights, depth, (box.x0, height - box.y1, box.x1, height - box.y0),
+            lambda group: self.stage.scale * max(_least_radius(len(pixels)), WHOLE_RADIUS * np.sqrt(group.mass)),
+        )  # fmt: skip
 
     def _reveal(self, pixels: np.ndarray, index: int) -> None:
         """Show the past of every panel up to the cursor, and the cursor."""
@@ -183,7 +206,7 @@ class Movie:
         mass = crowd_mass(coordinates, weights, self._cell())
         if self._blend:
             colors = crowd_colors(coordinates, colors, self._cell())
-        radii = np.maximum(np.clip(75.0 / np.sqrt(max(len(coordinates), 1)), 2.2, 6.0), WHOLE_RADIUS * np.sqrt(mass))
+        radii = np.maximum(_least_radius(len(coordinates)), WHOLE_RADIUS * np.sqrt(mass))
         seen = self._seen(coordinates, index, camera)
         if seen.shape[-1] == 3:
             order = np.argsort(seen[:, 2], kind="stable")
@@ -214,6 +237,11 @@ class Movie:
         column = self.stage.panels[0].columns[index]
         time = self.stage.main.transData.inverted().transform((column, 0))[0]
         return np.column_stack([np.full(len(coordinates), time), coordinates[:, 0]])
+
+
+def _least_radius(count: int) -> float:
+    """The radius of a particle by itself, in pixels at 720 lines: smaller the more there are."""
+    return float(np.clip(75.0 / np.sqrt(max(count, 1)), 2.2, 6.0))
 
 
 def _run_counts(run: Any, counts: Any) -> np.ndarray | None:

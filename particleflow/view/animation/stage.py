@@ -161,7 +161,7 @@ def _panels(
 
     small = 0.27 if view.kind == "circle" and number == 3 else 1.0 / max(number, 1)
     if view.kind == "circle":
-        kymograph(run, labels=labels, log=log, ax=add(1.0 - small * (number - 1)))
+        kymograph(run, labels=labels, log=log, words=False, ax=add(1.0 - small * (number - 1)))
     energy = _scalar_energy(run)
     if energy is not None:
         observable(run, "energy", log=log, ax=add(small))
@@ -182,7 +182,7 @@ def _dress_main(stage: Stage, run: Any, labels: Any) -> None:
     """Axes, limits and what stands still in the main picture; lines that turn with the camera are kept apart."""
     theme, ax, view = style.current(), stage.main, stage.view
     if view.kind == "line":
-        kymograph(run, labels=labels, log=stage.log, ax=ax)
+        kymograph(run, labels=labels, log=stage.log, words=False, ax=ax)
         ax.set_title("")
         stage.panels.insert(0, Panel(ax))
     elif view.kind == "circle":

@@ -136,7 +136,7 @@ def emptiest_angle(theta: np.ndarray) -> float:
     return float((longest.mean() + 0.5) * 2 * np.pi / 72 - 2 * np.pi)
 
 
-WIDE, SQUARE, MATRIX = (1.0, 0.62), (0.75, 0.75), (0.8, 0.64)
+WIDE, SQUARE, MATRIX, WORD_MATRIX = (1.0, 0.62), (0.75, 0.75), (0.8, 0.64), (1.12, 0.94)
 
 
 def new_axes(ax: "Axes | None", shape: tuple[float, float] = WIDE, *, about: "Trajectory | None" = None) -> "Axes":

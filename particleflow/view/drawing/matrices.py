@@ -12,9 +12,11 @@ from particleflow.errors import ArgumentError, ShapeError
 from particleflow.view import style
 from particleflow.view.drawing.base import (
     MATRIX,
+    WORD_MATRIX,
     angles,
     drawn_times,
     frame_points,
+    inches,
     mark_changes,
     new_axes,
     projection,
@@ -23,6 +25,7 @@ from particleflow.view.drawing.base import (
     time_axis,
 )
 from particleflow.view.drawing.colors import check_labels, frame_clusters, own_labels
+from particleflow.view.drawing.wording import name_ticks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
 MAX_MATRIX = 1024
 MAX_ATTENTION = 2048  # particles of which the whole matrix is computed
 _BY_CLUSTER, _BY_LABEL = "by cluster", "by cluster, then by label"
-_BY_PLACE, _BY_POSITION = "neighbours side by side", "in sequence"
+_BY_WORD, _BY_PLACE, _BY_POSITION = "by cluster, then by word", "neighbours side by side", "in sequence"
 
 
 def pair_values(points: np.ndarray, spherical: bool, radius: float) -> np.ndarray:
@@ -122,7 +125,7 @@ def color_bar(ax: "Axes", image: Any, label: str) -> None:
 
 
 def particle_order(trajectory: "Trajectory", frame: int, labels: Any = None) -> tuple[np.ndarray, str]:
-    """An order that puts clusters side by side, inside of them the run's own labels, and what that is called.
+    """An order that puts clusters side by side, inside of them equal words or labels, and what that is called.
 
     Clusters are the given labels (N,) or (T, N), else those of the frame. They follow each other along the line or
     circle, else as the leaves of a linkage; so do the particles of one cluster and label.
@@ -130,16 +133,28 @@ def particle_order(trajectory: "Trajectory", frame: int, labels: Any = None) -> 
     run = first_run(trajectory)
     points = np.nan_to_num(frame_points(run, frame))
     along = _along(run, points)
-    clusters = frame_clusters(run, frame) if labels is None else check_labels(run, labels)
-    clusters = (clusters if clusters.ndim == 1 else clusters[frame])[along]
+    clusters = _clusters(run, frame, labels)[along]
     _, number = np.unique(clusters, return_inverse=True)
     middle = (np.bincount(number, np.arange(len(along))) / np.bincount(number))[number]
-    labelled = own_labels(run)
+    labelled = own_labels(run) if run.words is None else _word_numbers(run.words)
     own = np.zeros(len(along)) if labelled is None else check_labels(run, labelled)[along]
     found = character_of(run).gathers and 1 < number.max() + 1 <= len(along) / 2
     clustered = labels is not None or found
-    name = _BY_LABEL if labelled is not None else _BY_CLUSTER if clustered else _BY_PLACE
+    by_own = _BY_LABEL if run.words is None else _BY_WORD
+    name = by_own if labelled is not None else _BY_CLUSTER if clustered else _BY_PLACE
     return along[np.lexsort([own, number, middle])], name
+
+
+def _clusters(run: "Trajectory", frame: int, labels: Any) -> np.ndarray:
+    """The clusters of a frame (N,): the given labels (N,) or (T, N), else those that are found."""
+    clusters = frame_clusters(run, frame) if labels is None else check_labels(run, labels)
+    return clusters if clusters.ndim == 1 else clusters[frame]
+
+
+def _word_numbers(words: np.ndarray) -> np.ndarray:
+    """The different words numbered as they appear."""
+    number = {word: place for place, word in enumerate(dict.fromkeys(words.tolist()))}
+    return np.array([number[word] for word in words.tolist()])
 
 
 def _along(run: Any, points: np.ndarray) -> np.ndarray:
@@ -167,11 +182,13 @@ def gram(trajectory: "Trajectory", frame: int = -1, *, labels: Any = None, ax: "
     """
     run = first_run(trajectory)
     order, name = particle_order(run, frame, labels)
-    points = frame_points(run, frame)[order[thinned(len(order), MAX_MATRIX)]]
+    order = order[thinned(len(order), MAX_MATRIX)]
+    points = frame_points(run, frame)[order]
     scale = projection(run).radius ** 2
-    ax = new_axes(ax, MATRIX, about=trajectory)
+    ax = new_axes(ax, MATRIX if run.words is None else WORD_MATRIX, about=trajectory)
     _matrix(points @ points.T / scale, r"inner product $\langle x_i, x_j\rangle$", ax)
     ax.set(xlabel=f"particle $j$, {name}", ylabel=f"particle $i$, {name}")
+    _name_sides(ax, run, order, frame, labels)
     set_title(ax, run, time=float(run.times[frame]))
     return ax
 
@@ -207,8 +224,10 @@ def attention(
     else:
         order, name = particle_order(run, frame, labels)
     order = order[thinned(len(order), MAX_MATRIX)]
-    ax = _attention_matrix(weights[np.ix_(order, order)], new_axes(ax, MATRIX, about=source), run.count)
+    ax = new_axes(ax, MATRIX if run.words is None else WORD_MATRIX, about=source)
+    _attention_matrix(weights[np.ix_(order, order)], ax, run.count)
     ax.set(xlabel=f"attends to particle $j$, {name}", ylabel=f"particle $i$, {name}")
+    _name_sides(ax, run, order, frame, labels)
     set_title(ax, run, f"β = {acting.beta:g}", time=time)
     return ax
 
@@ -240,6 +259,15 @@ def _attention_matrix(weights: np.ndarray, ax: "Axes", count: int | None = None)
     ax.set(xlabel="attends to particle $j$", ylabel="particle $i$")
     _frame_matrix(ax)
     return ax
+
+
+def _name_sides(ax: "Axes", run: "Trajectory", order: np.ndarray, frame: int, labels: Any) -> None:
+    """Words along both sides of a matrix in the order shown, where the particles have words and these fit."""
+    if run.words is not None:
+        words, clusters = run.words[order].tolist(), _clusters(run, frame, labels)[order]
+        length = 0.78 * 72 * inches(ax)  # the layout leaves less than all
+        for side in "xy":
+            name_ticks(ax, side, words, clusters, length)
 
 
 def _frame_matrix(ax: "Axes") -> None:

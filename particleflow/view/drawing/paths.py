@@ -28,6 +28,7 @@ from particleflow.view.drawing.camera import box_coordinates, camera_of, globe
 from particleflow.view.drawing.colors import check_labels, may_blend, particle_colors
 from particleflow.view.drawing.crowds import crowd_colors, shown_weights
 from particleflow.view.drawing.snapshots import draw_depth, frame_limits, snapshot
+from particleflow.view.drawing.wording import write_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,13 +46,15 @@ def kymograph(
     labels: Any = None,
     log: bool | str = "auto",
     vertical: bool = False,
+    words: bool = True,
     ax: "Axes | None" = None,
 ) -> "Axes":
     """Draw one number a particle against time: its coordinate (d = 1), its angle (circle), else its first coordinate.
 
     The circle is cut open where the fewest particles pass; a line that crosses the cut is broken. At d > 3 the number
     is the first principal component. `labels` (N,) colour the lines, (T, N) their pieces. `vertical` lets time run
-    upwards. An ensemble shows its run 0; at most 512 particles and 600 frames are drawn.
+    upwards. `words` names the lines by their words, if they have some, where they begin. An ensemble shows its run 0;
+    at most 512 particles and 600 frames are drawn.
     """
     run = first_run(trajectory)
     ax = new_axes(ax, about=trajectory)
@@ -62,6 +65,10 @@ def kymograph(
     times = drawn_times(run.times, log)[frames]
     _draw_lines(ax, times, heights, _line_colors(run, labels, frames, particles), vertical)
     _place_axis(ax, view, heights, ticks, vertical)
+    if words and run.words is not None:
+        begin = np.column_stack([np.full(len(particles), times[0]), heights[0]])
+        shown = begin[:, ::-1] if vertical else begin
+        write_words(ax, run.words[particles], shown, shown_weights(run, 0, particles), 0.0)
     mark_changes(ax, run, axis="y" if vertical else "x")
     set_title(ax, run)
     return ax
@@ -147,7 +154,8 @@ def paths(
     if view.kind == "sphere":
         blended = may_blend(run, labels)
         dots = crowd_colors(seen[-1], colors[particles]) if blended else colors[particles]
-        _sphere_paths(ax, seen @ camera.T, colors[particles], dots, shown_weights(run, -1, particles), camera)
+        weights, words = shown_weights(run, -1, particles), None if run.words is None else run.words[particles]
+        _sphere_paths(ax, seen @ camera.T, colors[particles], dots, weights, camera, words)
     else:
         snapshot(run, -1, labels=labels, azimuth=azimuth, view=view, title="", ax=ax)
         if view.kind == "space":
@@ -181,13 +189,14 @@ def _fading_lines(ax: "Axes", seen: np.ndarray, colors: np.ndarray, strength: fl
 
 
 def _sphere_paths(
-    ax: "Axes", turned: np.ndarray, colors: np.ndarray, dots: np.ndarray, weights: np.ndarray, camera: np.ndarray
-) -> None:
-    """Paths on the globe, (T, n, 3) in camera axes: those behind it fainter, the last places as dots."""
+    ax: "Axes", turned: np.ndarray, colors: np.ndarray, dots: np.ndarray, weights: np.ndarray, camera: np.ndarray,
+    words: np.ndarray | None,
+) -> None:  # fmt: skip
+    """Paths on the globe, (T, n, 3) in camera axes: those behind it fainter, the last places as dots with words."""
     globe(ax, camera)
     front = turned[..., 2:] >= 0
     _fading_lines(ax, np.where(front, np.nan, turned[..., :2]), colors, 0.3)
     _fading_lines(ax, np.where(front, turned[..., :2], np.nan), colors, 0.75)
-    draw_depth(ax, turned[-1], dots, weights)
+    draw_depth(ax, turned[-1], dots, weights, words)
     ax.set(xlim=(-1.09, 1.09), ylim=(-1.09, 1.09), aspect="equal")
     ax.set_axis_off()

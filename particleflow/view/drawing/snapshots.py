@@ -24,6 +24,7 @@ from particleflow.view.drawing.base import (
 from particleflow.view.drawing.camera import box_coordinates, box_edges, camera_of, depth_style, globe
 from particleflow.view.drawing.colors import may_blend, particle_colors
 from particleflow.view.drawing.crowds import crowd_colors, crowd_mass, marker_areas, shown_weights
+from particleflow.view.drawing.wording import write_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,7 +51,8 @@ def snapshot(
     from `azimuth` degrees with nearer particles larger and stronger (d = 3), principal components (d > 3). Without an
     azimuth the camera is aimed at the last clusters. Areas are proportional to mass. `labels` (N,) or (T, N) colour by
     cluster, `colors` (N, 3) directly; the default is the cluster that a particle ends in, or its first place. `view`
-    fixes the projection, so that several frames share it.
+    fixes the projection, so that several frames share it. Particles with words are named by them where there is room:
+    those at one place together, none over another.
     """
     run = first_run(trajectory)
     view = view or projection(run)
@@ -98,9 +100,13 @@ def snapshots(trajectory: "Trajectory", frames: Any = None, *, labels: Any = Non
     return axes
 
 
+def _marker_scale(ax: "Axes") -> float:
+    return float(np.clip(inches(ax) / 3.2, 0.25, 1.3))  # small axes, small markers
+
+
 def _scatter(ax: "Axes", points: np.ndarray, colors: np.ndarray, sizes: Any, **options: Any) -> None:
-    scale = float(np.clip(inches(ax) / 3.2, 0.25, 1.3))  # small axes, small markers
-    ax.scatter(points[:, 0], points[:, 1], s=scale * sizes, c=colors, **{"linewidths": 0, "zorder": 3, **options})
+    drawn = {"s": _marker_scale(ax) * sizes, "c": colors, "linewidths": 0, "zorder": 3, **options}
+    ax.scatter(points[:, 0], points[:, 1], **drawn)
 
 
 def frame_limits(run: "Trajectory", view: Projection) -> tuple[np.ndarray, np.ndarray]:
@@ -132,7 +138,10 @@ def _line(
     heights = (np.arange(len(coordinates)) + 0.5) / len(coordinates)
     _scatter(ax, np.column_stack([coordinates[:, 0], heights]), colors, marker_areas(weights))
     ax.plot(coordinates[:, 0], np.full(len(coordinates), -0.08), "|", color=theme.text, markersize=9, alpha=0.5)
-    ax.set(xlim=(low[0], high[0]), ylim=(-0.16, 1.04), yticks=[], xlabel=view.labels[0], ylabel="particle")
+    top = 1.04 if run.words is None else 1.22  # names have a row of their own above
+    ax.set(xlim=(low[0], high[0]), ylim=(-0.16, top), yticks=[], xlabel=view.labels[0], ylabel="particle")
+    above = np.column_stack([coordinates[:, 0], np.full(len(coordinates), 1.12)])
+    write_words(ax, run.words, above, weights, 0.0, axes=1)
 
 
 def _circle(
@@ -155,6 +164,7 @@ def _circle(
             fontsize=0.85 * theme.font_size,
         )
     _scatter(ax, coordinates, colors, marker_areas(crowd_mass(coordinates, weights)), alpha=0.9)
+    write_words(ax, run.words, coordinates, weights, _marker_scale(ax))
     _bare(ax, 1.16)
 
 
@@ -170,6 +180,7 @@ def _plane(
     low, high = frame_limits(run, view)
     area = marker_areas(crowd_mass(coordinates, weights, _crowd_cell(run, view)))
     _scatter(ax, coordinates[:, :2], colors, area, alpha=0.9)
+    write_words(ax, run.words, coordinates[:, :2], weights, _marker_scale(ax))
     half, middle = max(high - low) / 2, (low + high) / 2
     if view.kind == "plane" and max(high - low) > 12 * min(high - low):  # a sliver is stretched rather than lost
         ax.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
@@ -190,17 +201,20 @@ def _sphere(
 ) -> None:
     camera = camera_of(run, aim)
     globe(ax, camera)
-    draw_depth(ax, coordinates @ camera.T, colors, weights)
+    draw_depth(ax, coordinates @ camera.T, colors, weights, run.words)
     _bare(ax, 1.09)
 
 
-def draw_depth(ax: "Axes", seen: np.ndarray, colors: np.ndarray, weights: np.ndarray, *, solid: bool = True) -> None:
-    """Particles from far to near, (N, 3) in camera axes with depth in [−1, 1]."""
+def draw_depth(
+    ax: "Axes", seen: np.ndarray, colors: np.ndarray, weights: np.ndarray, words: Any = None, *, solid: bool = True
+) -> None:
+    """Particles from far to near, (N, 3) in camera axes with depth in [−1, 1], and their words (N,) beside them."""
     theme = style.current()
     order = np.argsort(seen[:, 2], kind="stable")
     sizes, shades = depth_style(seen[order, 2], colors[order], theme.shade, solid)
     area = marker_areas(crowd_mass(seen, weights)[order]) * sizes**2
     _scatter(ax, seen[order], shades, area, edgecolors=theme.panel, linewidths=0.25)
+    write_words(ax, words, seen[:, :2], weights, _marker_scale(ax), depth=seen[:, 2])
 
 
 def _space(
@@ -220,5 +234,5 @@ def _space(
     for edge in box_edges(low, high):
         ends = np.stack(edge) @ camera.T
         ax.plot(ends[:, 0], ends[:, 1], color=theme.muted, linewidth=0.6, alpha=0.35 + 0.2 * np.sign(ends[:, 2].mean()))
-    draw_depth(ax, box_coordinates(coordinates, limits) @ camera.T, colors, weights, solid=False)
+    draw_depth(ax, box_coordinates(coordinates, limits) @ camera.T, colors, weights, run.words, solid=False)
     _bare(ax, 1.04)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from particleflow._words import named
 from particleflow.analysis.frames import first_run
 from particleflow.errors import ShapeError
 from particleflow.view import style
@@ -24,6 +25,7 @@ from particleflow.view.drawing.base import (
 )
 from particleflow.view.drawing.colors import check_labels, particle_colors
 from particleflow.view.drawing.paths import kymograph
+from particleflow.view.drawing.wording import name_ticks
 from particleflow.view.findings import merge_rows
 
 if TYPE_CHECKING:
@@ -151,17 +153,46 @@ def merge_tree(
     ax = new_axes(ax, about=trajectory)
     log = time_axis(ax, run.times, log, axis="y" if vertical else "x")
     leaves = find_leaves(run, labels)
-    segments, colors, sizes = tree_branches(check_merges(merges), leaves, drawn_times(run.times, log))
+    rows = check_merges(merges)
+    segments, colors, sizes = tree_branches(rows, leaves, drawn_times(run.times, log))
     lines = segments[..., ::-1] if vertical else segments
     widths = style.current().line_width * (0.45 + 2.6 * np.sqrt(sizes / max(run.count, 1)))
     ax.add_collection(LineCollection(list(lines), colors=colors, linewidths=widths, capstyle="round"), autolim=False)
     limits, ticks = (ax.set_xlim, ax.set_xticks) if vertical else (ax.set_ylim, ax.set_yticks)
     limits(-1, len(leaves.along))
     ticks([])
+    if run.words is not None:
+        _name_leaves(ax, run, rows, leaves, labels, vertical)
     (ax.set_xlabel if vertical else ax.set_ylabel)("particles, by cluster" if labels is None else "clusters")
     mark_changes(ax, run, axis="y" if vertical else "x")
     set_title(ax, run)
     return ax
+
+
+def _name_leaves(ax: "Axes", run: Any, rows: np.ndarray, leaves: Leaves, labels: Any, vertical: bool) -> None:
+    """Words at the leaves, or of the clusters that they end in, as far as there is room for them."""
+    joints = tree_joints(rows, leaves.along)
+    order = np.argsort(leaf_places(joints, leaves.along))
+    roots = np.arange(len(order))
+    for joint in joints:
+        roots[joint.inside] = joint.made
+    box = ax.get_position()
+    length = box.width * ax.figure.get_figwidth() if vertical else box.height * ax.figure.get_figheight()  # type: ignore[union-attr]
+    words = _leaf_words(run.words, None if labels is None else np.atleast_2d(check_labels(run, labels)))
+    name_ticks(ax, "x" if vertical else "y", [words[leaf] for leaf in order], roots[order], 0.95 * 72 * length)
+
+
+def _leaf_words(words: np.ndarray, labels: Any) -> list[str]:
+    """The name of every leaf: the word of a particle, or of the particles of a label in its first frame."""
+    if labels is None:
+        return words.tolist()
+    values, first = np.unique(labels, return_index=True)
+    frames = first // labels.shape[1]
+    found = [""] * (int(values.max(initial=-1)) + 1)
+    for value, frame in zip(values.tolist(), frames.tolist(), strict=True):
+        if value >= 0:
+            found[value] = named(words[labels[frame] == value].tolist(), 2)
+    return found
 
 
 def tree_branches(rows: np.ndarray, leaves: Leaves, times: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -206,7 +237,7 @@ def kymograph_with_tree(
         figure = new_figure((1.25, 0.8), trajectory)
         title_figure(figure, trajectory, "Merge tree")
     axes = figure.subplots(1, 2, sharey=True, width_ratios=[1.15, 1.0])
-    kymograph(trajectory, log=log, vertical=True, ax=axes[0])
+    kymograph(trajectory, log=log, vertical=True, words=False, ax=axes[0])  # they stand at the leaves
     merge_tree(trajectory, merges, labels=labels, log=log, ax=axes[1])
     axes[0].set_title("trajectories")
     axes[1].set_title("merge tree")

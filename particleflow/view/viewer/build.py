@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from particleflow._files import written
+from particleflow._words import visible
 from particleflow.analysis.frames import first_run
 from particleflow.errors import ArgumentError
 from particleflow.view import style
@@ -39,6 +40,7 @@ SCRIPTS = (
     "points.js",
     "canvas_points.js",
     "canvas.js",
+    "names.js",
     "scene.js",
     "panels.js",
     "panel_kinds.js",
@@ -51,6 +53,7 @@ SCRIPTS = (
     "page.js",
 )
 PALETTE_SIZE = 96
+_WORD_LETTERS = 40
 
 
 def page(
@@ -121,6 +124,7 @@ def _panels(
     sections = [array_section(f"observable{i}", values) for i, values in enumerate(observables.values())]
     extra: dict = {"observables": list(observables), "counts": clusters.counts is not None, "tree": 0}
     extra["threshold"] = clusters.note
+    extra["words"] = _vocabulary(trajectory)
     if clusters.counts is not None:
         counts = data.check_series("counts", clusters.counts, (len(trajectory),))
         sections.append(array_section("counts", counts[timeline].astype(np.float64)))
@@ -142,7 +146,7 @@ def _branch_codes(names: np.ndarray, labels: Any, codes: np.ndarray | None) -> n
 
 
 def _particles(trajectory: Any, chosen: np.ndarray | None) -> list[Section]:
-    """What is known of each shown particle: its number, position, label and weight, where the run has them."""
+    """What is known of each shown particle: its number, position, label, word and weight, where the run has them."""
     keep = slice(None) if chosen is None else chosen
     found = [] if chosen is None else [array_section("particles", chosen.astype(np.uint32))]
     if trajectory.positions is not None:
@@ -151,9 +155,19 @@ def _particles(trajectory: Any, chosen: np.ndarray | None) -> list[Section]:
         given = np.asarray(trajectory.labels)[keep].astype(np.int32)
         ranks = data.rank_labels(given[None, :])[0]
         found += [array_section("labels", given), array_section("label_codes", ranks.astype(np.uint32))]
+    if trajectory.words is not None:
+        number = {word: place for place, word in enumerate(dict.fromkeys(trajectory.words.tolist()))}
+        codes = np.array([number[word] for word in trajectory.words.tolist()], np.uint32)
+        found.append(array_section("word_codes", codes[keep]))
     if trajectory.log_weights is not None:
         found.append(array_section("weights", np.asarray(trajectory.weights, np.float64)[keep]))
     return found
+
+
+def _vocabulary(trajectory: Any) -> list[str]:
+    """The different words of a run in the order of their numbers, short and printable."""
+    words = () if trajectory.words is None else trajectory.words.tolist()
+    return [visible(word, _WORD_LETTERS) for word in dict.fromkeys(words)]
 
 
 def _facts(trajectory: Any) -> dict:

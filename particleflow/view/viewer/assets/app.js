@@ -15,6 +15,8 @@ class App {
     this.rotating = false;
     this.held = -1;
     this.showMass = this.run.hasClusters;
+    this.names = new Names(this);
+    this.showWords = this.names.usable;
     this.player = new Player(this);
     this.focus = new Focus(this);
     this.dirty = { under: true, points: true, panels: true };
@@ -129,6 +131,12 @@ class App {
 
   toggleMass() {
     this.showMass = this.run.hasClusters && !this.showMass;
+    this.invalidate("points");
+  }
+
+  toggleWords() {
+    this.showWords = this.names.usable && !this.showWords;
+    this.names.drawn = [];
     this.invalidate("points");
   }
 

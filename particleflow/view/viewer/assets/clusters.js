@@ -1,22 +1,45 @@
 // Clusters of the moment: what the legend names, where the rings stand, and the colour of single particles.
 
+const LEGEND_ITEMS = 8;
+
 // The groups that the legend names, largest first.
 function groups(app) {
   const { run } = app;
   if (app.mode === "label") {
-    const found = new Map(Array.from(run.arrays.label_codes, (code, j) => [code, `label ${run.arrays.labels[j]}`]));
+    const found = new Map(Array.from(run.arrays.label_codes, (code, j) => [code, labelName(run, code, j)]));
     return [...found].sort((a, b) => a[0] - b[0]).map(([code, name]) => ({ code, name }));
   }
-  const sizes = app.sizesAt(app.held >= 0 ? app.held : app.player.moment.k);
-  return [...sizes].filter(([code]) => code !== MISSING_LABEL).sort((a, b) => b[1] - a[1])
-    .map(([code, size]) => ({ code, name: formatCount(size) }));
+  const k = app.held >= 0 ? app.held : app.player.moment.k;
+  const words = (code) => (app.names.usable ? `${app.names.ofCluster(code, k)} · ` : "");
+  return [...app.sizesAt(k)].filter(([code]) => code !== MISSING_LABEL).sort((a, b) => b[1] - a[1])
+    .map(([code, size], place) => ({ code, name: (place < LEGEND_ITEMS ? words(code) : "") + formatCount(size) }));
 }
+
+// A given label by its number, or by the words of its particles where that says more.
+function labelName(run, code, j) {
+  if (!run.hasWords) return `label ${run.arrays.labels[j]}`;
+  run.labelNames ??= new Map();
+  if (!run.labelNames.has(code)) {
+    const words = [];
+    run.arrays.label_codes.forEach((other, i) => other === code && words.push(run.word(i)));
+    run.labelNames.set(code, listWords(words, 2));
+  }
+  return run.labelNames.get(code);
+}
+
+// The radius of a ring whose area is the share of the particles in a cluster.
+function massRadius(app, size) {
+  return app.pointSize() / 2 + 3 + 0.09 * Math.min(app.width, app.height) * Math.sqrt(size / app.run.count);
+}
+
+// A ring is drawn around at least so many particles.
+const leastRinged = (app) => Math.max(3, app.run.count / 50);
 
 // Clusters that hold at least a fiftieth of the particles, with their centres now.
 function heavyClusters(app) {
   const { run } = app;
   const { moment } = app.player;
-  const least = Math.max(3, run.count / 50);
+  const least = leastRinged(app);
   const heavy = new Map();
   for (const [code, size] of app.sizesAt(moment.k)) {
     if (size >= least && code !== MISSING_LABEL) heavy.set(code, { code, size, centre: [0, 0, 0], found: 0 });

@@ -13,6 +13,7 @@ const KEYS = [
   ["C", "next colouring"],
   ["H", "hold the cluster colours of this moment"],
   ["M", "rings for cluster mass"],
+  ["W", "words beside the particles"],
   ["R", "rotate (3-D)"],
   ["0", "reset the view"],
   ["[ ]", "follow the previous or next particle"],
@@ -123,6 +124,7 @@ class Controls {
       c: () => app.nextMode(),
       h: () => app.toggleHold(),
       m: () => app.toggleMass(),
+      w: () => app.toggleWords(),
       r: () => app.toggleRotation(),
       0: () => app.resetView(),
       "[": () => app.focus.selectNeighbour(-1),
@@ -204,7 +206,7 @@ function fillLegend(root, app) {
     if (app.mode === "speed") items.push(element("span", "quiet", "speed, log scale"));
   } else {
     const found = groups(app);
-    const shown = app.width < 480 ? 3 : 8;
+    const shown = app.width < 480 ? 3 : app.names.usable && app.mode === "cluster" ? 5 : LEGEND_ITEMS;
     for (const { code, name } of found.slice(0, shown)) swatch(app.colors.category(code), name);
     if (found.length > shown) items.push(element("span", "quiet", `and ${found.length - shown} more`));
   }

@@ -150,6 +150,14 @@ class Run {
     return out;
   }
 
+  get hasWords() {
+    return Boolean(this.arrays.word_codes);
+  }
+
+  word(j) {
+    return this.facts.words[this.arrays.word_codes[j]];
+  }
+
   number(j) {
     return this.arrays.particles ? this.arrays.particles[j] : j;
   }

@@ -179,6 +179,7 @@ class Scene {
       drawLines(over, [[x, area.top - 4, x, area.top + area.height + 4]], app.colors.ink, 0.55, 1);
     }
     if (app.showMass) this.drawMasses(matrix);
+    if (app.showWords) app.names.draw(over, matrix);
     if (app.focus.selected >= 0) this.drawTrail(matrix);
     for (const [j, strong] of [[app.focus.hovered, false], [app.focus.selected, true]]) if (j >= 0) this.drawRing(matrix, j, strong);
   }
@@ -221,7 +222,7 @@ class Scene {
     for (const { code, size, centre } of heavyClusters(app)) {
       const [x, y, w] = project(matrix, width, height, centre, [0, 0, 0]);
       const depth = far > near ? clamp((w - near) / (far - near), 0, 1) : 0;
-      const radius = app.pointSize() / 2 + 3 + 0.09 * Math.min(width, height) * Math.sqrt(size / app.run.count);
+      const radius = massRadius(app, size);
       const color = app.mode === "cluster" && app.held < 0 ? app.colors.category(code) : app.colors.muted;
       over.beginPath();
       over.arc(x, y, radius, 0, 2 * Math.PI);

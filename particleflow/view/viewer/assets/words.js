@@ -37,7 +37,8 @@ function describeParticle(app, j) {
   const { moment } = app.player;
   const point = [0, 0, 0];
   if (!run.point(j, moment, point)) return [["particle", String(run.number(j))], ["state", "not finite"]];
-  const rows = [["particle", String(run.number(j))]];
+  const rows = run.hasWords ? [["word", run.word(j)]] : [];
+  rows.push(["particle", String(run.number(j))]);
   if (arrays.positions_of) rows.push(["position", formatNumber(arrays.positions_of[j], 6)]);
   if (arrays.labels) rows.push(["label", String(arrays.labels[j])]);
   if (run.hasClusters) {
@@ -45,6 +46,7 @@ function describeParticle(app, j) {
     const size = app.sizesAt(moment.k).get(code);
     const named = `${formatCount(code + 1)} (${formatCount(size)} particle${size === 1 ? "" : "s"})`;
     rows.push(["cluster", code === MISSING_LABEL ? "none" : named]);
+    if (app.names.usable && code !== MISSING_LABEL && size > 1) rows.push(["its words", app.names.ofCluster(code, moment.k, 5)]);
   }
   if (arrays.weights) rows.push(["weight", formatNumber(arrays.weights[j])]);
   for (let c = 0; c < run.dimension; c++) {
