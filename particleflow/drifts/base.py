@@ -22,7 +22,7 @@ from jaxtyping import Array, Float
 
 from particleflow._arrays import as_scalar
 from particleflow._shown import shown
-from particleflow.drifts.sinkhorn import sinkhorn_tilt
+from particleflow.drifts.sinkhorn import sinkhorn_tilt, unbalanced
 from particleflow.drifts.support import check_total_support
 from particleflow.errors import ArgumentError, check_kind
 from particleflow.kernels.base import AbstractKernel
@@ -71,6 +71,12 @@ class Interaction(NamedTuple):
     def moments(self, queries: Sites, seen: Measure) -> Moments:
         """G and m of the queries, under the tilt of Sinkhorn attention."""
         return self.summation.moments(self.whole_kernel, self.looked_at(seen), queries)
+
+    def trouble(self, seen: Measure) -> str | None:
+        """Why there are no moments at these points, as a sentence; None where nothing is known to be wrong."""
+        if self.normalization != "sinkhorn":
+            return None
+        return unbalanced(self.whole_kernel, self.data or seen, self.summation)
 
     def log_mass(self, seen: Measure) -> Float[Array, " n"]:
         """G(x) = log ∫ K(x, y) dν(y) at the particles, without any tilt: what energies are made of."""
