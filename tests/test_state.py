@@ -96,7 +96,7 @@ def test_a_geometry_a_kernel_and_a_summation_of_a_user(tmp_path):
     assert np.max(np.abs(np.asarray(run.points) - expected)) < 1e-7
     assert run.metadata["geometry"] == "cylinder"
     assert "ByForm" in run.metadata["statistics"]["chosen summation"]
-    streamed = np.concatenate([each.points for each in pf.stream(flow, start, TIMES, **options)])
+    streamed = np.concatenate([each.fields["points"] for each in pf.stream(flow, start, TIMES, **options)])
     assert np.array_equal(streamed, np.asarray(run.points))
     both = pf.simulate([flow, flow], start, TIMES, **options)
     assert np.max(np.abs(np.asarray(both.run(1).points) - expected)) < 1e-7
