@@ -92,8 +92,22 @@ def exact(time: float, start: np.ndarray = WEIGHTS, rates: np.ndarray = RATES) -
     return grown / grown.sum()
 
 
-def run_and_die(path: str) -> None:
-    """Begin the run of the tests, and be killed after its second window."""
+ON_CYLINDER = np.asarray(Cylinder().retract(jnp.asarray(POINTS)))
+CYLINDER_FLOW = pf.Flow(pf.Attend(Halved(), summation=ByForm()), geometry=Cylinder())
+CYLINDER_OPTIONS: dict[str, Any] = {
+    "rtol": 1e-9, "atol": 1e-11, "observe": [observables.speed, observables.energy], "window": 4,
+}  # fmt: skip
+
+
+RUNS: dict[str, tuple[pf.Flow, Any, dict[str, Any]]] = {
+    "weights that move": (FLOW, START, OPTIONS),
+    "geometry, kernel and summation": (CYLINDER_FLOW, ON_CYLINDER, CYLINDER_OPTIONS),
+}
+
+
+def run_and_die(path: str, name: str) -> None:
+    """Begin a run of the tests, and be killed after its second window."""
+    flow, start, options = RUNS[name]
     seen = []
 
     def die(frames: Any) -> None:
@@ -101,4 +115,4 @@ def run_and_die(path: str) -> None:
         if len(seen) == 2:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    pf.simulate(FLOW, START, TIMES, **OPTIONS, store=path, progress=die)
+    pf.simulate(flow, start, TIMES, **options, store=path, progress=die)

@@ -9,6 +9,7 @@ from shares import by_default
 
 import particleflow as pf
 from particleflow import drifts, kernels
+from particleflow.errors import ArgumentError, RunError
 
 POINTS = np.random.default_rng(4).normal(size=(5, 2))
 
@@ -77,3 +78,37 @@ def test_the_continuous_adjoint_of_sinkhorn_attention_is_that_of_differences():
 
     difference = (ends(2.0 + 1e-4) - ends(2.0 - 1e-4)) / 2e-4
     assert abs(jax.grad(ends)(2.0) - difference) < 1e-6
+
+
+def steep(beta: float, seed: int = 6, count: int = 16) -> tuple[pf.Attend, np.ndarray]:
+    """Sinkhorn attention whose queries differ from its keys, and its points on the circle."""
+    rng = np.random.default_rng(seed)
+    query, key = rng.normal(size=(2, 2, 2))
+    points = oracle.unit(rng.normal(size=(count, 2)))
+    return pf.Attend(kernels.Attention(beta, query=query, key=key), normalization="sinkhorn"), points
+
+
+@pytest.mark.parametrize("seed", by_default([1, 2, 3], [2]))
+def test_sinkhorn_weights_that_take_many_sweeps_are_doubly_stochastic(seed):
+    """Sweeps bring nothing for a while there, and then go on."""
+    drift, points = steep(200.0, seed)
+    weights = np.asarray(drift.interactions(0.0)[0].attention(pf.Measure.uniform(points)))
+    assert np.max(np.abs(weights.sum(axis=0) - 1)) < 1e-7
+
+
+NOT_CONVERGED = (
+    r"Sinkhorn normalisation has not converged: after \d+ sweeps a row or column .* only within \d.*\. Lower"
+)
+
+
+def test_sinkhorn_that_does_not_converge_says_by_how_much():
+    drift, points = steep(1e5)
+    with pytest.raises(ArgumentError, match=NOT_CONVERGED):
+        drift.interactions(0.0)[0].attention(pf.Measure.uniform(points))
+
+
+@pytest.mark.slow
+def test_a_run_whose_sinkhorn_does_not_converge_says_so():
+    drift, points = steep(1e5)
+    with pytest.raises(RunError, match=f"The run cannot go on at t = 0: {NOT_CONVERGED}"):
+        pf.simulate(pf.Flow(drift, geometry=pf.Sphere()), points, [0.0, 0.1], step=0.1, solver="map")

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from moving_weights import FLOW, OPTIONS, POINTS, RATES, START, TIMES, WEIGHTS, ByForm, Cylinder, Halved, exact
+from moving_weights import FLOW, OPTIONS, POINTS, RATES, RUNS, START, TIMES, WEIGHTS, Cylinder, exact
 from shares import by_default
 
 import particleflow as pf
@@ -65,24 +65,26 @@ def test_weights_that_move_in_an_ensemble():
         assert np.array_equal(both.run(run).points[0], POINTS)
 
 
-def test_weights_that_move_survive_a_kill(tmp_path):
-    path = tmp_path / "killed.h5"
+@pytest.mark.parametrize("name", by_default(RUNS, ["weights that move"]))
+def test_what_a_user_adds_survives_a_kill(name, tmp_path):
+    path, (flow, start, options) = tmp_path / "killed.h5", RUNS[name]
     code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import moving_weights as m; "
-    code += f"m.run_and_die({str(path)!r})"
+    code += f"m.run_and_die({str(path)!r}, {name!r})"
     killed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert killed.returncode == -9, killed.stderr
     assert pf.Trajectory.open(path).status == "killed"
-    resumed = pf.simulate(FLOW, START, TIMES, **OPTIONS, store=path, resume=True)
-    whole = pf.simulate(FLOW, START, TIMES, **OPTIONS)
+    resumed = pf.simulate(flow, start, TIMES, **options, store=path, resume=True)
+    whole = pf.simulate(flow, start, TIMES, **options)
     assert resumed.status == "finished"
     assert np.array_equal(np.asarray(resumed.masses), np.asarray(whole.masses))
-    assert np.array_equal(np.asarray(resumed.observables["centre"]), np.asarray(whole.observables["centre"]))
+    assert np.array_equal(np.asarray(resumed.points), np.asarray(whole.points))
+    assert resumed.observables.keys() == whole.observables.keys()
+    for seen in whole.observables:
+        assert np.array_equal(np.asarray(resumed.observables[seen]), np.asarray(whole.observables[seen]))
 
 
 def test_a_geometry_a_kernel_and_a_summation_of_a_user(tmp_path):
-    start = np.asarray(Cylinder().retract(jnp.asarray(POINTS)))
-    flow = pf.Flow(pf.Attend(Halved(), summation=ByForm()), geometry=Cylinder())
-    options: dict[str, Any] = {**TOLERANCES, "observe": [observables.speed, observables.energy], "window": 4}
+    flow, start, options = RUNS["geometry, kernel and summation"]
     run = pf.simulate(flow, start, TIMES, **options, store=tmp_path / "cylinder.h5")
 
     def field(time, points):
@@ -94,10 +96,23 @@ def test_a_geometry_a_kernel_and_a_summation_of_a_user(tmp_path):
     assert np.max(np.abs(np.asarray(run.points) - expected)) < 1e-7
     assert run.metadata["geometry"] == "cylinder"
     assert "ByForm" in run.metadata["statistics"]["chosen summation"]
+    streamed = np.concatenate([each.fields["points"] for each in pf.stream(flow, start, TIMES, **options)])
+    assert np.array_equal(streamed, np.asarray(run.points))
     both = pf.simulate([flow, flow], start, TIMES, **options)
     assert np.max(np.abs(np.asarray(both.run(1).points) - expected)) < 1e-7
     with pytest.raises(ArgumentError, match="does not say how noise acts"):
         pf.simulate(pf.Flow(flow.drift, Cylinder(), 0.1), start, [0.0, 1.0], step=0.1, key=jax.random.key(0))
+
+
+@pytest.mark.slow
+def test_a_geometry_a_kernel_and_a_summation_of_a_user_stop_at_an_event():
+    flow, start, options = RUNS["geometry, kernel and summation"]
+    run = pf.simulate(flow, start, TIMES, **options)
+    level = float(np.mean(run.observables["energy"][4:6]))
+    stopped = pf.simulate(flow, start, TIMES, **options, event=events.EnergyReached(level))
+    assert stopped.status == "stopped by event"
+    assert TIMES[4] < stopped.times[-1] < TIMES[5]
+    assert abs(stopped.observables["energy"][-1] - level) < 1e-8
 
 
 # What was wrong once.

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import xarray
 
-from particleflow.errors import ArgumentError, ShapeError
+from particleflow.errors import ArgumentError, ShapeError, StoreError
 from particleflow.store import TrajectoryWriter
 from particleflow.store.layout import chunk_shape
 from particleflow.trajectory import Trajectory
@@ -187,6 +187,21 @@ def test_single_precision_and_a_subset_of_particles(tmp_path):
         assert trajectory.points.dtype == np.float32
         np.testing.assert_array_equal(trajectory.points, points.astype(np.float32))
         np.testing.assert_array_equal(trajectory.particles, [9, 2, 4, 0])
+
+
+def test_numbers_that_single_precision_cannot_hold_are_refused(tmp_path):
+    """A frame that is stored as infinite would belong to a run that is called finished."""
+    points = np.array([[[1.0]], [[2e38]], [[np.nan]], [[1e39]]])
+
+    def store():
+        with TrajectoryWriter.create(tmp_path, count=1, dimension=1, dtype="float32") as writer:
+            writer.append(np.arange(3), np.arange(3), points[:3])
+            writer.append([3], [3], points[3:])
+
+    with pytest.raises(StoreError, match=r"reaches 1e\+39, which a file in float32 cannot hold"):
+        store()
+    with Trajectory.open(tmp_path) as trajectory:
+        assert (trajectory.status, len(trajectory)) == ("failed", 3)
 
 
 @pytest.mark.parametrize(

@@ -35,12 +35,14 @@ def test_projection_follows_geometry_and_dimension(dimension, sphere, kind):
     assert projection(make(dimension, sphere=sphere)).kind == kind
 
 
-def test_projection_of_layer_normed_points_is_one_dimension_lower():
+@pytest.mark.parametrize("scheme", ["layer_norm", "pre_norm", "my_module:Centred"])
+def test_projection_of_layer_normed_points_is_one_dimension_lower(scheme):
     generator = np.random.default_rng(1)
     raw = generator.normal(size=(4, 9, 3))
     normed = raw - raw.mean(axis=-1, keepdims=True)
     normed *= np.sqrt(3) / np.linalg.norm(normed, axis=-1, keepdims=True)
-    run = Trajectory.from_arrays(np.arange(4.0), normed, metadata={"geometry": "layer_norm"})
+    space = {"kind": "sphere", "radius": np.sqrt(3), "coordinates": "any", "sees_stored": True}
+    run = Trajectory.from_arrays(np.arange(4.0), normed, metadata={"geometry": scheme, "space": space})
     found = projection(run)
     assert found.kind == "circle"
     assert found.radius == pytest.approx(np.sqrt(3))

@@ -24,7 +24,7 @@ from jaxtyping import Array, Float
 
 from particleflow._arrays import as_scalar
 from particleflow._shown import shown
-from particleflow.drifts.sinkhorn import sinkhorn_tilt
+from particleflow.drifts.sinkhorn import sinkhorn_tilt, unbalanced
 from particleflow.drifts.support import check_total_support
 from particleflow.errors import ArgumentError, check_kind
 from particleflow.kernels.base import AbstractKernel
@@ -91,6 +91,12 @@ class Interaction(NamedTuple):
     def _allowed(self) -> AbstractSummation:
         """The summation with what it is allowed in this place: Sinkhorn's loop multiplies the errors of its sums."""
         return self.summation.tightened(_SINKHORN_FACTOR) if self.normalization == "sinkhorn" else self.summation
+
+    def trouble(self, seen: Measure) -> str | None:
+        """Why there are no moments at these points, as a sentence; None where nothing is known to be wrong."""
+        if self.normalization != "sinkhorn":
+            return None
+        return unbalanced(self.whole_kernel, self.data or seen, self.summation)
 
     def log_mass(self, seen: Measure) -> Float[Array, " n"]:
         """G(x) = log ∫ K(x, y) dν(y) at the particles, without any tilt: what energies are made of."""

@@ -27,7 +27,7 @@ import numpy as np
 
 from particleflow._version import __version__
 from particleflow._words import to_bytes
-from particleflow.errors import ArgumentError
+from particleflow.errors import ArgumentError, StoreError
 from particleflow.status import Status
 
 Node = Any  # an h5py file, group or dataset: h5py's own annotations cannot tell which one a path leads to
@@ -113,6 +113,19 @@ class Layout:
         if column == "position" or column.startswith(FIELD):
             return np.dtype("<f4" if self.dtype == "float32" else "<f8")
         return np.dtype("<i8" if column == "step" else "<f8")
+
+    def stored(self, column: str, given: Any) -> np.ndarray:
+        """The numbers of a window as the file holds them; a finite one must not become infinite there."""
+        found, dtype = np.atleast_1d(np.asarray(given)), self.dtype_of(column)
+        with np.errstate(over="ignore"):
+            values = found.astype(dtype, copy=False)
+        lost = np.isfinite(found) & ~np.isfinite(values) if dtype.itemsize < found.dtype.itemsize else np.zeros(1, bool)
+        if lost.any():
+            raise StoreError(
+                f"The window's `{column}` reaches {np.max(np.abs(found[lost])):.3g}, which a file in {dtype.name} "
+                'cannot hold. All frames before this window are kept; store the run with storage = "float64".'
+            )
+        return values
 
     def path_of(self, column: str) -> str:
         """The place of a growing dataset in the file."""

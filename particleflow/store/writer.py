@@ -257,7 +257,7 @@ class TrajectoryWriter:
         added = len(np.atleast_1d(times))
         window = {}
         for column in self.layout.columns:
-            values = np.atleast_1d(np.asarray(given[column], dtype=self.layout.dtype_of(column)))
+            values = self.layout.stored(column, given[column])
             expected = (added, *self.layout.shape_of(column))
             if values.shape != expected:
                 raise ShapeError(f"The window's `{column}` must have shape {expected}, but has {values.shape}.")

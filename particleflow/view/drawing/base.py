@@ -16,7 +16,7 @@ import numpy as np
 from particleflow.analysis.character import character_of
 from particleflow.analysis.frames import check_trajectory, first_run, is_log_spaced
 from particleflow.analysis.frames import select_frames as thinned  # particles are thinned out in the same way
-from particleflow.analysis.shape import STATED_TOLERANCE, common_norm, principal_components
+from particleflow.analysis.shape import UNSTATED_TOLERANCE, common_norm, principal_components
 from particleflow.errors import ArgumentError
 from particleflow.view import style
 
@@ -92,20 +92,20 @@ def _centred_basis(dimension: int) -> np.ndarray:
 
 @remembered
 def projection(trajectory: "Trajectory") -> Projection:
-    """How the points of a trajectory are put on the page, found from the geometry, the dimension and the points.
+    """How the points of a trajectory are put on the page, found from the space, the dimension and the points.
 
-    Up to d = 3 the coordinates are kept. Above, the two principal components of (thinned) frames are taken. Layer-
-    normed points have coordinates that sum to zero, so they are first written in the d − 1 coordinates they really
-    have.
+    Up to d = 3 the coordinates are kept. Above, the two principal components of (thinned) frames are taken. Points on a
+    sphere whose coordinates sum to zero, as those of layer norm do under any scheme, are first written in the d − 1
+    coordinates they really have.
     """
     run = first_run(trajectory)
     points = gather(run, thinned(len(run), 24), thinned(run.count, 2000))
     dimension = points.shape[-1]
     radius = common_norm(run, points)
     basis = np.eye(dimension)
-    if radius and dimension > 2 and run.metadata.get("geometry") == "layer_norm":
+    if radius and dimension > 2:
         sums = np.abs(np.nan_to_num(points).sum(axis=-1)).max()
-        basis = _centred_basis(dimension) if sums <= STATED_TOLERANCE * radius else basis
+        basis = _centred_basis(dimension) if sums <= UNSTATED_TOLERANCE * radius else basis
     size = basis.shape[1]
     names = tuple(f"$x_{axis + 1}$" for axis in range(min(size, 3)))
     scale = radius or 1.0
