@@ -3,7 +3,7 @@
 Every array of a run's progress has a leading axis of runs, one long for a single run. A run of an ensemble that met its
 event stands still from then on, one that failed is NaN, and the others go on, but the ensemble as a whole has failed;
 a single run ends with its event, or fails with an error that names time and particle. No run is finished with a field
-that is not finite in any frame.
+that is not finite in any frame. Between two windows a discretization may go on with a state of other shapes.
 """
 
 from collections.abc import Iterator
@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
@@ -19,6 +20,7 @@ from particleflow.discretization import Present
 from particleflow.discretization.base import POINTS
 from particleflow.ensemble import solve_runs
 from particleflow.errors import RunError
+from particleflow.events import AbstractEvent
 from particleflow.integrate import MAP, Window, compiled_frame
 from particleflow.plan import EVENT_TIME, Plan
 from particleflow.status import Status
@@ -65,10 +67,45 @@ def run_plan(plan: Plan, resumed: Progress | None = None) -> Iterator[Frames]:
     progress = resumed or at_start(plan)
     while progress.frames < len(plan.times) and progress.status == Status.RUNNING:
         frames = _next_window(plan, progress)
-        progress = frames.progress
-        yield frames
+        progress = _carried_on(plan, frames.progress)
+        yield frames._replace(progress=progress)
     if progress.status == Status.FAILED and plan.runs is None:
         raise RunError(progress.message)
+
+
+def _carried_on(plan: Plan, after: Progress) -> Progress:
+    """The progress that the next window begins with: runs that still go may be carried by another state.
+
+    Where that alone would step over the event of a run, which then nobody would see, the run keeps its state for now.
+    """
+    if plan.discretization.resolution() == 0 or after.status != Status.RUNNING:
+        return after
+    how, time = plan.discretization, jnp.asarray(after.time, plan.dtype)
+    layer = float(plan.numbers.step) if plan.method.solver == MAP else None
+    goes = ~after.failed & np.isnan(after.ended)
+    before = [_of_run(after.state, run) for run in range(len(goes))]
+    found = [
+        how.between(plan.flow_of(run), time, state, layer) if goes[run] else state for run, state in enumerate(before)
+    ]
+    if all(new is old for new, old in zip(found, before, strict=True)):
+        return after
+    states = how.alike(found)
+    if plan.event is not None:
+        sides = [[_side(plan, run, each[run], time) for run in range(len(goes))] for each in (before, states)]
+        kept = [old if one != other else new for old, new, one, other in zip(before, found, *sides, strict=True)]
+        states = how.alike(kept)
+    return after._replace(state=jax.tree_util.tree_map(lambda *leaves: np.stack(leaves), *states))
+
+
+def _side(plan: Plan, run: int, state: Any, time: Array) -> float:
+    """On which side of its event a run is."""
+    assert plan.event is not None
+    return float(np.sign(_level(plan.event, plan.present(run, state, time))))
+
+
+@eqx.filter_jit
+def _level(event: AbstractEvent, present: Present) -> Array:
+    return event.level(present)
 
 
 def at_start(plan: Plan) -> Progress:
