@@ -50,9 +50,7 @@ def group_size(plan: Plan) -> int:
     return -(-plan.runs // groups)
 
 
-def _solve_groups(
-    plan: Plan, method: Method, begin: Array, times: Array, state: Any, proposed: np.ndarray
-) -> Window:
+def _solve_groups(plan: Plan, method: Method, begin: Array, times: Array, state: Any, proposed: np.ndarray) -> Window:
     """One window of all runs, group by group."""
     runs = plan.runs
     assert runs is not None

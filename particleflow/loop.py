@@ -48,13 +48,17 @@ class Progress(NamedTuple):
 
 
 class Frames(NamedTuple):
-    """The frames of one window, as NumPy arrays (time first, then runs if there are many), and how the run stands."""
+    """The frames of one window, as NumPy arrays (time first, then runs if there are many), and how the run stands.
+
+    `pairs` is how many pairs of points its fields have summed over, for particles that look at each other.
+    """
 
     first: int
     times: np.ndarray
     fields: dict[str, np.ndarray]
     observables: dict[str, np.ndarray]
     progress: Progress
+    pairs: int
 
     @property
     def points(self) -> np.ndarray | None:
@@ -153,13 +157,14 @@ def _next_window(plan: Plan, before: Progress) -> Frames:
     after = after._replace(frames=before.frames + wanted, time=float(times[-1]), status=end if last else Status.RUNNING)
     if plan.event is not None and plan.runs is not None:
         observables[EVENT_TIME] = np.where(times >= after.ended[:, None], after.ended[:, None], np.nan)
+    pairs = int(np.sum(after.evaluations - before.evaluations)) * plan.carrying(before.state)[0] ** 2
     if plan.runs is None:
         times = times[: reached.sum()] if after.failed[0] else times
-        return _cut(plan, before.frames, times, fields, observables, after)
+        return _cut(plan, before.frames, times, fields, observables, after, pairs)
     fields, observables = (
         {name: np.swapaxes(values, 0, 1) for name, values in each.items()} for each in (fields, observables)
     )
-    return Frames(before.frames, times, fields, observables, after)
+    return Frames(before.frames, times, fields, observables, after, pairs)
 
 
 def _finite_frames(window: Window, wanted: int) -> np.ndarray:
@@ -221,7 +226,9 @@ def _frames(
     return saved
 
 
-def _cut(plan: Plan, first: int, times: np.ndarray, fields: Any, observables: Any, after: Progress) -> Frames:
+def _cut(
+    plan: Plan, first: int, times: np.ndarray, fields: Any, observables: Any, after: Progress, pairs: int
+) -> Frames:
     """The frames of a single run, up to its event or failure."""
     end = float(after.ended[0])
     if after.failed[0]:
@@ -233,7 +240,7 @@ def _cut(plan: Plan, first: int, times: np.ndarray, fields: Any, observables: An
         after = after._replace(status=Status.STOPPED, message=message, time=end)
     kept = len(times)
     fields, observables = ({name: values[0][:kept] for name, values in each.items()} for each in (fields, observables))
-    return Frames(first, times, fields, observables, after._replace(frames=first + kept))
+    return Frames(first, times, fields, observables, after._replace(frames=first + kept), pairs)
 
 
 def _explained(plan: Plan, window: Window, lost: np.ndarray) -> list[str]:

@@ -188,7 +188,9 @@ def evolve(
     measure, how = as_start(start), discretization or Particles()
     how.check(flow, measure)
     if how.resolution() > 0:
-        raise ArgumentError("Particles become one between the windows of a run, which `evolve` has not; use `simulate`.")
+        raise ArgumentError(
+            "Particles become one between the windows of a run, which `evolve` has not; use `simulate`."
+        )
     dtype = measure.points.dtype
     method = make_method(flow, how, measure, rtol, atol, step, solver, max_steps, float("nan"), key)
     numbers = make_numbers(rtol, atol, step, begin, key, None)

@@ -2,17 +2,19 @@
 
     μ = Σ_j w_j δ_{x_j} over n particles = Σ_g W_g δ_{y_g} over m ≤ n points,    x_j = y_{g(j)},  W_g = Σ_{g(j) = g} w_j
 
-The two sums are one measure, so a drift that sees nothing but the measure moves both alike. Frames, and observables that
-count particles, are shown the first; sums over all pairs go over the second.
+The two sums are one measure, so a drift that sees nothing but the measure moves both alike. Frames and observables that
+count particles are shown the first; sums over all pairs go over the second.
 """
 
 import abc
+from dataclasses import replace
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from particleflow.measure import Measure
 
@@ -83,26 +85,28 @@ class Cloud(AbstractCloud):
 class Coalesced(AbstractCloud):
     """Particles of which several may be carried by one point, and what merging has done to them so far.
 
-    Parameters: the `points` that carry them, of which the first `carrying` stand for particles and the others, of
-    weight zero and at rest, only fill up the arrays; `members`, the point that carries a particle, for every particle;
-    `log_weights` and `positions` of the particles; `displacement`, how far merging has moved the particles of a point
-    in all, at most; `log_energy_bound`, the sum of what every merge can have changed of log E.
+    Parameters: the points that are `moving` and their `log_masses`: the first `carrying` of them stand for particles,
+    the others, of weight zero and at rest, only fill up the arrays; `members`, the point that carries a particle, for
+    every particle; `log_weights` and `positions` of the particles; `displacement`, how far merging has moved the
+    particles of a point in all, at most; `log_energy_bound`, the sum of what every merge can have changed of log E.
     """
 
-    points: Cloud
-    carrying: Int[Array, ""] | None
-    members: Int[Array, " n"] | None
-    log_weights: Float[Array, " n"] | None
-    positions: Float[Array, " n"] | None
-    displacement: Float[Array, " m"] | None
-    log_energy_bound: Float[Array, ""] | None
+    moving: Float[Array, "m d"]
+    log_masses: Any = None
+    carrying: Any = None
+    members: Any = None
+    log_weights: Any = None
+    positions: Any = None
+    displacement: Any = None
+    log_energy_bound: Any = None
 
     @staticmethod
     def alone(cloud: Cloud) -> "Coalesced":
-        """Particles that are still carried one by one; points have no positions, since several particles would."""
+        """Particles that are still carried one by one."""
         count, dtype = cloud.moving.shape[0], cloud.moving.dtype
         return Coalesced(
-            Cloud(cloud.moving, cloud.log_weights),
+            cloud.moving,
+            cloud.log_weights,
             jnp.asarray(count, jnp.int32),
             jnp.asarray(np.arange(count, dtype=np.int32)),
             cloud.log_weights,
@@ -111,14 +115,9 @@ class Coalesced(AbstractCloud):
             jnp.zeros((), dtype),
         )
 
-    @property
-    def moving(self) -> Float[Array, "m d"]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """What moves of the points."""
-        return self.points.moving
-
     def on(self, points: Float[Array, "m d"]) -> Measure:
-        """The measure of the points that carry the particles."""
-        return self.points.on(points)
+        """The measure of the points that carry the particles; they have no positions, since several particles would."""
+        return Measure(points, self.log_masses)
 
     def each(self, rows: Array) -> Array:
         """The row of the point that carries a particle, for every particle."""
@@ -130,7 +129,7 @@ class Coalesced(AbstractCloud):
 
     def moved(self, moving: Float[Array, "m d"]) -> "Coalesced":
         """The same particles in other places; what only fills up stays where it is."""
-        return self._with(self.points.moved(jnp.where(self._is_carrying(), moving, self.moving)))
+        return replace(self, moving=jnp.where(self._is_carrying(), moving, self.moving))
 
     def rate(self, velocity: Float[Array, "m d"]) -> "Coalesced":
         """The velocity, 0 for what only fills up, and None for all that stays.
@@ -138,32 +137,23 @@ class Coalesced(AbstractCloud):
         A point without weight that were drawn to a cluster would be stiff for no reason: the points that carry
         clusters feel no such force.
         """
-        velocity = jnp.where(self._is_carrying(), velocity, jnp.zeros_like(velocity))
-        return Coalesced(self.points.rate(velocity), None, None, None, None, None, None)
+        return Coalesced(jnp.where(self._is_carrying(), velocity, jnp.zeros_like(velocity)))
 
     def condensed(self) -> Cloud:
         """The points that carry the particles."""
-        return self.points
+        return Cloud(self.moving, self.log_masses)
 
     def filled(self, size: int) -> "Coalesced":
-        """The same, in arrays of `size` points: the first one again and again, without weight, after those that carry.
+        """The same in arrays of `size` points, at least as many as carry: others stand on the first, without weight.
 
-        Parameters: `size`, at least the number of points that carry. Works on NumPy arrays, outside of programs.
+        Works on NumPy arrays, outside of programs.
         """
-        count = int(self.carrying)  # pyright: ignore[reportArgumentType]
-        rows = np.concatenate([np.arange(count), np.zeros(size - count, int)])
-        moving, weights, displacement = (
-            np.asarray(leaf)[rows] for leaf in (self.moving, self.points.log_weights, self.displacement)
+        rows = np.concatenate([np.arange(self.carrying), np.zeros(size - self.carrying, int)])
+        moving, masses, displacement = (
+            np.asarray(leaf)[rows] for leaf in (self.moving, self.log_masses, self.displacement)
         )
-        weights[count:], displacement[count:] = -np.inf, 0
-        filled = eqx.tree_at(lambda state: state.displacement, self, displacement)
-        return filled._with(Cloud(moving, weights))  # pyright: ignore[reportArgumentType]
-
-    def _with(self, points: Cloud) -> "Coalesced":
-        return Coalesced(
-            points, self.carrying, self.members, self.log_weights, self.positions, self.displacement,
-            self.log_energy_bound,
-        )  # fmt: skip
+        masses[self.carrying :], displacement[self.carrying :] = -np.inf, 0
+        return replace(self, moving=moving, log_masses=masses, displacement=displacement)
 
     def _is_carrying(self) -> Array:
         return (jax.lax.iota(jnp.int32, self.moving.shape[0]) < self.carrying)[:, None]

@@ -1,38 +1,36 @@
-"""Which particles become one, what that does to the energy, and where it would be wrong.
+"""Which particles become one, and where that would be wrong.
 
-A group of particles x_i, of relative weights w_i, is merged at its mean x̄ = Σ w_i x_i if
+A group of particles x_i, of relative weights w_i, is merged at its mean x̄ = Σ w_i x_i if they are
 
-- near:      all are within ε/2 of the group's middle, hence within ε of each other; both as the geometry moves them (the
-             norm of a residual stream counts) and as drifts see them, no one is moved by more than ε;
+- near:      within ε/2 of the group's middle, hence within ε of each other; and nobody is moved by more than ε, neither
+             as the geometry moves particles (the norm of a residual stream counts) nor as drifts see them;
 - together:  the group does not spread, Σ w_i ⟨x_i − x̄, ẋ_i − ẋ̄⟩ ≤ 0 up to the rounding of the field. For explicit
              layers of size h the step counts: Σ w_i (⟨x_i − x̄, r_i⟩ + ½h|r_i|²) ≤ 0 with r_i = Δx_i/h − mean.
 
 Groups are the clusters at linking distance ε. One that is wider than ε, a chain, is cut into the cells of a grid.
-
-If no particle moves by more than δ, then |Δ log K(x, y)| ≤ 2ℓδ for all pairs at once, so |Δ log ∬ K dμ dμ| ≤ 2ℓδ, where ℓ
-bounds |∇ log K| in x and in y on the cloud. The mean being kept, what is left of the change is of order δ².
+All of this happens outside of compiled programs, in the order of the particles, so that the same state always becomes
+the same state.
 """
 
 import math
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
 from particleflow._arrays import is_concrete
 from particleflow.discretization.clouds import Cloud, Coalesced
-from particleflow.drifts.base import Interaction
+from particleflow.discretization.steepness import steepness
 from particleflow.errors import ArgumentError
 from particleflow.flow import Flow
-from particleflow.kernels.base import AbstractKernel
-from particleflow.measure import Measure, Sites
+from particleflow.measure import Measure
 
 _FEWEST = 16  # arrays of fewer points are no faster
-_FIELD_ROUNDING = 4.0  # the rounding error of a field, in units of eps · max |x|
-_DISTANCES = 1025  # at which the slope of a radial profile is looked at
+_ROUNDING = 4.0  # that of a mean or a field, in units of eps · max |x|
 
 
 def bucket(count: int, largest: int) -> int:
@@ -45,23 +43,29 @@ def coalesced(flow: Flow, time: Array, state: Coalesced, epsilon: float, layer: 
 
     Parameters: `layer`, the size of an explicit layer, None for a flow in continuous time.
     """
-    count = int(state.carrying)  # pyright: ignore[reportArgumentType]
-    cloud = jax.tree_util.tree_map(jnp.asarray, state.points)
+    count = int(state.carrying)
+    cloud = jax.tree_util.tree_map(jnp.asarray, state.condensed())
     places = _rows(_places(flow, time, cloud.moving), count)
     groups = _near_groups(places.own, epsilon)
+    # The field is asked only where somebody may merge: it costs as much as a stage of a step.
     if groups.max() + 1 == count:
         return state
     shares = _shares(np.asarray(cloud.log_weights)[:count], groups)
-    spreading = _spreading(places.own, _rates(flow, time, cloud, layer)[:count], groups, shares, layer or 0.0)
+    rates = np.asarray(_rates(flow, time, cloud, layer))[:count]
+    spreading = _spreading(places.own, rates, groups, shares, layer or 0.0)
     means = _means(places.own, groups, shares)
+    # The means in an array of the size of all points, so that no further program is compiled for them.
     middle = np.array(cloud.moving)
     middle[: len(means)] = means
     centres = _places(flow, time, jnp.asarray(middle))
     moved = np.maximum(*(_lengths(np.asarray(new)[groups] - old) for new, old in zip(centres, places, strict=True)))
+    # Equal particles are not moved, but for rounding: they may merge whatever the kernel is.
+    moved[moved <= _ROUNDING * np.finfo(places.own.dtype).eps * np.abs(places.own).max()] = 0
     apart = spreading | (_largest(moved, groups) > epsilon)
     if apart[np.bincount(groups) > 1].all():
         return state
-    slope = max((float(_slope(each, flow, time, cloud)) for each in flow.interactions(time)[:1]), default=math.inf)
+    seen = cloud.on(_places(flow, time, cloud.moving).seen)
+    slope = max((float(steepness(each, seen)) for each in flow.interactions(time)[:1]), default=math.inf)
     return _merged(state, places, np.asarray(centres.own), moved, groups, apart, slope)
 
 
@@ -81,6 +85,7 @@ def _places(flow: Flow, time: Array, moving: Array) -> _Places:
 
 
 def _rows(places: _Places, count: int) -> _Places:
+    """The places of the first so many points: the others fill up the arrays."""
     return _Places(*(np.asarray(rows)[:count] for rows in places))
 
 
@@ -127,11 +132,12 @@ def _spreading(places: np.ndarray, rates: np.ndarray, groups: np.ndarray, shares
     """Which groups grow: Σ w_i (⟨x_i − x̄, r_i⟩ + ½h|r_i|²) > 0, r_i = ẋ_i − ẋ̄, by more than the field is rounded."""
     around, apart = (rows - _means(rows, groups, shares)[groups] for rows in (places, rates))
     growth = np.bincount(groups, shares * np.sum(apart * (around + 0.5 * layer * apart), axis=1))
-    rounding = _FIELD_ROUNDING * np.finfo(rates.dtype).eps * max(np.abs(rates).max(), np.abs(places).max())
+    rounding = _ROUNDING * np.finfo(rates.dtype).eps * max(np.abs(rates).max(), np.abs(places).max())
     return growth > rounding * np.bincount(groups, shares * _lengths(around))
 
 
 def _lengths(rows: np.ndarray) -> np.ndarray:
+    """|x| of every row."""
     return np.sqrt(np.sum(np.square(rows, dtype=float), axis=1))
 
 
@@ -146,26 +152,30 @@ def _merged(
     state: Coalesced, places: _Places, centres: np.ndarray, moved: np.ndarray, groups: np.ndarray, apart: np.ndarray,
     slope: float,
 ) -> Coalesced:  # fmt: skip
-    """The state with every group, but for those that stay apart, at its centre; points keep the order of the first."""
+    """The state with every group, but for those that stay apart, at its centre.
+
+    Points come in the order of their first particle, which depends on nothing else. A point that does not merge keeps
+    its bits; weights are summed over particles, not over points, so that rounding does not add up.
+    """
     alone = apart[groups] | (np.bincount(groups) == 1)[groups]
     keys = np.where(alone, len(groups) + np.arange(len(groups)), groups)
     _, first, labels = np.unique(keys, return_index=True, return_inverse=True)
     order = np.argsort(first)
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order))
+    rank = np.argsort(order)
     first, labels = first[order], rank[labels]
-    dtype = places.own.dtype
+    dtype, log_weights = places.own.dtype, np.asarray(state.log_weights)
     moving = np.where(alone[first][:, None], np.asarray(state.moving)[first], centres[groups[first]])
     moved = np.where(alone, 0.0, moved)
     members = labels[np.asarray(state.members)].astype(np.int32)
-    log_weights = np.asarray(state.log_weights)
-    merged: Any = Coalesced(
-        Cloud(moving.astype(dtype), _summed(log_weights, members).astype(dtype)),  # pyright: ignore[reportArgumentType]
-        np.asarray(len(first), np.int32), members, log_weights, state.positions,
-        _largest(np.asarray(state.displacement)[: len(moved)] + moved, labels).astype(dtype),
-        np.asarray(state.log_energy_bound + 2 * slope * moved.max(), dtype),
-    )  # fmt: skip
-    return merged
+    return replace(
+        state,
+        moving=moving.astype(dtype),
+        log_masses=_summed(log_weights, members).astype(dtype),
+        carrying=np.asarray(len(first), np.int32),
+        members=members,
+        displacement=_largest(np.asarray(state.displacement)[: len(moved)] + moved, labels).astype(dtype),
+        log_energy_bound=np.asarray(state.log_energy_bound + (2 * slope * moved.max() if moved.any() else 0.0), dtype),
+    )
 
 
 def _summed(log_weights: np.ndarray, groups: np.ndarray) -> np.ndarray:
@@ -174,52 +184,6 @@ def _summed(log_weights: np.ndarray, groups: np.ndarray) -> np.ndarray:
     shift = np.where(np.isneginf(highest), 0.0, highest)
     with np.errstate(divide="ignore"):
         return np.log(np.bincount(groups, np.exp(log_weights - shift[groups]))) + shift
-
-
-@eqx.filter_jit
-def _slope(interaction: Interaction, flow: Flow, time: Array, cloud: Cloud) -> Array:
-    """A bound ℓ of |∇ log K(x, y)| in x and in y for points of the cloud; infinite where nobody knows one."""
-    seen = cloud.on(_places(flow, time, cloud.moving).seen)
-    looked_at = interaction.data or seen
-    slopes = (_slope_of(each, seen.sites, looked_at.sites) for each in interaction.whole_kernel.factors())
-    return sum(slopes, start=jnp.zeros((), seen.points.dtype))
-
-
-def _slope_of(kernel: AbstractKernel, queries: Sites, sources: Sites) -> Array:
-    bilinear, radial = kernel.bilinear(), kernel.radial()
-    bounds = [jnp.asarray(jnp.inf, queries.points.dtype)]
-    if bilinear is not None:
-        theta, offset = bilinear.query_features, bilinear.query_offset
-        other, other_offset = bilinear.key_features, bilinear.key_offset
-        in_x = _stretch(theta, queries) * _size(other(sources)) + _stretch(offset, queries)
-        in_y = _stretch(other, sources) * _size(theta(queries)) + _stretch(other_offset, sources)
-        bounds.append(jnp.maximum(in_x, in_y))
-    if radial is not None and radial.support is None:
-        ours, theirs = radial.query_map(queries), radial.key_map(sources)
-        middle = jnp.mean(ours, axis=0, keepdims=True)
-        reach = _size(ours - middle) + _size(theirs - middle)
-
-        def profile(distance: Array) -> Array:
-            return radial.log_profile(distance**2, ours.shape[-1])
-
-        steepest = jnp.max(jnp.abs(jax.vmap(jax.grad(profile))(reach * jnp.linspace(0, 1, _DISTANCES, dtype=reach.dtype))))
-        stretch = jnp.maximum(_stretch(radial.query_map, queries), _stretch(radial.key_map, sources))
-        bounds.append(steepest * stretch)
-    return jnp.min(jnp.stack(bounds))
-
-
-def _stretch(function: Any, sites: Sites) -> Float[Array, ""]:
-    """The largest norm of the derivative of a function of sites, among these."""
-
-    def at(point: Array) -> Array:
-        return function(Sites(point[None], None, point[None]))[0]
-
-    slopes = jax.lax.map(jax.jacfwd(at), sites.points, batch_size=1024)
-    return jnp.sqrt(jnp.max(jnp.sum(jnp.square(slopes), axis=tuple(range(1, slopes.ndim)))))
-
-
-def _size(rows: Array) -> Float[Array, ""]:
-    return jnp.sqrt(jnp.max(jnp.sum(jnp.square(rows), axis=1)))
 
 
 def check_alike(flow: Flow, measure: Measure, *, flow_per_run: bool) -> None:
@@ -232,7 +196,8 @@ def check_alike(flow: Flow, measure: Measure, *, flow_per_run: bool) -> None:
             f"{begun}each has noise of its own (`temperature`), which parts them again; noise that all share "
             "(`common_temperature`) would not."
         )
-    one = jax.tree_util.tree_map(lambda leaf: leaf[0], flow) if flow_per_run else flow
+    arrays, rest = eqx.partition(flow, eqx.is_array)
+    one = eqx.combine(jax.tree_util.tree_map(lambda leaf: leaf[0], arrays), rest) if flow_per_run else flow
     time = jnp.zeros((), measure.points.dtype)
     for each in one.interactions(time):
         if each.positional is not None:

@@ -90,13 +90,20 @@ class Plan:
         """The measure that one run begins with."""
         return self.start if self.runs is None else leaf_of(self.start, run)
 
+    def carrying(self, state: Any) -> tuple[int, int]:
+        """How many points of which dimension carry the measure of a run in this state (leading axis: runs)."""
+        if self.discretization.resolution() == 0:
+            return self.start.points.shape[-2], self.start.points.shape[-1]
+        one = jax.tree_util.tree_map(lambda leaf: leaf[0], state)
+        points = jax.eval_shape(lambda: self.present(0, one, self.times[0]).condensed.measure.points)
+        return points.shape[0], points.shape[1]
+
     def method_for(self, state: Any) -> Method:
         """How a window that begins in this state (leading axis: runs) is stepped: a rule of its shape alone."""
         if self.late_method is None:
             return self.method
-        one = jax.tree_util.tree_map(lambda leaf: leaf[0], state)
-        points = jax.eval_shape(lambda: self.present(0, one, self.times[0]).condensed.measure.points)
-        few = points.shape[0] <= _LATE_POINTS and points.size <= _IMPLICIT_UNKNOWNS
+        count, dimension = self.carrying(state)
+        few = count <= _LATE_POINTS and count * dimension <= _IMPLICIT_UNKNOWNS
         return self.late_method if few else self.method
 
     def begin(self) -> Any:
