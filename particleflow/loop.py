@@ -71,8 +71,8 @@ def run_plan(plan: Plan, resumed: Progress | None = None) -> Iterator[Frames]:
     progress = resumed or at_start(plan)
     while progress.frames < len(plan.times) and progress.status == Status.RUNNING:
         frames = _next_window(plan, progress)
-        progress = _carried_on(plan, frames.progress)
-        yield frames._replace(progress=progress)
+        progress = frames.progress
+        yield frames
     if progress.status == Status.FAILED and plan.runs is None:
         raise RunError(progress.message)
 
@@ -160,11 +160,12 @@ def _next_window(plan: Plan, before: Progress) -> Frames:
     pairs = int(np.sum(after.evaluations - before.evaluations)) * plan.carrying(before.state)[0] ** 2
     if plan.runs is None:
         times = times[: reached.sum()] if after.failed[0] else times
-        return _cut(plan, before.frames, times, fields, observables, after, pairs)
+        found = _cut(plan, before.frames, times, fields, observables, after, pairs)
+        return found._replace(progress=_carried_on(plan, found.progress))
     fields, observables = (
         {name: np.swapaxes(values, 0, 1) for name, values in each.items()} for each in (fields, observables)
     )
-    return Frames(before.frames, times, fields, observables, after, pairs)
+    return Frames(before.frames, times, fields, observables, _carried_on(plan, after), pairs)
 
 
 def _finite_frames(window: Window, wanted: int) -> np.ndarray:

@@ -25,7 +25,8 @@ def merged(flow: pf.Flow, measure: Any, epsilon: float = EPSILON, layer: float |
     how, time = pf.Particles(coalesce=epsilon), jnp.zeros(())
     state = jax.tree.map(np.asarray, how.begin(flow, measure))
     after = how.alike([how.between(flow, time, state, layer)])[0]
-    return tuple(pf.Present(flow, how, time, jax.tree.map(jnp.asarray, each)) for each in (state, after))
+    before, now = (pf.Present(flow, how, time, jax.tree.map(jnp.asarray, each)) for each in (state, after))
+    return before, now
 
 
 def close(seed: int, spread: float, count: int = 36, places: int = 5) -> np.ndarray:
@@ -130,7 +131,7 @@ def test_sizes_come_in_few():
 def test_runs_of_an_ensemble_merge_by_themselves_into_one_size():
     """Run r has r + 15 places."""
     starts = np.stack([close(run, 0.0, places=15 + run) for run in range(3)])
-    others = {"step": None, "solver": None, "event": None, "key": None, "max_steps": 100}
+    others: dict[str, Any] = {"step": None, "solver": None, "event": None, "key": None, "max_steps": 100}
     plan = make_plan([SPHERE] * 3, starts, [0.0, 1.0], **others, **OPTIONS)
     after = loop._carried_on(plan, loop.at_start(plan))
     assert after.state.carrying.tolist() == [15, 16, 17]
@@ -144,7 +145,7 @@ def test_runs_of_an_ensemble_merge_by_themselves_into_one_size():
 
 
 def test_a_merge_does_not_step_over_an_event():
-    others = {"step": None, "solver": None, "observe": (), "key": None, "max_steps": 100}
+    others: dict[str, Any] = {"step": None, "solver": None, "observe": (), "key": None, "max_steps": 100}
     for event, left in ((None, 2), (events.Merged(2, 1.5e-3), 2), (events.Merged(2, 2e-3), 3)):
         plan = make_plan(pf.Flow(drifts.Linear(-0.01)), THREE, [0.0, 1.0, 2.0], event=event, **others, **BETWEEN)
         after = loop._carried_on(plan, loop.at_start(plan))
@@ -175,7 +176,7 @@ REFUSED = {
 def test_particles_that_differ_do_not_become_one(name):
     flow, start, reason = REFUSED[name]
     how = pf.Particles(coalesce=EPSILON)
-    steps = {"step": 0.1, "key": jax.random.key(0)} if name == "noise" else {"rtol": 1e-6, "atol": 1e-8}
+    steps: dict[str, Any] = {"step": 0.1, "key": jax.random.key(0)} if name == "noise" else {"rtol": 1e-6, "atol": 1e-8}
     with pytest.raises(ArgumentError, match=f"cannot become one.*{reason}"):
         pf.simulate(flow, start, [0.0, 1.0], **steps, discretization=how)
     with pytest.raises(ArgumentError, match="cannot become one"):
@@ -183,7 +184,8 @@ def test_particles_that_differ_do_not_become_one(name):
 
 
 def test_other_refusals():
-    for wrong in (0.0, -1.0, float("nan"), True, "near"):
+    wrongs: tuple[Any, ...] = (0.0, -1.0, float("nan"), True, "near")
+    for wrong in wrongs:
         with pytest.raises(ArgumentError, match="`coalesce` must be"):
             pf.Particles(coalesce=wrong)
     with pytest.raises(ArgumentError, match=r"distances of 5e-05, but particles within 0.0001"):
