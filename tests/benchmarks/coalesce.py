@@ -60,7 +60,7 @@ def seconds_of_a_field(count: int) -> float:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=2000)
     parser.add_argument("--end", type=float, default=1e12)
     parser.add_argument("--epsilon", type=float, default=1e-9)
