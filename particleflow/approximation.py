@@ -103,7 +103,7 @@ def _trial(plan: Plan, first: int, state: Any, time: float, passed: dict[int, in
     chosen: list[Choice] = []
     allowed: list[float] = []
     errors: list[float] = []
-    present = plan.present(0, state, time)
+    present = plan.present(0, state, time).condensed  # the points that a field sums over
     seen = present.seen
 
     def choose(interaction: Interaction) -> AbstractSummation:
@@ -125,7 +125,7 @@ def _trial(plan: Plan, first: int, state: Any, time: float, passed: dict[int, in
 
 def _errors_after(trial: _Trial, first: int, state: Any, time: float) -> dict[int, float]:
     """The errors on a sample in another state, of the interactions that are approximated."""
-    present = trial.plan.present(0, state, time)
+    present = trial.plan.present(0, state, time).condensed
     interactions = present.flow.interactions(present.time)
     return {
         place: _sampled_error(interactions[place], choice, present.seen, first)

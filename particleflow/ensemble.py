@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Array
 
 from particleflow._arrays import signature
-from particleflow.integrate import Numbers, Window, solve_window
+from particleflow.integrate import Method, Numbers, Window, solve_window
 from particleflow.plan import Plan
 
 # The matrices of all pairs of one group fit into this: about the second-level cache of a core.
@@ -30,12 +30,12 @@ _compiled: set[Hashable] = set()  # signatures of programs that this process has
 
 def solve_runs(plan: Plan, first: int, times: np.ndarray, state: Any, proposed: np.ndarray) -> Window:
     """The window that begins with frame `first`, from `state` and step sizes `proposed` (leading axis: runs)."""
-    begin, saved = plan.window_begin(first), jnp.asarray(times, float)
+    begin, saved, method = plan.window_begin(first), jnp.asarray(times, float), plan.method_for(state)
     if plan.runs is not None:
-        return _solve_groups(plan, begin, saved, state, proposed)
+        return _solve_groups(plan, method, begin, saved, state, proposed)
     alone = jax.tree_util.tree_map(lambda leaf: jnp.asarray(leaf[0]), (state, proposed))
     window = _solve_one(
-        plan.method, plan.observe, plan.event, plan.flow, plan.discretization, alone[0], begin, saved, alone[1],
+        method, plan.observe, plan.event, plan.flow, plan.discretization, alone[0], begin, saved, alone[1],
         plan.numbers,
     )  # fmt: skip
     return jax.tree_util.tree_map(lambda leaf: np.asarray(leaf)[None], window)
@@ -50,7 +50,7 @@ def group_size(plan: Plan) -> int:
     return -(-plan.runs // groups)
 
 
-def _solve_groups(plan: Plan, begin: Array, times: Array, state: Any, proposed: np.ndarray) -> Window:
+def _solve_groups(plan: Plan, method: Method, begin: Array, times: Array, state: Any, proposed: np.ndarray) -> Window:
     """One window of all runs, group by group."""
     runs = plan.runs
     assert runs is not None
@@ -58,7 +58,7 @@ def _solve_groups(plan: Plan, begin: Array, times: Array, state: Any, proposed: 
     size = group_size(plan) if on_processors else runs
     flow_arrays, flow_rest = eqx.partition(plan.flow, eqx.is_array)
     by_run = (flow_arrays if plan.flow_per_run else None, state, proposed, plan.numbers.key)
-    settings = (plan.flow_per_run, plan.method, plan.observe, plan.event, plan.discretization)
+    settings = (plan.flow_per_run, method, plan.observe, plan.event, plan.discretization)
     shared = (begin, times, plan.numbers._replace(key=None))
 
     def solve(first: int) -> Window:

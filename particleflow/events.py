@@ -113,7 +113,12 @@ class Merged(AbstractEvent):
             raise ArgumentError(
                 f"Argument `merges` must be less than the number of particles, {measure.count}, but is {self.merges}."
             )
-        return jnp.sort(spanning_edges(measure))[self.merges - 1] - self.distance
+        points = present.condensed.measure
+        # Particles that are carried by one point are joined by edges of length zero, which come first.
+        joined = jnp.sum(jnp.isfinite(measure.log_weights)) - jnp.sum(jnp.isfinite(points.log_weights))
+        ends = jnp.asarray([0.0, jnp.inf], points.points.dtype)
+        edges = jnp.concatenate([ends[:1], jnp.sort(spanning_edges(points)), ends[1:]])
+        return edges[jnp.clip(self.merges - joined, 0, points.count)] - self.distance
 
     def describe(self) -> str:
         """What has happened, in a few words."""

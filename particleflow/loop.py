@@ -3,7 +3,7 @@
 Every array of a run's progress has a leading axis of runs, one long for a single run. A run of an ensemble that met its
 event stands still from then on, one that failed is NaN, and the others go on, but the ensemble as a whole has failed;
 a single run ends with its event, or fails with an error that names time and particle. No run is finished with a field
-that is not finite in any frame.
+that is not finite in any frame. Between two windows a discretization may go on with a state of other shapes.
 """
 
 from collections.abc import Iterator
@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
@@ -20,6 +21,7 @@ from particleflow.discretization import Present
 from particleflow.discretization.base import POINTS
 from particleflow.ensemble import solve_runs
 from particleflow.errors import RunError
+from particleflow.events import AbstractEvent
 from particleflow.integrate import MAP, Window, compiled_frame
 from particleflow.plan import EVENT_TIME, Plan
 from particleflow.status import Status
@@ -49,13 +51,17 @@ class Progress(NamedTuple):
 
 
 class Frames(NamedTuple):
-    """The frames of one window, as NumPy arrays (time first, then runs if there are many), and how the run stands."""
+    """The frames of one window, as NumPy arrays (time first, then runs if there are many), and how the run stands.
+
+    `pairs` is how many pairs of points its fields have summed over, for particles that look at each other.
+    """
 
     first: int
     times: np.ndarray
     fields: dict[str, np.ndarray]
     observables: dict[str, np.ndarray]
     progress: Progress
+    pairs: int
 
     @property
     def points(self) -> np.ndarray | None:
@@ -72,6 +78,41 @@ def run_plan(plan: Plan, resumed: Progress | None = None) -> Iterator[Frames]:
         yield frames
     if progress.status == Status.FAILED and plan.runs is None:
         raise RunError(progress.message)
+
+
+def _carried_on(plan: Plan, after: Progress) -> Progress:
+    """The progress that the next window begins with: runs that still go may be carried by another state.
+
+    Where that alone would step over the event of a run, which then nobody would see, the run keeps its state for now.
+    """
+    if plan.discretization.resolution() == 0 or after.status != Status.RUNNING:
+        return after
+    how, time = plan.discretization, jnp.asarray(after.time, plan.dtype)
+    layer = float(plan.numbers.step) if plan.method.solver == MAP else None
+    goes = ~after.failed & np.isnan(after.ended)
+    before = [_of_run(after.state, run) for run in range(len(goes))]
+    found = [
+        how.between(plan.flow_of(run), time, state, layer) if goes[run] else state for run, state in enumerate(before)
+    ]
+    if all(new is old for new, old in zip(found, before, strict=True)):
+        return after
+    states = how.alike(found)
+    if plan.event is not None:
+        sides = [[_side(plan, run, each[run], time) for run in range(len(goes))] for each in (before, states)]
+        kept = [old if one != other else new for old, new, one, other in zip(before, found, *sides, strict=True)]
+        states = how.alike(kept)
+    return after._replace(state=jax.tree_util.tree_map(lambda *leaves: np.stack(leaves), *states))
+
+
+def _side(plan: Plan, run: int, state: Any, time: Array) -> float:
+    """On which side of its event a run is."""
+    assert plan.event is not None
+    return float(np.sign(_level(plan.event, plan.present(run, state, time))))
+
+
+@eqx.filter_jit
+def _level(event: AbstractEvent, present: Present) -> Array:
+    return event.level(present)
 
 
 def at_start(plan: Plan) -> Progress:
@@ -124,13 +165,15 @@ def _next_window(plan: Plan, before: Progress) -> Frames:
     after = after._replace(frames=before.frames + wanted, time=float(times[-1]), status=end if last else Status.RUNNING)
     if plan.event is not None and plan.runs is not None:
         observables[EVENT_TIME] = np.where(times >= after.ended[:, None], after.ended[:, None], np.nan)
+    pairs = int(np.sum(after.evaluations - before.evaluations)) * plan.carrying(before.state)[0] ** 2
     if plan.runs is None:
         times = times[: reached.sum()] if after.failed[0] else times
-        return _cut(plan, before.frames, times, fields, observables, after)
+        found = _cut(plan, before.frames, times, fields, observables, after, pairs)
+        return found._replace(progress=_carried_on(plan, found.progress))
     fields, observables = (
         {name: np.swapaxes(values, 0, 1) for name, values in each.items()} for each in (fields, observables)
     )
-    return Frames(before.frames, times, fields, observables, after)
+    return Frames(before.frames, times, fields, observables, _carried_on(plan, after), pairs)
 
 
 def _finite_frames(window: Window, wanted: int) -> np.ndarray:
@@ -192,7 +235,9 @@ def _frames(
     return saved
 
 
-def _cut(plan: Plan, first: int, times: np.ndarray, fields: Any, observables: Any, after: Progress) -> Frames:
+def _cut(
+    plan: Plan, first: int, times: np.ndarray, fields: Any, observables: Any, after: Progress, pairs: int
+) -> Frames:
     """The frames of a single run, up to its event or failure."""
     end = float(after.ended[0])
     if after.failed[0]:
@@ -204,7 +249,7 @@ def _cut(plan: Plan, first: int, times: np.ndarray, fields: Any, observables: An
         after = after._replace(status=Status.STOPPED, message=message, time=end)
     kept = len(times)
     fields, observables = ({name: values[0][:kept] for name, values in each.items()} for each in (fields, observables))
-    return Frames(first, times, fields, observables, after._replace(frames=first + kept))
+    return Frames(first, times, fields, observables, after._replace(frames=first + kept), pairs)
 
 
 def _explained(plan: Plan, window: Window, lost: np.ndarray) -> list[str]:

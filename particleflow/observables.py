@@ -115,6 +115,7 @@ def dissipation(present: Present) -> Float[Array, ""]:
 
     This is dE/dt where the drift is the gradient flow of E: Q = K = V = 1 on the unit sphere, MeanShift in R^d.
     """
+    present = present.condensed
     interaction, weights = present.interaction, present.measure.log_weights
     log_factor = interaction.log_mass(present.seen) if interaction.normalization == "row" else jnp.zeros_like(weights)
     return jnp.sum(jnp.exp(weights + log_factor) * jnp.sum(jnp.square(present.velocity), axis=1))
@@ -157,7 +158,7 @@ def mean_similarity(present: Present) -> Float[Array, ""]:
 @observable
 def diameter(present: Present) -> Float[Array, ""]:
     """The largest distance between two particles that have weight; 0 at consensus."""
-    measure = present.measure
+    measure = present.condensed.measure
     counts = measure.log_weights > -jnp.inf
 
     def farthest(row: tuple[Array, Array]) -> Array:
@@ -171,6 +172,7 @@ def diameter(present: Present) -> Float[Array, ""]:
 @observable
 def speed(present: Present) -> Float[Array, ""]:
     """The root mean square √(∫ |ẋ|² dμ) of the velocity of the stored points."""
+    present = present.condensed
     squares = _shares(present.measure) @ jnp.sum(jnp.square(present.velocity), axis=1)
     return jnp.where(squares > 0, jnp.sqrt(jnp.where(squares > 0, squares, 1.0)), 0.0)
 
@@ -266,7 +268,7 @@ class PairFraction(eqx.Module):
 
 def _log_pairs(present: Present) -> Float[Array, ""]:
     """log ∬ K dμ dν for the measure ν that the first kernel looks at."""
-    seen = present.seen
+    seen = present.condensed.seen
     return jax.nn.logsumexp(seen.log_weights + present.interaction.log_mass(seen))
 
 

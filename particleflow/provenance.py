@@ -15,7 +15,7 @@ from particleflow.plan import EVENT_TIME, Plan
 from particleflow.summation.native import library
 
 # What a checkpoint is a checkpoint of: changes whenever a resumed run would no longer be the same run.
-RUN_FORMAT = 5
+RUN_FORMAT = 6
 # Tables of more entries do not belong into metadata.
 _LARGEST_TABLE = 512
 _SCHEDULE_POINTS = 65

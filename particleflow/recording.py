@@ -149,6 +149,7 @@ class Recorder:
             "window bytes": held,
             "end time": progress.time,
             "resumed elsewhere": self._changes,
+            **self.plan.discretization.statistics(progress.state),
             **{f"chosen {name}": choice for name, choice in self.plan.choices.items()},
             **({"chosen summation": told(progress.sums)} if progress.sums else {}),
         }

@@ -15,7 +15,7 @@ from jaxtyping import Array
 
 from particleflow.compilation_cache import without_callbacks
 from particleflow.discretization import AbstractDiscretization, Particles
-from particleflow.errors import RunError
+from particleflow.errors import ArgumentError, RunError
 from particleflow.events import AbstractEvent
 from particleflow.flow import Flow
 from particleflow.integrate import final_state
@@ -190,6 +190,10 @@ def evolve(
     check_arguments(discretization, (), None)
     measure, how = as_start(start), discretization or Particles()
     how.check(flow, measure)
+    if how.resolution() > 0:
+        raise ArgumentError(
+            "Particles become one between the windows of a run, which `evolve` has not; use `simulate`."
+        )
     dtype = measure.points.dtype
     method = make_method(flow, how, measure, rtol, atol, step, solver, max_steps, float("nan"), key)
     numbers = make_numbers(rtol, atol, step, begin, key, None)

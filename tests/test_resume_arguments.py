@@ -67,6 +67,7 @@ REFUSED: dict[str, list[Any]] = {
     "flow": [flow(2.5), pf.Flow(pf.MeanShift(pf.kernels.Gaussian(1.0)))],
     "start": [POINTS + 1e-9, POINTS[:, ::-1].copy(), pf.Measure.weighted(POINTS, [1.0, 1, 1, 1, 2])],
     "times": [0.1 * np.arange(10), np.append(TIMES[:-1], 0.9)],
+    "discretization": [pf.Particles(coalesce=1e-6)],
     "step": [0.05],
     "solver": ["euler", "heun"],
     "observe": [[], [pf.observables.speed], [pf.observables.diameter, pf.observables.speed]],

@@ -37,6 +37,7 @@ SHOWN = {
     "UniformSphere(dim=3)": lambda: pf.initial.UniformSphere(3),
     "Ramp(first=1.0, last=9.0, end=5.0)": lambda: pf.drifts.Ramp(1.0, 9.0, 5.0),
     "Particles()": pf.Particles,
+    "Particles(coalesce=1e-09)": lambda: pf.Particles(coalesce=1e-9),
     "Gaussian(width=0.3) ": lambda: jax.tree_util.tree_map(
         lambda leaf: leaf.astype(jnp.float32), pf.kernels.Gaussian(0.3)
     ),

@@ -196,11 +196,10 @@ def test_progress_says_how_fast_and_how_long(capsys, monkeypatch):
     shown: list[str] = []
     meter = SimpleNamespace(quiet=False, update=lambda label, done, total, details: shown.append(details))
     progress = RunMeter(meter, 4.0, 40)  # type: ignore[arg-type]
-    for frames, fields in ((2, 10), (4, 60)):
-        state = SimpleNamespace(
-            time=frames / 10, proposed=np.array([0.1]), frames=frames, evaluations=np.array([fields])
-        )
-        window = SimpleNamespace(times=[0.0], progress=state, observables={}, points=np.zeros((1, 100, 3)))
+    for frames, fields in ((2, 10), (4, 50)):
+        state = SimpleNamespace(time=frames / 10, proposed=np.array([0.1]), frames=frames)
+        cloud = np.zeros((1, 100, 3))
+        window = SimpleNamespace(times=[0.0], progress=state, observables={}, points=cloud, pairs=fields * 100**2)
         progress(window)
     assert "pairs/s" not in shown[0]
     assert "5.0e+04 pairs/s" in shown[1]  # 50 fields of 100² pairs in 10 s

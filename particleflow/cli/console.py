@@ -105,7 +105,8 @@ class RunMeter:
         self.meter, self.end, self.frames, self.geometry = meter, end, frames, geometry
         self.linking_distance = linking_distance
         self.threshold: float | None = None
-        self.begun: tuple[float, int, int] | None = None  # when the first window was there, its frames and fields
+        self.begun: tuple[float, int] | None = None  # when the first window was there, and its frames
+        self.pairs = 0  # of the windows since then
 
     def __call__(self, frames: Any) -> None:
         """Show how the run stands after a window."""
@@ -124,17 +125,17 @@ class RunMeter:
 
     def _speed(self, frames: Any) -> list[str]:
         """Pairs a second and the time left, as the windows after the first one tell (it had to be compiled)."""
-        now, fields = time.monotonic(), int(frames.progress.evaluations.sum())
+        now = time.monotonic()
         if self.begun is None:
-            self.begun = now, frames.progress.frames, fields
+            self.begun = now, frames.progress.frames
             return []
-        began, frames_before, fields_before = self.begun
+        began, frames_before = self.begun
+        self.pairs += frames.pairs
         seconds = max(now - began, 1e-9)
         left = seconds * (self.frames - frames.progress.frames) / (frames.progress.frames - frames_before)
         said = [] if left < 1 else [f"about {duration(left)} left"]
-        if frames.points is not None and fields > fields_before:
-            pairs = frames.points.shape[-2] ** 2 * (fields - fields_before)
-            said.insert(0, f"{pairs / seconds:.1e} pairs/s")
+        if frames.points is not None and self.pairs:
+            said.insert(0, f"{self.pairs / seconds:.1e} pairs/s")
         return said
 
     def _clusters(self, frames: Any) -> int | None:

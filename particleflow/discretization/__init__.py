@@ -1,10 +1,11 @@
 """How a measure is carried by numbers that time can move."""
 
 from particleflow.discretization.base import AbstractDiscretization, Noise
-from particleflow.discretization.particles import Cloud, Particles
+from particleflow.discretization.clouds import AbstractCloud, Cloud, Coalesced
+from particleflow.discretization.particles import Particles
 from particleflow.discretization.present import Present
 
-__all__ = ["AbstractDiscretization", "Cloud", "Noise", "Particles", "Present"]
+__all__ = ["AbstractCloud", "AbstractDiscretization", "Cloud", "Coalesced", "Noise", "Particles", "Present"]
 
 
 def __dir__() -> list[str]:

@@ -5,11 +5,13 @@ A flow is the equation for μ_t; a discretization turns it into an ODE (or SDE) 
     state(0) = begin(flow, μ_0),    d state/dt = velocity(flow, t, state),    μ_t = measure(flow, t, state).
 
 Integration, events, observables, ensembles, checkpoints and the store know only states and what is below. A leaf of
-the state that never moves (weights, token positions) is left out of the integration: its velocity is None.
+the state that never moves (weights, token positions) is left out of the integration: its velocity is None. Between two
+windows of a run a discretization may go on with another state, of other shapes, that stands for the same measure
+(`between`, `alike`).
 """
 
 import abc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -67,9 +69,33 @@ class AbstractDiscretization(eqx.Module):
         """The measure that drifts look at: that of the state, unless a geometry shows them something else."""
         return self.measure(flow, time, state)
 
+    def condensed(self, state: Any) -> tuple["AbstractDiscretization", Any]:
+        """The same measure on as few points as are known, for sums over all pairs: as it is, unless said otherwise."""
+        return self, state
+
     def noises(self, flow: Flow, state: Any) -> tuple[Noise, ...]:
         """The Brownian motions that drive the state; none where noise is part of the velocity (diffusion)."""
         return ()
+
+    def resolution(self) -> float:
+        """The distance up to which two particles may become one; 0 where they never do."""
+        return 0.0
+
+    def between(self, flow: Flow, time: Array, state: Any, layer: float | None) -> Any:
+        """The state that a run goes on with after a window; that with which it has ended, unless said otherwise.
+
+        Called outside of compiled programs. It must depend on its arguments alone, so that a resumed run repeats it.
+        Parameters: `layer`, the size of an explicit layer, None for a flow in continuous time.
+        """
+        return state
+
+    def alike(self, states: Sequence[Any]) -> Sequence[Any]:
+        """The states of all runs, as `between` left them, in equal shapes, of which there should be few."""
+        return states
+
+    def statistics(self, states: Any) -> dict[str, Any]:
+        """What the card of a run should say, by name; every array of `states` has a leading axis of runs."""
+        return {}
 
     def check(self, flow: Flow, measure: Measure, *, flow_per_run: bool = False) -> None:
         """Raise if a run of this flow cannot begin with this measure.

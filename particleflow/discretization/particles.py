@@ -3,74 +3,121 @@
 μ_t = Σ_j w_j δ_{x_j(t)},    ẋ_j = v(t, x_j, μ_t) on the geometry.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+import numpy as np
+from jaxtyping import Array
 
+from particleflow._arrays import as_positive
 from particleflow.discretization.base import POINTS, AbstractDiscretization, Noise
+from particleflow.discretization.clouds import AbstractCloud, Cloud, Coalesced
+from particleflow.discretization.coalescing import bucket, check_alike, coalesced
 from particleflow.errors import ArgumentError
 from particleflow.flow import Flow
 from particleflow.geometry import check_retracted, retracted_by_run
 from particleflow.measure import Measure
 
 
-class Cloud(eqx.Module):
-    """The state of particles: what the geometry moves (a residual stream, say), and what stays with every particle."""
-
-    moving: Float[Array, "n d"]
-    log_weights: Float[Array, " n"] | None
-    values: Float[Array, "n *k"] | None = None
-    positions: Float[Array, " n"] | None = None
-
-    def on(self, points: Float[Array, "n d"]) -> Measure:
-        """The measure of these weights, values and positions on some points."""
-        return Measure(points, self.log_weights, self.values, self.positions)
-
-
 class Particles(AbstractDiscretization):
-    """Points of fixed weight that move with the flow."""
+    """Points of fixed weight that move with the flow.
 
-    def begin(self, flow: Flow, measure: Measure) -> Cloud:
+    With `coalesce` = ε, particles that have come within ε of each other and move together are carried by one point from
+    then on, at their weighted mean and with their weights added; frames still show every one of them. It happens
+    between two windows of a run, so save frames while clusters form. Where particles differ by more than where they are
+    it would be wrong, and is refused: kernels of positions, values of their own, noise of their own.
+
+    Merging moves no particle by more than ε at a time, and keeps the mean of those that merge; between merges all
+    particles of a point move exactly alike. So the run is that of all particles, pushed by at most ε now and then, as
+    the solver's own error pushes them at every step. A push by δ changes every log K(x, y) by at most 2ℓδ, ℓ the
+    Lipschitz constant of log K in x or in y, and so log E: the card of a run says how many points are left, by how much
+    merging has moved a particle in all, and the sum of these bounds on log E. What the flow makes of a push later is
+    not in it: it shrinks where clusters form, and grows, as every error does, where particles part.
+
+    Parameters: `coalesce`, the distance ε; left out, every particle is a point of its own for ever.
+    """
+
+    coalesce: float | None = eqx.field(static=True)
+
+    def __init__(self, coalesce: float | None = None):
+        self.coalesce = None if coalesce is None else float(as_positive(coalesce, "coalesce"))
+
+    def begin(self, flow: Flow, measure: Measure) -> AbstractCloud:
         """The points, lifted to what the geometry moves; fields of the measure set what the points do not tell."""
         moving = flow.geometry.lift(measure.points, measure.fields)
-        return Cloud(moving, measure.log_weights, measure.values, measure.positions)
+        cloud = Cloud(moving, measure.log_weights, measure.values, measure.positions)
+        return cloud if self.coalesce is None else Coalesced.alone(cloud)
 
-    def measure(self, flow: Flow, time: Any, state: Cloud) -> Measure:
+    def measure(self, flow: Flow, time: Any, state: AbstractCloud) -> Measure:
         """The points on the geometry, with the fields from which the run could begin again."""
-        return state.on(flow.geometry.retract(state.moving)).with_fields(flow.geometry.fields(state.moving))
+        fields = {name: state.each(values) for name, values in flow.geometry.fields(state.moving).items()}
+        return state.particles(flow.geometry.retract(state.moving)).with_fields(fields)
 
-    def seen(self, flow: Flow, time: Any, state: Cloud) -> Measure:
+    def seen(self, flow: Flow, time: Any, state: AbstractCloud) -> Measure:
         """What the geometry shows to drifts."""
-        return state.on(flow.geometry.observe(state.moving, time))
+        return state.particles(flow.geometry.observe(state.moving, time))
 
-    def velocity(self, flow: Flow, time: Any, state: Cloud) -> Cloud:
+    def condensed(self, state: AbstractCloud) -> tuple[AbstractDiscretization, Any]:
+        """The points that carry the particles, as particles."""
+        return Particles(), state.condensed()
+
+    def velocity(self, flow: Flow, time: Any, state: AbstractCloud) -> AbstractCloud:
         """The velocity of every particle."""
-        return Cloud(flow.velocity(time, state.moving, state.on(state.moving)), None)
+        return state.rate(flow.velocity(time, state.moving, state.on(state.moving)))
 
-    def step(self, flow: Flow, time: Any, state: Cloud, size: Any) -> Cloud:
+    def step(self, flow: Flow, time: Any, state: AbstractCloud, size: Any) -> AbstractCloud:
         """One residual layer, x ← N(x + size · v(x))."""
-        moved = flow.step(time, state.moving, state.on(state.moving), size)
-        return Cloud(moved, state.log_weights, state.values, state.positions)
+        return state.moved(flow.step(time, state.moving, state.on(state.moving), size))
 
-    def fields(self, flow: Flow, time: Any, state: Cloud) -> dict[str, Array]:
+    def fields(self, flow: Flow, time: Any, state: AbstractCloud) -> dict[str, Array]:
         """The points, and what the geometry carries along."""
-        return {POINTS: flow.geometry.retract(state.moving), **flow.geometry.fields(state.moving)}
+        shown = {POINTS: flow.geometry.retract(state.moving), **flow.geometry.fields(state.moving)}
+        return {name: state.each(values) for name, values in shown.items()}
 
-    def noises(self, flow: Flow, state: Cloud) -> tuple[Noise, ...]:
+    def noises(self, flow: Flow, state: AbstractCloud) -> tuple[Noise, ...]:
         """One for every particle, and one that all share."""
         count, dimension = state.moving.shape
 
         def driven(temperature: Array, shape: tuple[int, ...]) -> Noise:
-            def act(time: Any, now: Cloud, increment: Array) -> Cloud:
+            def act(time: Any, now: AbstractCloud, increment: Array) -> AbstractCloud:
                 kick = jnp.sqrt(2 * temperature) * jnp.broadcast_to(increment, now.moving.shape)
-                return Cloud(flow.geometry.diffuse(now.moving, kick, time), None)
+                return now.rate(flow.geometry.diffuse(now.moving, kick, time))
 
             return Noise(shape, act)
 
         return driven(flow.temperature, (count, dimension)), driven(flow.common_temperature, (1, dimension))
+
+    def resolution(self) -> float:
+        """ε, nearer than which two particles may be one."""
+        return self.coalesce or 0.0
+
+    def between(self, flow: Flow, time: Array, state: Any, layer: float | None) -> Any:
+        """The state with particles merged that have come within ε and move together."""
+        return state if self.coalesce is None else coalesced(flow, time, state, self.coalesce, layer)
+
+    def alike(self, states: Sequence[Any]) -> Sequence[Any]:
+        """The states in arrays of one size, of the few in which numbers of points are rounded up."""
+        if self.coalesce is None:
+            return states
+        count = len(states[0].members)
+        size = max(bucket(int(state.carrying), count) for state in states)
+        return [state.filled(size) for state in states]
+
+    def statistics(self, states: Any) -> dict[str, Any]:
+        """How many points carry the particles, and what merging has done, of all runs."""
+        if self.coalesce is None:
+            return {}
+        left, bound = np.asarray(states.carrying), float(np.max(np.asarray(states.log_energy_bound)))
+        return {
+            "coalesce": self.coalesce,
+            "points left": int(left.max()),
+            "particles merged": int(np.sum(states.members.shape[-1] - left)),
+            "moved by merging": float(np.max(np.asarray(states.displacement))),
+            "log-energy bound of merging": bound if np.isfinite(bound) else "none: log K has no known slope",
+        }
 
     def check(self, flow: Flow, measure: Measure, *, flow_per_run: bool = False) -> None:
         """Points must be on the geometry, and only fields that it carries may be set."""
@@ -87,3 +134,5 @@ class Particles(AbstractDiscretization):
             raise ArgumentError(
                 f"The start has the fields {', '.join(unknown)}, but the geometry {geometry.name} {known}."
             )
+        if self.coalesce is not None:
+            check_alike(flow, measure, flow_per_run=flow_per_run)

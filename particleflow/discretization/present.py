@@ -19,7 +19,8 @@ class Present(eqx.Module):
     """A flow at one time, in one state; everything else is read from these when it is asked for.
 
     Attributes: `flow`, `discretization`, `time`, `state`; `measure` (what is stored), `seen` (what drifts look at),
-    `velocity` (how the stored points move), `interaction` (the first kernel that acts).
+    `velocity` (how the stored points move), `interaction` (the first kernel that acts); `condensed` (the same present
+    on fewer points, where particles have coalesced).
     """
 
     flow: Flow
@@ -43,6 +44,15 @@ class Present(eqx.Module):
     def seen(self) -> Measure:
         """The measure that drifts look at."""
         return self.discretization.seen(self.flow, self.time, self.state)
+
+    @property
+    def condensed(self) -> "Present":
+        """The same present on as few points as carry the measure.
+
+        For what depends on the measure alone and sums over all pairs; what counts particles must not ask it.
+        """
+        how, state = self.discretization.condensed(self.state)
+        return Present(self.flow, how, self.time, state)
 
     @property
     def velocity(self) -> Float[Array, "n d"]:

@@ -106,6 +106,16 @@ def check_functions(present: Present, observe: tuple[Observable, ...], event: Ab
         raise ShapeError(f"An event must be one number, but {type(event).__name__} has shape {shape}.")
 
 
+def check_resolution(discretization: AbstractDiscretization, event: AbstractEvent | None) -> None:
+    """An event must not ask for distances that the discretization does not tell apart."""
+    asked = None if event is None else event.linking_distance()
+    if asked is not None and asked <= discretization.resolution():
+        raise ArgumentError(
+            f"The event looks at distances of {asked:g}, but particles within {discretization.resolution():g} of each "
+            "other may become one (`coalesce`); give the event a larger distance, or merge at a smaller one."
+        )
+
+
 def _shown(observable: Observable) -> str:
     """A function by the name it is imported by, everything else as it prints itself."""
     name = getattr(observable, "__qualname__", None)

@@ -17,11 +17,12 @@ from particleflow.flow import Flow
 from particleflow.integrate import ADAPTIVE_SOLVERS, STOCHASTIC_SOLVERS, Method, Numbers
 from particleflow.measure import Measure
 from particleflow.observables import Observable
-from particleflow.plan.checks import check_arguments, check_begin, check_functions, check_present
+from particleflow.plan.checks import check_arguments, check_begin, check_functions, check_present, check_resolution
 from particleflow.plan.inputs import as_flows, as_starts, as_times, joined_flows, leaf_of, on_grid
 
 # A window holds at most this many frames and this many bytes: small enough to lose little and to show progress.
 _WINDOW_FRAMES = 32
+_MERGING_FRAMES = 4  # where particles may become one between windows: the sooner they do, the cheaper the next ones
 _WINDOW_BYTES = 32 * 2**20
 # So many pairs of particles in all its frames: about two seconds, if a frame takes a dozen fields. A window has a frame
 # also where that takes longer.
@@ -29,7 +30,9 @@ _WINDOW_PAIRS = 2**26
 _FIRST_WINDOW = 2  # the start and the first frame, so that something is seen soon; later windows double
 # Explicit steps stay of order one when clusters stand still, so long runs of few particles go to an implicit method.
 _LONG_TIME = 1e4
+_IMPLICIT = "kvaerno5"
 _IMPLICIT_UNKNOWNS = 1024
+_LATE_POINTS = 32  # points that particles have merged to: soon they are fewer, so nothing is won by more Newton steps
 _TIGHT = 1e-7
 
 
@@ -37,6 +40,7 @@ _TIGHT = 1e-7
 class Plan:
     """A run or an ensemble of runs, ready to go: what moves, when it is saved, and how time is stepped.
 
+    `late_method` takes over from `method` where merging has left few particles, None where it never does.
     `runs` is None for a single run. The arrays of `start`, and those of `flow` with `flow_per_run`, then have a leading
     axis of runs.
     """
@@ -46,6 +50,7 @@ class Plan:
     start: Measure
     times: np.ndarray
     method: Method
+    late_method: Method | None
     numbers: Numbers
     observe: tuple[Observable, ...]
     event: AbstractEvent | None
@@ -90,6 +95,22 @@ class Plan:
     def start_of(self, run: int) -> Measure:
         """The measure that one run begins with."""
         return self.start if self.runs is None else leaf_of(self.start, run)
+
+    def carrying(self, state: Any) -> tuple[int, int]:
+        """How many points of which dimension carry the measure of a run in this state (leading axis: runs)."""
+        if self.discretization.resolution() == 0:
+            return self.start.points.shape[-2], self.start.points.shape[-1]
+        one = jax.tree_util.tree_map(lambda leaf: leaf[0], state)
+        points = jax.eval_shape(lambda: self.present(0, one, self.times[0]).condensed.measure.points)
+        return points.shape[0], points.shape[1]
+
+    def method_for(self, state: Any) -> Method:
+        """How a window that begins in this state (leading axis: runs) is stepped: a rule of its shape alone."""
+        if self.late_method is None:
+            return self.method
+        count, dimension = self.carrying(state)
+        few = count <= _LATE_POINTS and count * dimension <= _IMPLICIT_UNKNOWNS
+        return self.late_method if few else self.method
 
     def begin(self) -> Any:
         """The states that the runs begin with, a leading axis of runs on every array."""
@@ -137,6 +158,7 @@ def make_plan(
     check_begin(whole_flow, how, measure, flow_per_run=flow_per_run)
     present = check_present(one_flow, how, single, saved_times[0], method)
     check_functions(present, tuple(observe), event)
+    check_resolution(how, event)
     # Nobody differentiates a stored run, and a loop without reverse mode is traced and compiled a third faster.
     method = replace(method, adjoint="forward")
     if step is not None:
@@ -145,28 +167,33 @@ def make_plan(
     for name, number in (("window", window), ("max_steps", max_steps)):
         if number is not None and not (isinstance(number, int) and number >= 1):
             raise ArgumentError(f"Argument `{name}` must be a positive integer, but is {number!r}.")
+    late = solver is None and how.resolution() > 0 and method.adaptive and float(saved_times[-1]) > _LONG_TIME
+    late_method = replace(method, solver=_IMPLICIT) if late and method.solver != _IMPLICIT else None
+    chosen = method.solver + (f", {_IMPLICIT} for the last {_LATE_POINTS} points" if late_method else "")
     return Plan(
         flow=whole_flow,
         discretization=how,
         start=measure,
         times=saved_times,
         method=method,
+        late_method=late_method,
         numbers=numbers,
         observe=tuple(observe),
         event=event,
         runs=runs,
         flow_per_run=flow_per_run,
-        window=window or _longest_window(single, runs, len(saved_times)),
+        window=window or _longest_window(single, runs, len(saved_times), merging=how.resolution() > 0),
         growing=window is None,
-        choices={"solver": method.solver, "summation": _summation_note(one_flow, single, runs)},
+        choices={"solver": chosen, "summation": _summation_note(one_flow, single, runs)},
     )
 
 
-def _longest_window(start: Measure, runs: int | None, frames: int) -> int:
+def _longest_window(start: Measure, runs: int | None, frames: int, *, merging: bool) -> int:
     """How many frames are computed at once, at most."""
+    most = _MERGING_FRAMES if merging else _WINDOW_FRAMES
     frame_bytes = start.points.size * start.points.dtype.itemsize * (runs or 1)
     pairs = start.count**2 * (runs or 1)
-    return max(1, min(_WINDOW_FRAMES, frames, _WINDOW_BYTES // frame_bytes, _WINDOW_PAIRS // pairs))
+    return max(1, min(most, frames, _WINDOW_BYTES // frame_bytes, _WINDOW_PAIRS // pairs))
 
 
 def make_method(
@@ -235,7 +262,7 @@ def _default_solver(start: Measure, rtol: float | None, end: float, noisy: bool,
     if noisy:
         return "heun"
     if adaptive and end > _LONG_TIME and start.points.size <= _IMPLICIT_UNKNOWNS:
-        return "kvaerno5"
+        return _IMPLICIT
     return "dopri8" if rtol is not None and rtol < _TIGHT else "tsit5"
 
 
