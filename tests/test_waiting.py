@@ -210,3 +210,12 @@ def test_progress_says_how_fast_and_how_long(capsys, monkeypatch):
 @pytest.mark.parametrize(("seconds", "said"), [(3, "3 s"), (89, "89 s"), (150, "2 min"), (7200, "2.0 h")])
 def test_durations(seconds, said):
     assert duration(seconds) == said
+
+
+def test_a_pipe_gets_a_line_for_the_begin_and_one_for_the_end_however_often_it_is_told(capsys):
+    with Meter(quiet=False) as meter:
+        for done in (0, 1, 2, 3, 3, 3):
+            meter.update("figures", done, 3)
+        meter.update("page", 0, 0)
+    said = [line.split("  [")[0] for line in capsys.readouterr().err.splitlines()]
+    assert said == ["figures 0 %", "figures 100 %", "page"]

@@ -52,7 +52,7 @@ class Meter:
         self.quiet = quiet
         self.bar: Any = None
         self.task: Any = None
-        self.label = ""
+        self.label, self.ended = "", False
         self.last = time.monotonic()
         self.begun = self.last
         self.terminal = sys.stderr.isatty()
@@ -89,11 +89,14 @@ class Meter:
                 self._end_task()
                 self.task = self.bar.add_task(printable(label), total=total or None, details="")
             self.bar.update(self.task, completed=done, total=total or None, details=printable(details))
-        elif label != self.label or time.monotonic() - self.last > _LINE_SECONDS or (total and done >= total):
+            self.label = label
+            return
+        begins, ends = label != self.label, bool(total) and done >= total
+        if begins or time.monotonic() - self.last > _LINE_SECONDS or (ends and not self.ended):  # a pipe gets few lines
             share = f" {100 * done / total:.0f} %" if total else ""
             note(f"{label}{share}{'  ' + details if details else ''}  [{time.monotonic() - self.begun:.0f} s]")
             self.last = time.monotonic()
-        self.label = label
+        self.label, self.ended = label, ends
 
 
 class RunMeter:
