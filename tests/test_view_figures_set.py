@@ -16,6 +16,7 @@ from shares import by_default
 import particleflow
 from particleflow.errors import ArgumentError
 from particleflow.trajectory import Trajectory
+from particleflow.view.drawing.collection import _frame_of_blocks
 from particleflow.view.drawing.saving import save_figure
 from particleflow.view.drawing.snapshots import format_time
 
@@ -151,3 +152,12 @@ def test_figures_repeat_exactly(tmp_path, dimension, sphere):
 )
 def test_times_are_written_with_three_digits(time, text):
     assert format_time(time) == text
+
+
+@pytest.mark.parametrize(
+    ("counts", "frame"),
+    [([5, 4, 4, 2, 2], -1), ([5, 3, 2, 2, 2, 1, 1], 3), ([2, 2, 2, 2, 1], 1), ([1, 1], -1), ([3, 1], 0), (None, -1)],
+)
+def test_matrices_are_of_a_frame_that_has_blocks(counts, frame):
+    """Where all particles end as one, of the middle of the tread before."""
+    assert _frame_of_blocks({"counts": None if counts is None else np.array(counts)}) == frame

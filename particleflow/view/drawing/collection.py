@@ -87,13 +87,28 @@ def _plan(trajectory: "Trajectory", analysis: Any) -> Iterator[tuple[str, Draw]]
     elif "energy" in trajectory.observables:
         yield "energy", lambda: energy(trajectory)
     if run.count > 1:
+        blocks, frame = (labels, _frame_of_blocks(analysis)) if known.gathers else (None, -1)
         yield "similarity", lambda: similarity(trajectory)
-        yield "gram", lambda: gram(trajectory, labels=labels if known.gathers else None)
+        yield "gram", lambda: gram(trajectory, frame, labels=blocks)
         if known.attention is not None and run.count <= MAX_ATTENTION:
-            yield "attention", lambda: attention(trajectory, labels=labels if known.gathers else None)
+            yield "attention", lambda: attention(trajectory, frame, labels=blocks)
     if known.picture is not None:
         yield "picture", lambda: picture(trajectory, labels=labels)
     yield from _observables(trajectory)
+
+
+def _frame_of_blocks(analysis: Any) -> int:
+    """The frame whose matrix has something to show: the last, or if all particles are one there, one amid those before.
+
+    That is the middle frame of the last tread of the count of clusters above one: at its end they all but touch.
+    """
+    counts = pick(analysis, "counts")
+    several = np.flatnonzero(np.asarray(counts) > 1) if np.ndim(counts) == 1 else np.zeros(0, int)
+    if several.size == 0 or several[-1] == len(counts) - 1:
+        return -1
+    last = int(several[-1])
+    others = np.flatnonzero(np.asarray(counts[:last]) != counts[last])
+    return (int(others[-1]) + 1 + last) // 2 if others.size else last // 2
 
 
 def _motion(trajectory: "Trajectory", known: Character, kind: str) -> Iterator[tuple[str, Draw]]:
