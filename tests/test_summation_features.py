@@ -13,8 +13,8 @@ from shares import by_default
 from particleflow import kernels as k
 from particleflow.errors import ArgumentError
 from particleflow.measure import Measure
-from particleflow.scenario import Scenario
-from particleflow.summation import Features
+from particleflow.scenario import from_document, make_flow
+from particleflow.summation import Features, RandomBatch
 from particleflow.summation.features.draws import frequencies, normals, phases
 from particleflow.summation.features.form import Curves, LowRankForm
 
@@ -106,7 +106,9 @@ CASES = {
     "student": lambda x, y, w: distances("power", 1 / (0.7 * 2.5**0.5), 2.75, x, y, w),
 }
 COMBINATIONS = [(case, method) for case in CASES for method in METHODS]
-POSSIBLE = [each for each in COMBINATIONS if each[1] != "positive" or each[0] in ("attention with matrices", "gaussian")]
+POSSIBLE = [
+    each for each in COMBINATIONS if each[1] != "positive" or each[0] in ("attention with matrices", "gaussian")
+]
 BY_DEFAULT = [
     ("attention with matrices", "positive"),
     ("attention with matrices", "nystrom"),
@@ -177,9 +179,12 @@ def test_orthogonal_draws_are_orthogonal_and_have_the_lengths_of_normal_ones():
     assert normals(jax.random.key(0), 7, 5, True, jnp.float32).shape == (7, 5)
 
 
-PAIRS = [(np.array([0.3, -0.2, 0.4]), np.array([0.1, 0.5, 0.2])), (np.array([0.5, 0.1, -0.6]), np.array([-0.4, 0.3, 0.6]))]
+PAIRS = [
+    (np.array([0.3, -0.2, 0.4]), np.array([0.1, 0.5, 0.2])),
+    (np.array([0.5, 0.1, -0.6]), np.array([-0.4, 0.3, 0.6])),
+]
 VARIANCES = {
-    "phase": lambda kappa, mirrored: (1 - kappa**2 + kappa**4 / 2),
+    "phase": lambda kappa, mirrored: 1 - kappa**2 + kappa**4 / 2,
     "fourier": lambda kappa, mirrored: (1 - kappa**2) ** 2,
     "positive": lambda kappa, mirrored: kappa**2 * (mirrored - 1),
 }
@@ -192,7 +197,9 @@ def many_estimates(method: str, x: np.ndarray, y: np.ndarray, rank: int, draws: 
 
     zeros, count = jnp.zeros(1), rank // 2 if method == "fourier" else rank
     values = jnp.array([[0.0], [1.0]])
-    form = LowRankForm(Curves((0.0,), ("gaussian",), (3,)), jnp.asarray(x)[None], jnp.stack([x, y]), zeros, jnp.zeros(2))
+    form = LowRankForm(
+        Curves((0.0,), ("gaussian",), (3,)), jnp.asarray(x)[None], jnp.stack([x, y]), zeros, jnp.zeros(2)
+    )
     w = normals(jax.random.key(seed), draws * count, 3, False, float).reshape(draws, count, 3)
     angles = phases(seed, draws * count, float).reshape(draws, count)
 
@@ -232,7 +239,7 @@ def test_errors_fall_as_the_root_of_the_number_of_features(method):
 # --- what may go wrong, and shows ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", ["fourier", "phase", "nystrom"])
+@pytest.mark.parametrize("method", by_default(["fourier", "phase"], ["fourier"]))
 def test_a_negative_mass_is_not_a_number_and_a_positive_one_is(method):
     points = np.random.default_rng(8).normal(size=(60, 3))
     far = points[:30] + 6.0  # masses below e^{-30}: what features say of them is noise of either sign
@@ -245,7 +252,7 @@ def test_a_negative_mass_is_not_a_number_and_a_positive_one_is(method):
 
 
 @pytest.mark.parametrize("dtype", [jnp.float64, jnp.float32], ids=["float64", "float32"])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", by_default(METHODS, ["positive", "nystrom"]))
 def test_points_far_from_the_origin_do_not_overflow(method, dtype):
     rng = np.random.default_rng(9)
     points = np.asarray(0.3 * rng.normal(size=(200, 3)) + 300.0, dtype)
@@ -254,9 +261,9 @@ def test_points_far_from_the_origin_do_not_overflow(method, dtype):
     exact = points.astype(np.float64)
     log_mass, mean = oracles.moments(exact @ exact.T - np.log(200), exact)  # exponents of 270,000
     assert found.mean.dtype == found.log_mass.dtype == dtype
-    rounding = 0.0 if dtype == jnp.float64 else 0.1  # of numbers near 270,000
-    np.testing.assert_allclose(found.log_mass, log_mass, atol=0.1 + rounding)
-    np.testing.assert_allclose(found.mean, mean, atol=0.1)
+    noise = 1e-6 if method == "nystrom" and dtype == jnp.float64 else 0.4
+    np.testing.assert_allclose(found.log_mass, log_mass, rtol=0, atol=noise)
+    np.testing.assert_allclose(found.mean, mean, rtol=0, atol=noise)
 
 
 def test_weights_over_ten_orders_values_apart_and_a_kernel_of_no_point():
@@ -267,9 +274,9 @@ def test_weights_over_ten_orders_values_apart_and_a_kernel_of_no_point():
     expected = oracles.moments(-squares / 18 + log_weights, other)
     assert_close(Features(48).moments(k.Gaussian(3.0), measure, measure, values=other), *expected, 1e-7)
     expected = oracles.moments(np.zeros((50, 50)) + log_weights, other[:, :1])
-    for method in METHODS:
+    for method in ("positive", "nystrom"):
         found = Features(8, method).moments(k.Constant(), measure, measure, values=other[:, 0])
-        assert_close(found, expected[0] + np.log(2 * np.mean(np.cos(np.asarray(phases(0, 8, float))) ** 2)), expected[1], 1e-10) if method == "phase" else assert_close(found, *expected, 1e-10)
+        assert_close(found, *expected, 1e-10)
     nothing = Features(8).moments(0.0 * k.Gaussian(1.0), measure, measure)
     assert np.isneginf(nothing.log_mass).all()
     assert Features(8).moments(k.Gaussian(1.0), measure, np.zeros((0, 2))).mean.shape == (0, 2)
@@ -320,7 +327,7 @@ def test_a_draw_is_a_function_of_the_seed():
     assert np.abs(np.asarray(other.mean - first.mean)).max() > 1e-3
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", by_default(METHODS, ["positive", "fourier"]))
 def test_derivatives_are_those_of_the_features_with_the_origin_held(method):
     queries, measure = oracles.cloud("vectors", jnp.float64, 4, 20, seed=11)
     how, kernel = Features(20 if method == "nystrom" else 64, method), k.Gaussian(1.5)
@@ -335,14 +342,18 @@ def test_derivatives_are_those_of_the_features_with_the_origin_held(method):
         form = distances("gaussian", 1 / 1.5, 0.0, x, y, log_weights)
         form = form._replace(u=form.u + (points - x) / 1.5)
         weights = np.exp(form.b)[None] * estimated(how, form, log_weights)
-        return np.log(weights.sum(1)).sum() + np.sin(weights @ np.asarray(measure.values) / weights.sum(1)[:, None]).sum()
+        return (
+            np.log(weights.sum(1)).sum() + np.sin(weights @ np.asarray(measure.values) / weights.sum(1)[:, None]).sum()
+        )
 
     start = np.asarray(queries.points)
     forward, backward = (jax.jit(each(reading))(queries.points) for each in (jax.jacfwd, jax.grad))
     np.testing.assert_allclose(forward, backward, rtol=1e-8, atol=1e-8)
     for step in 1e-5 * np.random.default_rng(12).normal(size=(3, *start.shape)):
         slope = (held(start + step) - held(start - step)) / 2
-        np.testing.assert_allclose(np.sum(np.asarray(backward) * step), slope, rtol=2e-3 if method == "nystrom" else 1e-5)
+        np.testing.assert_allclose(
+            np.sum(np.asarray(backward) * step), slope, rtol=2e-3 if method == "nystrom" else 1e-5
+        )
 
 
 @pytest.mark.parametrize("method", by_default(METHODS, ["nystrom"]))
@@ -357,17 +368,25 @@ def test_batches_are_sums_one_by_one(method):
     np.testing.assert_allclose(batched, jnp.stack([mean(cloud) for cloud in clouds]), rtol=1e-6, atol=1e-9)
 
 
-def test_a_scenario_names_them():
-    text = """
-title = "Low rank"
-initial = { kind = "uniform_sphere", dim = 8, count = 16 }
-geometry = "sphere"
-[[drift]]
-kind = "attend"
-kernel = { kind = "attention", beta = 1.0 }
-summation = { kind = "features", rank = 12, method = "positive", orthogonal = false }
-[time]
-end = 1.0
-"""
-    interaction = Scenario.from_text(text).flow.drift.interactions(0.0)[0]
-    assert interaction.summation == Features(12, "positive", orthogonal=False)
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        (
+            {"kind": "features", "rank": 12, "method": "positive", "orthogonal": False},
+            Features(12, "positive", 0, False),
+        ),
+        ({"kind": "features"}, Features(256, "nystrom")),
+        ({"kind": "random_batch", "batch": 8, "seed": 3}, RandomBatch(8, 3)),
+    ],
+    ids=lambda each: str(each)[:24],
+)
+def test_a_scenario_names_them(table, expected, tmp_path):
+    kernel = {"kind": "attention", "beta": 1.0}
+    document = {
+        "initial": {"kind": "uniform_sphere", "dim": 8, "count": 16},
+        "geometry": "sphere",
+        "drift": [{"kind": "attend", "kernel": kernel, "summation": table}],
+        "time": {"end": 1.0},
+    }
+    flow = make_flow(from_document(document, "low_rank", tmp_path).document)
+    assert flow.drift.interactions(0.0)[0].summation == expected

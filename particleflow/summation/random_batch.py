@@ -73,7 +73,9 @@ class RandomBatch(AbstractSummation):
 @eqx.filter_jit  # a loop outside `jit` would be compiled again at every call
 def _moments(how: RandomBatch, kernel: AbstractKernel, measure: Measure, queries: Sites, values: Array) -> Moments:
     batches = -(-measure.count // how.batch)
-    key = jax.random.fold_in(jax.random.key(how.seed), _fingerprint(measure.points) ^ _fingerprint(queries.points))
+    key = jax.random.key(how.seed)
+    for points in (measure.points, queries.points):
+        key = jax.random.fold_in(key, _fingerprint(points))
     for_sources, for_queries = jax.random.split(key)
     sources, in_batch = _cut(for_sources, measure.count, batches)
     rows, in_group = _cut(for_queries, queries.points.shape[0], batches)

@@ -20,9 +20,7 @@ from particleflow.summation.features.form import LowRankForm
 from particleflow.summation.native import Native
 
 
-def positive_moments(
-    form: LowRankForm, values: Float[Array, "n k"], frequencies: Float[Array, "rank k"]
-) -> Moments:
+def positive_moments(form: LowRankForm, values: Float[Array, "n k"], frequencies: Float[Array, "rank k"]) -> Moments:
     """The moments by two exact sums, O((m + n) R)."""
     exact, inner = Native(), Attention()
     tilted = Measure(form.keys, form.key_offsets - jnp.sum(jnp.square(form.keys), axis=1), values)
@@ -30,4 +28,3 @@ def positive_moments(
     between = Measure(frequencies, seen.log_mass - jnp.log(float(len(frequencies))), seen.mean)
     found = exact.moments(inner, between, form.queries)
     return Moments(found.log_mass + form.query_offsets - jnp.sum(jnp.square(form.queries), axis=1), found.mean)
-

@@ -113,7 +113,9 @@ class Features(AbstractSummation):
             wanted = max(1.0, _SLACK * variance / allowed)
             if wanted > len(form.keys):
                 continue
-            rank = 2 ** max(1, int(np.ceil(np.log2(wanted))))  # a power of two: points on their way compile few programs
+            rank = 2 ** max(
+                1, int(np.ceil(np.log2(wanted)))
+            )  # a power of two: points on their way compile few programs
             reason = (
                 f"{rank} random features ({method}); an error by variance, kept at all queries in "
                 f"{100 * CONFIDENCE:.3g} of 100 draws"

@@ -52,9 +52,7 @@ def trigonometric_moments(
 
     missing = -len(weighted) % rows
     pieces = blocks(form.keys, rows), jnp.pad(weighted, ((0, missing), (0, 0))).reshape(-1, rows, columns.shape[1])
-    nothing = jnp.zeros(
-        (len(frequencies) * (2 if phases is None else 1), columns.shape[1]), values.dtype
-    )
+    nothing = jnp.zeros((len(frequencies) * (2 if phases is None else 1), columns.shape[1]), values.dtype)
     total = jax.lax.scan(jax.checkpoint(add), nothing, pieces)[0]
 
     def see(block: Array) -> Array:
