@@ -73,7 +73,7 @@ def test_without_tolerance_without_numbers_or_without_features_nothing_is_promis
 
 
 def test_auto_takes_landmarks_where_they_are_cheaper_and_says_what_their_error_is():
-    measure, kernel = cloud("plain"), k.Gaussian(3.0)
+    measure, kernel = cloud("plain"), k.Gaussian(6.0)
     choice = Auto(tolerance=1e-3).select(kernel, measure, measure)
     assert choice.summation.method == "nystrom"
     assert 0 < choice.error <= 1e-3

@@ -313,7 +313,7 @@ def test_wrong_settings_are_refused(name):
     assert_refused(lambda: Features(**options), ArgumentError, pieces)
 
 
-# --- seeds, derivatives, batches, scenarios -----------------------------------------------------------------------------
+# --- seeds, derivatives, batches, scenarios -----------------------------------------------------------------------
 
 
 def test_a_draw_is_a_function_of_the_seed():

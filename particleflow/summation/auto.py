@@ -20,8 +20,8 @@ from particleflow.summation.dense import Dense
 from particleflow.summation.features import Features
 from particleflow.summation.native import Native
 
-# Approximations, which promise nothing without a tolerance; then exact ones, the fastest first. The last one promises to
-# sum whatever it is given, so there is always an answer.
+# Approximations, which promise nothing without a tolerance, then exact ones, the fastest first; the last one promises
+# to sum whatever it is given, so there is always an answer.
 _CANDIDATES: tuple[AbstractSummation, ...] = (Features(), Native(), Dense(), Blockwise())
 
 

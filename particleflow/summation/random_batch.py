@@ -6,8 +6,8 @@ Source: Jin, Li and Liu, Random batch methods for interacting particle systems (
 batches of p, queries into as many groups, and each group sees one batch: O(m p) pairs. A mass is right on average, and
 so is the field of unnormalised attention; a local mean, as the quotient of two of them, is off by O(1/p) on average.
 Errors of single evaluations are not small and nothing is promised of them: what converges are trajectories, as steps
-become short, because errors of different steps cancel. So this is for explicit layers and fixed steps. Step-size control
-takes the noise for error and will hardly move.
+become short, because errors of different steps cancel. So this is for explicit layers and fixed steps; control of the
+step takes the noise for error and will hardly move.
 
 A summation knows no time. Its batches are a function of the seed and of the bits of queries and points, so that points
 that have moved are shuffled anew, and a resumed run has the same batches as one that was never stopped. Points that do
@@ -96,7 +96,7 @@ def _moments(how: RandomBatch, kernel: AbstractKernel, measure: Measure, queries
 
 
 def _cut(key: Array, count: int, pieces: int) -> tuple[Int[Array, "p s"], Bool[Array, "p s"]]:
-    """Numbers 0 … count − 1, shuffled and cut into pieces that differ by one at most; and which entries are no filler."""
+    """Numbers 0 … count − 1, shuffled and cut into pieces of nearly one size; and which entries are no fillers."""
     places = jnp.arange(pieces)[:, None] + pieces * jnp.arange(-(-count // pieces))[None, :]
     return jax.random.permutation(key, count)[places % count], places < count
 

@@ -7,8 +7,8 @@ Nyström's residuals bound it without chance: with E(x) = ρ(x)^{1/2} Σ_j e^{B_
 In many dimensions that is far too careful, since the errors of many sources cancel. Then the error itself is measured,
 against an exact sum, at the queries with the largest bounds (an outlier is one of them) and at others drawn at random.
 
-Random features have a variance instead. Seen from x, sources have shares p_j ∝ e^{B_j} κ(u, v_j), and an estimate of the
-mass varies by Σ_jl p_j p_l C_jl / R of its square, one of the mean by Σ_jl p_j p_l C_jl ⟨z_j − m, z_l − m⟩ / R, where
+Random features have a variance instead. Seen from x, sources have shares p_j ∝ e^{B_j} κ(u, v_j), and an estimate of
+the mass varies by Σ_jl p_j p_l C_jl / R of its square, one of the mean by Σ_jl p_j p_l C_jl ⟨z_j − m, z_l − m⟩ / R:
 
     positive   C_jl = e^{⟨u + v_j, u + v_l⟩} − 1
     fourier    C_jl = (κ(v_j, v_l) + κ(2u, v_j + v_l)) / (κ(u, v_j) κ(u, v_l)) − 2.

@@ -44,8 +44,8 @@ def feature_convergence(
 ) -> np.ndarray:
     """Draw a kernel matrix beside its approximations ZZᵀ of growing rank R, and their errors against R.
 
-    `approximations` are matrices by rank, of which `panels` are shown, evenly chosen; all errors (root mean squares over
-    the entries) are. The dashed line falls as R^{−1/2}. Returns the array of axes.
+    `approximations` are matrices by rank, of which `panels` are shown, evenly chosen; the errors of all (root mean
+    squares over the entries) are. The dashed line falls as R^{−1/2}. Returns the array of axes.
 
     A summation's matrix is what it makes of the values 1 at one point and 0 at all others:
 
