@@ -1,5 +1,7 @@
 """What `Features` promises, against exact sums, on clouds chosen to hurt."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,9 +10,9 @@ from shares import by_default
 
 from particleflow import kernels as k
 from particleflow.measure import Measure
-from particleflow.summation import Auto, Dense, Features, Limits, Native
+from particleflow.summation import Auto, Blockwise, Features, Limits, Native
 
-COUNT = 1200
+COUNT = 4096
 
 
 def cloud(name: str) -> Measure:
@@ -32,25 +34,25 @@ def cloud(name: str) -> Measure:
 
 
 def true_error(choice, kernel, measure) -> float:
-    found, exact = (how.moments(kernel, measure, measure) for how in (choice.summation, Dense()))
+    found, exact = (how.moments(kernel, measure, measure) for how in (choice.summation, Blockwise()))
     largest = np.linalg.norm(measure.points, axis=1).max()
     means = np.linalg.norm(found.mean - exact.mean, axis=1).max() / largest
     return float(np.maximum(means, np.abs(found.log_mass - exact.log_mass).max()))
 
 
+WIDE = ["one outlier"]
 HARD = ["plain", "tight clusters", "one outlier", "far from the origin", "weights over ten orders", "duplicates"]
 
 
 @pytest.mark.parametrize("name", by_default(HARD, ["weights over ten orders"]))
-@pytest.mark.parametrize("tolerance", by_default([1e-1, 1e-2, 1e-6], [1e-2]))
+@pytest.mark.parametrize("tolerance", by_default([1e-1, 1e-2, 1e-4], [1e-2]))
 def test_a_promise_is_kept_on_clouds_that_hurt(name, tolerance):
     measure, kernel = cloud(name), k.Gaussian(2.0)
     choice = Features().promise(kernel, measure, measure.sites, Limits(tolerance, 2**24))
-    if name == "one outlier":
-        assert choice is None or choice.error <= tolerance  # the outlier sees itself alone, which few features can tell
+    if name in WIDE:
+        assert choice is None  # an outlier sees itself alone, which landmarks elsewhere cannot tell
     else:
         assert choice is not None
-    if choice is not None:
         assert true_error(choice, kernel, measure) <= choice.error <= tolerance
 
 
@@ -75,7 +77,7 @@ def test_without_tolerance_without_numbers_or_without_features_nothing_is_promis
 def test_auto_takes_landmarks_where_they_are_cheaper_and_says_what_their_error_is():
     measure, kernel = cloud("plain"), k.Gaussian(6.0)
     choice = Auto(tolerance=1e-3).select(kernel, measure, measure)
-    assert choice.summation.method == "nystrom"
+    assert choice.summation in [Features(rank) for rank in (32, 64, 128)]
     assert 0 < choice.error <= 1e-3
     assert "landmarks, their error bounded by their residuals" in choice.reason
     assert "within the tolerance 0.001" in choice.reason
@@ -92,7 +94,7 @@ def test_random_features_have_the_error_that_their_variance_says():
     for found in Features()._by_variance(*_form(kernel, measure), 0.1):
         exact = Native().moments(kernel, measure, points)
         for seed in range(10):
-            how = Features(found.summation.rank, found.summation.method, seed)
+            how = dataclasses.replace(found.summation, seed=seed)
             error = np.abs(how.moments(kernel, measure, points).log_mass - exact.log_mass).max()
             assert error <= found.error
             assert found.error < 30 * error  # and is not careful beyond use

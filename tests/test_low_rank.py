@@ -77,8 +77,8 @@ def test_the_figures_show_what_they_are_given(tmp_path):
     ax = pf.view.block_ranks(found)
     lines = [line for line in ax.lines if line.get_label() in ("1.5", "3")]
     for line, values in zip(lines, found.singular_values, strict=True):
-        shown = line.get_ydata()
+        shown = np.asarray(line.get_ydata())
         np.testing.assert_array_equal(shown, values[: len(shown)])
-    for number, figure in enumerate((axes[0].figure, ax.figure)):
+    for number, figure in enumerate((axes[0].get_figure(root=True), ax.get_figure(root=True))):
         figure.savefig(tmp_path / f"{number}.png")
         assert matplotlib.image.imread(tmp_path / f"{number}.png").std() > 0.01

@@ -230,7 +230,7 @@ def test_errors_fall_as_the_root_of_the_number_of_features(method):
     (x, y), ranks = PAIRS[0], 2 ** np.arange(4, 13)
     kappa, errors = np.exp(-((x - y) ** 2).sum() / 2), []
     for rank in ranks:
-        found = many_estimates(method, x, y, int(rank), max(1000, 2**18 // rank), seed=7)
+        found = many_estimates(method, x, y, int(rank), max(1000, 2**18 // int(rank)), seed=7)
         errors.append(np.sqrt(np.mean((found - kappa) ** 2)))
     slope = np.polyfit(np.log(ranks), np.log(errors), 1)[0]
     assert -0.52 < slope < -0.45

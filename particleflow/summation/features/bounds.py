@@ -19,6 +19,8 @@ deviations with probability 1 − δ. That is a bound for most draws, not for al
 comes too early: such a promise has to be verified.
 """
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -128,5 +130,5 @@ def _log_matrix(kernel: Curves, xs: np.ndarray, ys: np.ndarray) -> np.ndarray:
 
 
 @eqx.filter_jit
-def _all_pairs(kernel: Curves, xs: Array, ys: Array) -> Array:
+def _all_pairs(kernel: Curves, xs: Any, ys: Any) -> Array:
     return kernel.log_matrix(xs, ys)

@@ -59,7 +59,7 @@ class Curves(AbstractMatrixKernel):
         """The curve where there is one only: then it is summed natively."""
         if len(self.curves) > 1:
             return None
-        curve, power = self.curves[0], self.powers[0]
+        (curve,), (power,) = self.curves, self.powers
         return Radial(
             lambda squares, dimension: log_curve(curve, squares / _STRETCH[curve] ** 2, power),
             shape=lambda dimension: Shape(curve, 1 / _STRETCH[curve], power),  # pyright: ignore[reportArgumentType]
@@ -96,7 +96,7 @@ class LowRankForm(NamedTuple):
         key_offsets = sum((each.key_offsets for each in placed), start=measure.log_weights)
         parts = _gaussians_as_one([each for each in placed if each.u.shape[1] > 0] or [_nowhere(measure, queries)])
         curves = Curves(*zip(*((each.power, each.curve, each.u.shape[1]) for each in parts), strict=True))
-        u, v = (jnp.concatenate([each[side] for each in parts], axis=1) for side in (2, 3))
+        u, v = (jnp.concatenate(places, axis=1) for places in zip(*((each.u, each.v) for each in parts), strict=True))
         return LowRankForm(curves, u, v, query_offsets, key_offsets)
 
 
@@ -177,7 +177,7 @@ def _gaussians_as_one(parts: list[_Placed]) -> list[_Placed]:
     smooth, others = ([each for each in parts if (each.curve == "gaussian") == wanted] for wanted in (True, False))
     if not smooth:
         return others
-    u, v = (jnp.concatenate([each[side] for each in smooth], axis=1) for side in (2, 3))
+    u, v = (jnp.concatenate(places, axis=1) for places in zip(*((each.u, each.v) for each in smooth), strict=True))
     return [smooth[0]._replace(u=u, v=v), *others]
 
 

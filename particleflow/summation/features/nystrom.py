@@ -58,8 +58,8 @@ def chosen_landmarks(seed: int, form: LowRankForm, log_weights: Float[Array, " n
     noise = jax.random.gumbel(jax.random.key(seed), (count,), form.keys.dtype)
     drawn = jax.lax.top_k(jax.lax.stop_gradient(log_weights) + noise, pool)[1]
     places = form.keys[drawn]
-    still = jax.tree_util.tree_map(jax.lax.stop_gradient, (form.kernel, places))
-    return places[pivots(*still, min(rank, pool))]
+    kernel, still = jax.tree_util.tree_map(jax.lax.stop_gradient, (form.kernel, places))
+    return places[pivots(kernel, still, min(rank, pool))]
 
 
 def pivots(kernel: Curves, places: Float[Array, "n k"], rank: int) -> Int[Array, " rank"]:

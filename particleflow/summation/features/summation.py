@@ -44,8 +44,9 @@ _MARGIN = 2.0
 _ROUNDINGS = 1e3
 # What takes time beside sums through R places, in native pairs.
 _LANDMARK_CUBE = 0.5
-_CANDIDATE = 10.0
-_WAVE = 4.0
+_CANDIDATE = 1000.0  # a source, for the draw of candidates
+_POSITIVE = 2.0
+_WAVE = 20.0  # cosines and sines by XLA
 METHODS: tuple[Method, ...] = ("positive", "fourier", "phase", "nystrom")
 
 
@@ -160,7 +161,7 @@ class Features(AbstractSummation):
         pairs = each * rank * (len(form.keys) + len(form.queries))
         if method == "nystrom":
             return pairs + _LANDMARK_CUBE * rank**3 + _CANDIDATE * len(form.keys)
-        return pairs if method == "positive" else _WAVE * pairs
+        return (_POSITIVE if method == "positive" else _WAVE) * pairs
 
 
 @eqx.filter_jit  # a loop outside `jit` would be compiled again at every call

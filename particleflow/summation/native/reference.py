@@ -54,7 +54,7 @@ class FeatureKernel(AbstractMatrixKernel):
         return logits
 
 
-def log_curve(curve: str, squares: Array, power: Array) -> Array:
+def log_curve(curve: str, squares: Array, power: Array | float) -> Array:
     """The logarithm of a curve at ρ², see `kernels.forms.Shape`."""
     if curve == "gaussian":
         return -squares

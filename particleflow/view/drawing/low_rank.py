@@ -33,7 +33,7 @@ def block_ranks(found: BlockRanks, *, ax: "Axes | None" = None) -> "Axes":
         ax.plot(np.arange(1, len(shown) + 1), shown, "o-", color=color, markersize=3.5, label=f"{separation:g}")
     ax.set(yscale="log", ylim=(_LEAST / 2, 2.0), xlim=(0.5, None))
     ax.set(xlabel="index $p$", ylabel=r"singular value $\sigma_p / \sigma_1$")
-    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.locator_params(axis="x", integer=True)
     ax.legend(title="distance of\ncentres", loc="upper right")
     ax.set_title(r"Blocks of $1/|x - y|$ between two segments of length 1")
     return ax
@@ -59,10 +59,11 @@ def feature_convergence(
     axes = figure.subplots(1, len(chosen) + 2, width_ratios=[1.0] * (len(chosen) + 1) + [1.15])
     shown = {"$K$": exact} | {f"$ZZ^\\top$, $R$ = {rank}": np.asarray(approximations[int(rank)]) for rank in chosen}
     limit = float(np.abs(exact).max())
+    colors: dict[str, Any] = {"cmap": style.colormap("diverging"), "vmin": -limit, "vmax": limit}
     for ax, (title, matrix) in zip(axes, shown.items(), strict=False):
-        image = ax.imshow(matrix, cmap=style.colormap("diverging"), vmin=-limit, vmax=limit, interpolation="nearest")
+        ax.imshow(matrix, interpolation="nearest", **colors)
         ax.set(xticks=[], yticks=[], title=title)
-    color_bar(axes[len(chosen)], image, "")
+    color_bar(axes[len(chosen)], axes[len(chosen)].images[0], "")
     _errors(axes[-1], ranks, errors)
     return axes
 
