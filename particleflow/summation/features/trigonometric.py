@@ -44,7 +44,8 @@ def trigonometric_moments(
     shift = finite_maximum(form.key_offsets[None])[0]
     columns = jnp.concatenate([values, jnp.ones_like(values[:, :1])], axis=1)
     weighted = jnp.exp(form.key_offsets - shift)[:, None] * columns
-    rows = max(1, _BLOCK // (len(frequencies) * (2 if phases is None else 1)))
+    rank = len(frequencies) * (2 if phases is None else 1)
+    rows = max(1, min(_BLOCK // rank, len(form.keys)))
 
     def add(so_far: Array, block: tuple[Array, Array]) -> tuple[Array, None]:
         piece = waves(block[0], frequencies, phases)
@@ -52,14 +53,14 @@ def trigonometric_moments(
 
     missing = -len(weighted) % rows
     pieces = blocks(form.keys, rows), jnp.pad(weighted, ((0, missing), (0, 0))).reshape(-1, rows, columns.shape[1])
-    nothing = jnp.zeros((len(frequencies) * (2 if phases is None else 1), columns.shape[1]), values.dtype)
+    nothing = jnp.zeros((rank, columns.shape[1]), values.dtype)
     total = jax.lax.scan(jax.checkpoint(add), nothing, pieces)[0]
 
     def see(block: Array) -> Array:
         return jnp.matmul(waves(block, frequencies, phases), total, precision=jax.lax.Precision.HIGHEST)
 
     count = len(form.queries)
-    found = jax.lax.map(jax.checkpoint(see), blocks(form.queries, min(rows, max(1, count))))
+    found = jax.lax.map(jax.checkpoint(see), blocks(form.queries, max(1, min(_BLOCK // rank, count))))
     return signed_moments(form, shift, found.reshape(-1, columns.shape[1])[:count])
 
 
