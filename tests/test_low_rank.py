@@ -80,5 +80,6 @@ def test_the_figures_show_what_they_are_given(tmp_path):
         shown = np.asarray(line.get_ydata())
         np.testing.assert_array_equal(shown, values[: len(shown)])
     for number, figure in enumerate((axes[0].get_figure(root=True), ax.get_figure(root=True))):
+        assert figure is not None
         figure.savefig(tmp_path / f"{number}.png")
         assert matplotlib.image.imread(tmp_path / f"{number}.png").std() > 0.01

@@ -96,8 +96,9 @@ def random_variances(form: LowRankForm, values: Array, seed: int) -> dict[str, f
         centred = (z[drawn] - shares @ z / shares.sum()) / largest
         for method in methods:
             covariances = _covariances(method, form.kernel, u[query], v[drawn])
-            both = np.mean(covariances), np.mean(covariances * (centred @ centred.T))
-            worst[method] = float(max(worst[method], *both))
+            with np.errstate(invalid="ignore"):  # ∞ · 0, of a query that features see nothing of but noise
+                both = np.array([np.mean(covariances), np.mean(covariances * (centred @ centred.T))])
+            worst[method] = float(max(worst[method], *np.where(np.isnan(both), np.inf, both)))
     return worst
 
 

@@ -57,7 +57,7 @@ class Curves(AbstractMatrixKernel):
 
     def radial(self) -> Radial | None:
         """The curve where there is one only: then it is summed natively."""
-        if len(self.curves) > 1:
+        if len(self.curves) != 1 or len(self.powers) != 1:
             return None
         (curve,), (power,) = self.curves, self.powers
         return Radial(
