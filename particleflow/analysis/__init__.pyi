@@ -25,6 +25,10 @@ from .facts import Interaction as Interaction
 from .facts import Space as Space
 from .facts import interactions_of as interactions_of
 from .facts import space_of as space_of
+from .low_rank import BlockRanks as BlockRanks
+from .low_rank import block_ranks as block_ranks
+from .low_rank import feature_errors as feature_errors
+from .low_rank import numerical_rank as numerical_rank
 from .merge_tree import Birth as Birth
 from .merge_tree import Merge as Merge
 from .merge_tree import MergeTree as MergeTree

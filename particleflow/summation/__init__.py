@@ -7,6 +7,8 @@ from particleflow.summation.auto import Auto
 from particleflow.summation.base import AbstractSummation, Choice, Limits
 from particleflow.summation.blockwise import Blockwise
 from particleflow.summation.dense import Dense
+from particleflow.summation.features import Features
 from particleflow.summation.native import Native
+from particleflow.summation.random_batch import RandomBatch
 
-__all__ = ["AbstractSummation", "Auto", "Blockwise", "Choice", "Dense", "Limits", "Native"]
+__all__ = ["AbstractSummation", "Auto", "Blockwise", "Choice", "Dense", "Features", "Limits", "Native", "RandomBatch"]

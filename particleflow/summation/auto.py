@@ -18,10 +18,12 @@ from particleflow.moments import Moments
 from particleflow.summation.base import AbstractSummation, Choice, Limits, as_query_sites
 from particleflow.summation.blockwise import Blockwise
 from particleflow.summation.dense import Dense
+from particleflow.summation.features import Features
 from particleflow.summation.native import Native
 
-# Exact ones, the fastest first; the last one promises to sum whatever it is given, so there is always an answer.
-_CANDIDATES: tuple[AbstractSummation, ...] = (Native(), Dense(), Blockwise())
+# Approximations, which promise nothing without a tolerance, then exact ones, the fastest first; the last one promises
+# to sum whatever it is given, so there is always an answer.
+_CANDIDATES: tuple[AbstractSummation, ...] = (Features(), Native(), Dense(), Blockwise())
 
 
 class Auto(AbstractSummation):

@@ -10,6 +10,8 @@ from .drawing.distributions import schedule as schedule
 from .drawing.fields import density as density
 from .drawing.fields import density_profiles as density_profiles
 from .drawing.fields import regression as regression
+from .drawing.low_rank import block_ranks as block_ranks
+from .drawing.low_rank import feature_convergence as feature_convergence
 from .drawing.matrices import attention as attention
 from .drawing.matrices import gram as gram
 from .drawing.matrices import similarity as similarity

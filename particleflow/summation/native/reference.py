@@ -46,7 +46,7 @@ class FeatureKernel(AbstractMatrixKernel):
         logits = inner_products(queries[:, : self.inner], keys[:, : self.inner])
         if self.curve is not None:
             squares = squared_distances(queries[:, self.inner :], keys[:, self.inner :])
-            logits = logits + _curve(self.curve, squares * jnp.square(scale), power)
+            logits = logits + log_curve(self.curve, squares * jnp.square(scale), power)
         if self.banded:
             lags = positions_of(xs, "query")[:, None] - positions_of(ys, "measure")[None, :]
             seen = (lags > least) & (lags < most)
@@ -54,7 +54,7 @@ class FeatureKernel(AbstractMatrixKernel):
         return logits
 
 
-def _curve(curve: str, squares: Array, power: Array) -> Array:
+def log_curve(curve: str, squares: Array, power: Array | float) -> Array:
     """The logarithm of a curve at ρ², see `kernels.forms.Shape`."""
     if curve == "gaussian":
         return -squares

@@ -1,0 +1,184 @@
+"""Sums of low rank: `Features`, and what it promises."""
+
+from typing import Any, Literal
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Array
+
+from particleflow._arrays import is_concrete
+from particleflow.errors import ArgumentError
+from particleflow.kernels.base import AbstractKernel
+from particleflow.measure import Measure, Sites
+from particleflow.moments import Moments
+from particleflow.summation.base import (
+    AbstractSummation,
+    Choice,
+    Limits,
+    as_query_sites,
+    check_precision,
+    value_columns,
+)
+from particleflow.summation.features.bounds import (
+    CONFIDENCE,
+    errors_between,
+    nystrom_errors,
+    random_variances,
+    sampled_queries,
+    standard_deviations,
+)
+from particleflow.summation.features.draws import frequencies, phases
+from particleflow.summation.features.form import LowRankForm, obstacle
+from particleflow.summation.features.nystrom import chosen_landmarks, nystrom_moments
+from particleflow.summation.features.positive import positive_moments
+from particleflow.summation.features.trigonometric import trigonometric_moments
+from particleflow.summation.native import Native
+
+Method = Literal["positive", "fourier", "phase", "nystrom"]
+# What `promise` tries and leaves as slack.
+_FEWEST_PAIRS = 2**20  # a sum over fewer takes a millisecond
+_FEWEST_LANDMARKS = 32
+_SLACK = 1.5
+_MARGIN = 2.0
+_ROUNDINGS = 1e3
+# What takes time beside sums through R places, in native pairs.
+_LANDMARK_CUBE = 0.5
+_CANDIDATE = 1000.0  # a source, for the draw of candidates
+_POSITIVE = 2.0
+_WAVE = 20.0  # cosines and sines by XLA
+METHODS: tuple[Method, ...] = ("positive", "fourier", "phase", "nystrom")
+
+
+class Features(AbstractSummation):
+    """K(x, y) ≈ ⟨φ(x), φ(y)⟩ with `rank` = R features, in any dimension: O((m + n) R), an approximation.
+
+    Methods: `positive` (FAVOR+; bilinear kernels and Gaussians, masses stay positive), `fourier` (pairs of cosine and
+    sine) and `phase` (cosines with random phases) for products of bilinear kernels, Gaussians, Laplace, Cauchy and
+    Student's t, and `nystrom` (landmarks chosen among the sources) for the same. The error of random features falls as
+    R^{−½}, that of Nyström's as fast as the eigenvalues of the kernel; trigonometric features and Nyström's may find a
+    negative mass, which shows as NaN. Masks and bands of positions have no such features and are refused.
+
+    R counts the columns of φ: cosines and sines together, cosines, exponentials, landmarks. The draw is a function of
+    `seed` alone: the same seed, the same bits. Draws are orthogonal unless `orthogonal` is false; landmarks have none.
+    """
+
+    rank: int = eqx.field(static=True, default=256)
+    method: Method = eqx.field(static=True, default="nystrom")
+    seed: int = eqx.field(static=True, default=0)
+    orthogonal: bool | None = eqx.field(static=True, default=None)
+
+    def __check_init__(self):
+        if self.method not in METHODS:
+            raise ArgumentError(f"Argument `method` must be one of {', '.join(METHODS)}, but is {self.method!r}.")
+        for name, least in (("rank", 1), ("seed", 0)):
+            given = getattr(self, name)
+            if not isinstance(given, int) or isinstance(given, bool) or given < least:
+                raise ArgumentError(f"Argument `{name}` must be an integer of at least {least}, but is {given!r}.")
+        if self.method == "fourier" and self.rank % 2:
+            raise ArgumentError(
+                f"Argument `rank` must be even for pairs of cosine and sine (method 'fourier'), but is {self.rank}."
+            )
+        if self.method == "nystrom" and self.orthogonal is not None:
+            raise ArgumentError("Argument `orthogonal` is for random features, and method 'nystrom' draws none.")
+
+    def moments(self, kernel: AbstractKernel, measure: Measure, queries: Any, values: Any = None) -> Moments:
+        """The moments of `measure` under ⟨φ(x), φ(y)⟩, seen from each query."""
+        sites = as_query_sites(queries)
+        check_precision(kernel, measure, sites)
+        return _moments(self, kernel, measure, sites, value_columns(measure, values))
+
+    def promise(self, kernel: AbstractKernel, measure: Measure, queries: Sites, limits: Limits) -> Choice | None:
+        """The cheapest features whose error bound meets the tolerance for these points.
+
+        For landmarks it is the bound of their residuals at all queries, or else twice the largest error measured
+        against an exact sum at 64 queries, half of them those of the largest bounds (a larger error that 7 in 100 of
+        the other queries have would have shown with probability 0.9). For random features it comes from their variance,
+        with probability 0.99 for all queries together (see `bounds`), and with half as many features again as it takes.
+        Both are bounds for these points; landmarks are chosen anew, inside `jit`, wherever points have moved to.
+        """
+        parts = jax.tree_util.tree_leaves((kernel, measure, queries))
+        if limits.tolerance is None or not all(is_concrete(each) for each in parts):
+            return None
+        few = queries.points.shape[0] * measure.count < _FEWEST_PAIRS
+        if few or obstacle(kernel, measure.dimension) is not None:
+            return None
+        check_precision(kernel, measure, queries)
+        form, values = LowRankForm.of(kernel, measure, queries), value_columns(measure)
+        drawn = self._by_variance(form, values, limits.tolerance)
+        most = min([Native().pairs(measure, queries), *(2 * choice.cost for choice in drawn)])
+        landmarks = self._by_residuals(kernel, measure, queries, form, limits.tolerance, most)
+        return min([*drawn, *landmarks], key=lambda choice: choice.cost, default=None)
+
+    def _by_variance(self, form: LowRankForm, values: Array, tolerance: float) -> list[Choice]:
+        """Random features, as many as their variance asks for."""
+        allowed = (tolerance / standard_deviations(len(form.queries))) ** 2
+        found = []
+        for method, variance in random_variances(form, values, self.seed).items():
+            wanted = max(1.0, _SLACK * variance / allowed)
+            if wanted > len(form.keys):
+                continue
+            rank = 2 ** max(1, int(np.ceil(np.log2(wanted))))  # points on their way compile few programs
+            reason = (
+                f"{rank} random features ({method}); an error by variance, kept at all queries in "
+                f"{100 * CONFIDENCE:.3g} of 100 draws"
+            )
+            error = float(np.sqrt(variance / rank)) * standard_deviations(len(form.queries))
+            how = Features(rank, method, self.seed)  # pyright: ignore[reportArgumentType]
+            found.append(Choice(how, reason, error, self._cost(method, rank, form, values)))
+        return found
+
+    def _by_residuals(
+        self, kernel: AbstractKernel, measure: Measure, queries: Sites, form: LowRankForm, tolerance: float, most: float
+    ) -> list[Choice]:
+        """Landmarks, twice as many at each try, while they, and a look at them, would cost less than `most`."""
+
+        def cost(rank: int) -> float:
+            return self._cost("nystrom", rank, form, values)
+
+        rank, values, found = _FEWEST_LANDMARKS, value_columns(measure), []
+        looking = (len(form.keys) + len(form.queries)) / 20  # all residuals take R² times so many native pairs
+        while not found and rank < measure.count and max(2 * cost(rank), looking * rank**2) < most:
+            how = Features(rank, "nystrom", self.seed)
+            moments = how.moments(kernel, measure, queries)
+            landmarks = chosen_landmarks(self.seed, form, measure.log_weights, rank)
+            bounds = nystrom_errors(form, landmarks, moments.log_mass)
+            rounding = _ROUNDINGS * float(np.finfo(values.dtype).eps)
+            error, why = float(bounds.max()) + rounding, "by their residuals"
+            if error > tolerance:
+                some = sampled_queries(bounds, self.seed)
+                picked, sites = jax.tree_util.tree_map(lambda leaf: leaf[some], (moments, queries))  # noqa: B023
+                measured = errors_between(picked, Native().moments(kernel, measure, sites), values)
+                error, why = _MARGIN * float(measured.max()), f"to {_MARGIN:g} times what {len(some)} queries show"
+            if error <= tolerance:
+                found = [Choice(how, f"{rank} landmarks, their error bounded {why}", error, cost(rank))]
+            rank *= 2
+        return found
+
+    def _cost(self, method: str, rank: int, form: LowRankForm, values: Array) -> float:
+        """In native pairs of three dimensions: two sums through R places, and what a method does beside them."""
+        each = (form.keys.shape[1] + values.shape[1] + 14) / 20
+        pairs = each * rank * (len(form.keys) + len(form.queries))
+        if method == "nystrom":
+            return pairs + _LANDMARK_CUBE * rank**3 + _CANDIDATE * len(form.keys)
+        return (_POSITIVE if method == "positive" else _WAVE) * pairs
+
+
+@eqx.filter_jit  # a loop outside `jit` would be compiled again at every call
+def _moments(how: Features, kernel: AbstractKernel, measure: Measure, queries: Sites, values: Array) -> Moments:
+    form = LowRankForm.of(kernel, measure, queries)
+    dtype, orthogonal = values.dtype, how.orthogonal is not False
+    if how.method == "nystrom":
+        return nystrom_moments(form, values, chosen_landmarks(how.seed, form, measure.log_weights, how.rank))
+    waves = how.rank // 2 if how.method == "fourier" else how.rank
+    drawn = frequencies(how.seed, form.kernel, waves, orthogonal, dtype)
+    if how.method == "fourier":
+        return trigonometric_moments(form, values, drawn)
+    if how.method == "phase":
+        return trigonometric_moments(form, values, drawn, phases(how.seed, waves, dtype))
+    if not form.kernel.is_gaussian:
+        raise ArgumentError(
+            "Positive features (method 'positive') are known for bilinear kernels and Gaussians, but the kernel holds "
+            f"another curve ({', '.join(form.kernel.curves)}); use method 'fourier', 'phase' or 'nystrom'."
+        )
+    return positive_moments(form, values, drawn)
