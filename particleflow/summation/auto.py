@@ -18,9 +18,11 @@ from particleflow.summation.base import AbstractSummation, Choice, Limits, as_qu
 from particleflow.summation.blockwise import Blockwise
 from particleflow.summation.dense import Dense
 from particleflow.summation.native import Native
+from particleflow.summation.near_far import NearFar
 
-# Exact ones, the fastest first; the last one promises to sum whatever it is given, so there is always an answer.
-_CANDIDATES: tuple[AbstractSummation, ...] = (Native(), Dense(), Blockwise())
+# Approximations, then exact ones, the fastest first; the last one promises to sum whatever it is given, so there is
+# always an answer.
+_CANDIDATES: tuple[AbstractSummation, ...] = (NearFar(), Native(), Dense(), Blockwise())
 
 
 class Auto(AbstractSummation):
