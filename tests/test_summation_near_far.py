@@ -2,6 +2,8 @@
 
 import hashlib
 import os
+import subprocess
+import sys
 from typing import Any
 
 import jax
@@ -58,7 +60,10 @@ KERNELS = {
     "ball": (k.Ball(0.31), lambda x, y: np.where(squares(x, y) < 0.31**2, 0.0, -np.inf)),
     "epanechnikov": (k.Epanechnikov(0.3), lambda x, y: positive_log(1 - squares(x, y) / 0.3**2)),
     "triangle": (k.Triangle(0.3), lambda x, y: positive_log(1 - np.sqrt(squares(x, y)) / 0.3)),
-    "inner and distance": (k.Attention(40.0) * k.Laplace(0.1), lambda x, y: 40 * x @ y.T - np.sqrt(squares(x, y)) / 0.1),
+    "inner and distance": (
+        k.Attention(40.0) * k.Laplace(0.1),
+        lambda x, y: 40 * x @ y.T - np.sqrt(squares(x, y)) / 0.1,
+    ),
 }
 COMPACT = ("ball", "epanechnikov", "triangle")
 
@@ -80,8 +85,9 @@ def brute_force(logits: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.
     return highest[:, 0] + positive_log(mass), weights @ values / np.where(mass > 0, mass, 1)[:, None]
 
 
-def errors(found: Any, log_mass: np.ndarray, mean: np.ndarray, values: np.ndarray) -> tuple[float, float]:
+def errors(found: Any, log_mass: Any, mean: Any, values: np.ndarray) -> tuple[float, float]:
     """Of the log-mass, absolute, and of the mean, relative to max |z|; the same queries see nothing."""
+    log_mass, mean = np.asarray(log_mass), np.asarray(mean)
     seen = np.isfinite(log_mass)
     np.testing.assert_array_equal(np.isfinite(found.log_mass), seen)
     np.testing.assert_array_equal(np.asarray(found.mean)[~seen], 0.0)
@@ -155,7 +161,9 @@ def test_every_kernel_is_brute_force_or_refused(case):
     kernel, near = case.build(jnp.float64), NearFar(1e-14, block=4)
     if KernelParts.of(kernel, measure.dimension) is None:
         for act in (near.moments, near.select):
-            oracles.assert_refused(lambda act=act: act(kernel, measure, queries), ArgumentError, ["NearFar", "use `Auto`"])
+            oracles.assert_refused(
+                lambda act=act: act(kernel, measure, queries), ArgumentError, ["NearFar", "use `Auto`"]
+            )
         return
     logits = oracles.log_matrix(case, queries, measure.sites) + np.asarray(measure.log_weights)
     found = near.moments(kernel, measure, queries)
@@ -177,7 +185,7 @@ def test_every_size(size):
 @needs_native
 def test_far_pairs_are_left_out_and_never_more_than_allowed():
     """The error shows that something is left out; it grows with the tolerance, and stays below it."""
-    points = sphere(np.random.default_rng(4), 3000)
+    points = sphere(np.random.default_rng(4), 2000)
     measure, kernel = Measure.uniform(points), k.Attention(400.0)
     exact = Dense().moments(kernel, measure, points)
     found = [errors(NearFar(tolerance).moments(kernel, measure, points), exact.log_mass, exact.mean, points)
@@ -220,7 +228,7 @@ DIFFERENTIATED = [
     pytest.param(k.Attention(100.0), "", id="attention-native", marks=needs_native),
     pytest.param(k.Gaussian(0.1), "", id="gaussian-native", marks=[needs_native, pytest.mark.slow]),
     pytest.param(k.Laplace(0.05), "", id="laplace-native", marks=[needs_native, pytest.mark.slow]),
-    pytest.param(k.Epanechnikov(0.6), "0", id="epanechnikov-xla"),
+    pytest.param(k.Epanechnikov(0.6), "0", id="epanechnikov-xla", marks=pytest.mark.slow),
     pytest.param(k.Attention(100.0), "0", id="attention-xla", marks=pytest.mark.slow),
 ]
 
@@ -266,12 +274,10 @@ def test_nan_shows():
 
 
 @needs_native
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cores cannot be chosen here")
 def test_bits_do_not_depend_on_the_number_of_threads():
     """Two processes, one with all cores, one with one core."""
-    import subprocess
-    import sys
-
     code = (
         "import os, sys, hashlib; os.sched_setaffinity(0, set(map(int, sys.argv[1].split(','))));"
         "import numpy as np, jax, jax.numpy as jnp, particleflow as pf;"
@@ -301,23 +307,26 @@ def promised(kernel: Any, points: np.ndarray, tolerance: float | None = 1e-6) ->
 
 @needs_native
 def test_it_promises_for_points_that_are_known_and_a_tolerance():
-    points = sphere(np.random.default_rng(9), 20_000)
-    choice, native = promised(k.Attention(400.0), points), Native().pairs(Measure.uniform(points), Sites(points))
+    points = sphere(np.random.default_rng(9), 8000)
+    choice, native = (
+        promised(k.Attention(400.0), points),
+        Native().pairs(Measure.uniform(points), Sites(jnp.asarray(points))),
+    )
     assert choice.error == choice.summation.tolerance == 1e-6
-    assert "% of 20000 × 20000 pairs are near" in choice.reason
-    assert 0.02 * native < choice.cost < 0.15 * native
+    assert "% of 8000 × 8000 pairs are near" in choice.reason
+    assert 0.03 * native < choice.cost < 0.25 * native
     assert promised(k.Attention(1.0), points).cost > native  # everything is near
     assert promised(k.Ball(0.1), points).error == 0
     assert promised(k.Attention(400.0), points, None) is None
     assert promised(k.Sigmoid(400.0), points) is None
     assert jax.jit(lambda x: jnp.asarray(promised(k.Attention(400.0), x) is None))(points)
-    measure = Measure.uniform(points, positions=np.arange(20_000.0))
+    measure = Measure.uniform(points, positions=np.arange(8000.0))
     assert NearFar().promise(k.Gaussian(0.1) * k.Causal(), measure, measure.sites, Limits(1e-6, 2**24)) is None
 
 
 @needs_native
 def test_auto_takes_it_for_narrow_kernels_only():
-    measure = Measure.uniform(sphere(np.random.default_rng(10), 20_000))
+    measure = Measure.uniform(sphere(np.random.default_rng(10), 8000))
     chosen = Auto(tolerance=1e-6).select(k.Attention(400.0), measure, measure)
     assert chosen.summation == NearFar(1e-6)
     assert "error of at most 1e-06" in chosen.reason

@@ -236,7 +236,7 @@ inline void Scene::visit(int first, int count, double *room, const std::function
         best = std::max(best, open(group, top, low, bounds, packet_masses, leaf_room));
     opened = floor;
     if (floor > LOWEST) {
-      if (std::isinf(summed)) sum_from(std::max(floor, best - 3));
+      if (std::isinf(summed)) sum_from(std::max(floor, best - 4));
       const double from = cut(floor, summed, opened, std::exp(least() - top), room);
       if (from <= summed) return sum_from(from);
     }

@@ -49,7 +49,7 @@ class Arrays(NamedTuple):
 class Form(NamedTuple):
     """What does not change with numbers: how many features are inner products, and the curve of the distances.
 
-    With a tolerance, at most half of that part of any mass is left out: sources that are far, by boxes of `block` of them.
+    With a tolerance, at most half of that part of any mass is left out: far sources, in blocks of `block` of them.
     """
 
     inner: int
