@@ -4,8 +4,8 @@
 
 One field of N points that look at themselves: β = 400 on S², a Gaussian of width .01 and a ball of radius .03 in the
 unit square, and clouds that are harder: normal points, tight clusters, weights over ten orders of magnitude. The exact
-sum is timed on some of the queries and multiplied, whole vectors of them. Ratios are of times on the clock, and of the time
-of processors, which a busy machine disturbs less; errors are the largest over those queries.
+sum is timed on some of the queries and multiplied. Ratios are of times on the clock, and of the time of processors,
+which a busy machine disturbs less; errors are the largest over those queries.
 """
 
 import argparse
