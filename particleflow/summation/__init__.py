@@ -9,6 +9,18 @@ from particleflow.summation.blockwise import Blockwise
 from particleflow.summation.dense import Dense
 from particleflow.summation.features import Features
 from particleflow.summation.native import Native
+from particleflow.summation.near_far import NearFar
 from particleflow.summation.random_batch import RandomBatch
 
-__all__ = ["AbstractSummation", "Auto", "Blockwise", "Choice", "Dense", "Features", "Limits", "Native", "RandomBatch"]
+__all__ = [
+    "AbstractSummation",
+    "Auto",
+    "Blockwise",
+    "Choice",
+    "Dense",
+    "Features",
+    "Limits",
+    "Native",
+    "NearFar",
+    "RandomBatch",
+]

@@ -7,17 +7,9 @@
 // Row pass: lanes are queries, f the derivatives with respect to means, g the values. Column pass: lanes are sources, and
 // everything changes sides. Nothing but G and m is kept from the way forward: scores are computed again.
 #pragma once
-#include "moments.h"
+#include "near.h"
 
 namespace particleflow {
-
-// `problem.values` are the g_j, `problem.log_weights` the offsets of the other side. What is carried, y, are its features,
-// with coordinates from some origin in their midst: far from it, sums of differences would lose digits.
-template <class T> struct Adjoint {
-  Problem<T> problem;
-  const T *offset, *rates, *own, *given, *carriers;
-  T *carried, *total, *weighted, *lengths;
-};
 
 // weights = powers * rates, and their sums; `own` is added to the rates of every query.
 template <class T, int V>
@@ -50,29 +42,31 @@ NOINLINE void weigh_lengths(int count, const Vector<T> *lengths, const Vector<T>
     UNROLL for (int v = 0; v < V; v++) sums[v] += weights[j * V + v] * lengths[j * V + v];
 }
 
+// A tile of rows; with a scene, in whose order everything is, only of what it lets them see.
 template <class T, int V>
-NOINLINE bool pull_tile(const Adjoint<T> &a, const Bounds<T> &bounds, const Cloud<T> &cloud, int first) {
+NOINLINE bool pull_tile(const Adjoint<T> &a, const Bounds<T> &bounds, const Cloud<T> &cloud, int first,
+                        const Scene *scene = nullptr) {
   const Problem<T> &p = a.problem;
   constexpr int ROWS = Tile<T, V>::ROWS;
   const size_t room = Tile<T, V>::size(p.features), places = room + Tile<T, V>::ROOM_FOR_SCORES;
   const size_t pairs = 2 * (p.features + p.columns + 3);
-  T *memory = scratch<T, 0>(places + (size_t)ROWS * (p.columns + BLOCK + pairs));
+  const size_t before = places + (size_t)ROWS * (p.columns + BLOCK + pairs);
+  T *memory = scratch<T, 0>(before + (scene ? scene->memory() : 0));
   if (!memory) return false;
   Tile<T, V> tile(p, first, memory, memory + room, true);
   const int rows = std::min(ROWS, p.queries - first);
   Vector<T> *rates = (Vector<T> *)(memory + places), *weights = rates + p.columns * V, *carried = weights + BLOCK * V;
   Vector<T> *weighted = carried + 2 * p.features * V, *total = weighted + 2 * p.columns * V, *lengths = total + 2 * V;
   std::fill(carried, lengths + 4 * V, Vector<T>{});
-  Vector<T> own[V], shift[V], sums[V];
+  Vector<T> own[V], shift[V], sums[V], mass[V] = {};
   spread_rows<T, V>(a.rates, first, rows, p.columns, rates);
   spread_rows<T, V>(a.own, first, rows, 1, own);
   spread_rows<T, V>(a.offset, first, rows, 1, shift);
   UNROLL for (int v = 0; v < V; v++) shift[v] = -(shift[v] + bounds.base);
-  for (int block = 0; block < p.blocks(); block++) {
-    if (!tile.sees(p, cloud, block)) continue;
-    const int begin = block * BLOCK, count = std::min(BLOCK, p.sources - begin);
-    tile.score(p, cloud, block);
+  const auto add = [&](int begin, int count, bool alike) {
+    tile.score(p, cloud, begin, count, alike);
     exponentials<T, V, true>(count, shift, tile.scores, sums);
+    UNROLL for (int v = 0; v < V; v++) mass[v] += sums[v];
     if (a.weighted)
       add_all_columns<T, V>(count, p.columns, tile.scores, p.values + (size_t)begin * p.columns, weighted);
     const T *partners = p.values + (size_t)begin * p.columns;
@@ -88,7 +82,17 @@ NOINLINE bool pull_tile(const Adjoint<T> &a, const Bounds<T> &bounds, const Clou
       weigh_lengths<T, V>(count, tile.squares, weights, sums);
       UNROLL for (int v = 0; v < V; v++) add_exactly<T>(lengths[2 * (V + v)], lengths[2 * (V + v) + 1], sums[v]);
     }
-  }
+  };
+  if constexpr (sizeof(T) == sizeof(double))
+    if (scene) {
+      Vector<T> offsets[V];
+      spread_rows<T, V>(scene->query_offsets.data(), first, rows, 1, offsets);
+      const auto least = [&] { return least_mass<V>(mass, shift, offsets); };
+      scene->visit(first, rows, memory + before, [&](int begin, int count, double) { add(begin, count, false); }, least);
+    }
+  for (int block = 0; !scene && block < p.blocks(); block++)
+    if (tile.sees(p, cloud, block))
+      add(block * BLOCK, std::min(BLOCK, p.sources - block * BLOCK), tile.inside(p, cloud, block));
   Vector<T> one[V];
   std::fill(one, one + V, all<T>(1));
   gather_rows<T, V>(carried, one, first, rows, p.features, a.carried);

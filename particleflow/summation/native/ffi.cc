@@ -2,7 +2,10 @@
 //
 // Operands come untyped, because decoding typed lists of arguments costs seconds of building. All have the same leading
 // axes, of any number, each as long as that of the results or 1: a batch in which some operands are shared.
-#include "work.h"
+#include <new>
+#include <vector>
+#include "problem.h"
+#include "workers.h"
 #include "xla/ffi/api/ffi.h"
 
 namespace particleflow {
@@ -82,14 +85,21 @@ struct Call {
 // there is no band), and (power, least, most, slope, scale).
 const int PROBLEM = 7;
 
-template <class T> Problem<T> problem_at(const Call &call, const Place &place, int64_t inner, int64_t profile) {
+// What does not change with numbers; a negative tolerance asks for all pairs.
+struct Form {
+  int64_t inner, profile, packet;
+  double tolerance;
+};
+
+template <class T> Problem<T> problem_at(const Call &call, const Place &place, const Form &form) {
   const auto at = [&](int operand) { return (const T *)call.in[operand].at<T>(place); };
   const Operand &queries = call.in[0], &values = call.in[2];
   const bool banded = call.in[5].axis(1) > 0;
   const T *numbers = at(6);
-  return {(int)queries.axis(2), (int)values.axis(2), (int)queries.axis(1), (int)inner, (int)values.axis(1),
-          (Profile)profile, at(0), at(1), at(2), at(3), banded ? at(4) : nullptr, banded ? at(5) : nullptr,
-          numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], nullptr, nullptr, nullptr};
+  return {(int)queries.axis(2), (int)values.axis(2), (int)queries.axis(1), (int)form.inner, (int)values.axis(1),
+          (Profile)form.profile, at(0), at(1), at(2), at(3), banded ? at(4) : nullptr, banded ? at(5) : nullptr,
+          numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], form.tolerance, (int)form.packet, nullptr, nullptr,
+          nullptr};
 }
 
 Workers workers_of(ffi::ThreadPool &pool) {
@@ -101,10 +111,10 @@ ffi::Error told(bool done) {
   return done ? ffi::Error::Success() : ffi::Error(ffi::ErrorCode::kResourceExhausted, "no memory left for a sum");
 }
 
-template <class T> ffi::Error moments(const Call &call, ffi::ThreadPool &pool, int64_t inner, int64_t profile) {
+template <class T> ffi::Error moments(const Call &call, ffi::ThreadPool &pool, const Form &form) {
   std::vector<Problem<T>> problems;
   call.each([&](const Place &place) {
-    Problem<T> problem = problem_at<T>(call, place, inner, profile);
+    Problem<T> problem = problem_at<T>(call, place, form);
     problem.mass = call.out[0].at<T>(place), problem.shift = call.out[1].at<T>(place);
     problem.mean = call.out[2].at<T>(place);
     problems.push_back(problem);
@@ -113,12 +123,12 @@ template <class T> ffi::Error moments(const Call &call, ffi::ThreadPool &pool, i
 }
 
 template <class T>
-ffi::Error adjoint(const Call &call, ffi::ThreadPool &pool, int64_t inner, int64_t profile, bool with_values) {
+ffi::Error adjoint(const Call &call, ffi::ThreadPool &pool, const Form &form, bool with_values) {
   std::vector<Adjoint<T>> adjoints;
   call.each([&](const Place &place) {
     const auto at = [&](int operand) { return (const T *)call.in[PROBLEM + operand].at<T>(place); };
     const auto to = [&](int result) { return call.out[result].at<T>(place); };
-    adjoints.push_back({problem_at<T>(call, place, inner, profile), at(0), at(1), at(2), at(3), at(4), to(0), to(1),
+    adjoints.push_back({problem_at<T>(call, place, form), at(0), at(1), at(2), at(3), at(4), to(0), to(1),
                         with_values ? to(2) : nullptr, to(3)});
   });
   return told(pull_all(adjoints, workers_of(pool)));
@@ -133,26 +143,28 @@ template <class Function> ffi::Error guarded(Function function) {
 }
 
 ffi::Error handle_moments(ffi::ThreadPool pool, ffi::RemainingArgs args, ffi::RemainingRets rets, int64_t inner,
-                          int64_t profile) {
+                          int64_t profile, int64_t packet, double tolerance) {
   return guarded([&] {
     Call call;
     ffi::Error error = call.decode(args, rets, {2, 2, 2, 1, 1, 1, 1, 1, 1, 2});
     if (error.failure()) return error;
+    const Form form{inner, profile, packet, tolerance};
     return rets.get<ffi::AnyBuffer>(0).value()->element_type() == ffi::F32
-               ? moments<float>(call, pool, inner, profile)
-               : moments<double>(call, pool, inner, profile);
+               ? moments<float>(call, pool, form)
+               : moments<double>(call, pool, form);
   });
 }
 
 ffi::Error handle_adjoint(ffi::ThreadPool pool, ffi::RemainingArgs args, ffi::RemainingRets rets, int64_t inner,
-                          int64_t profile, bool with_values) {
+                          int64_t profile, int64_t packet, double tolerance, bool with_values) {
   return guarded([&] {
     Call call;
     ffi::Error error = call.decode(args, rets, {2, 2, 2, 1, 1, 1, 1, 1, 2, 1, 1, 2, 2, 1, 2, 2});
     if (error.failure()) return error;
+    const Form form{inner, profile, packet, tolerance};
     return rets.get<ffi::AnyBuffer>(0).value()->element_type() == ffi::F32
-               ? adjoint<float>(call, pool, inner, profile, with_values)
-               : adjoint<double>(call, pool, inner, profile, with_values);
+               ? adjoint<float>(call, pool, form, with_values)
+               : adjoint<double>(call, pool, form, with_values);
   });
 }
 
@@ -165,7 +177,9 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(particleflow_moments, particleflow::handle_moments
                                   .RemainingArgs()
                                   .RemainingRets()
                                   .Attr<int64_t>("inner")
-                                  .Attr<int64_t>("profile"));
+                                  .Attr<int64_t>("profile")
+                                  .Attr<int64_t>("packet")
+                                  .Attr<double>("tolerance"));
 XLA_FFI_DEFINE_HANDLER_SYMBOL(particleflow_adjoint, particleflow::handle_adjoint,
                               xla::ffi::Ffi::Bind()
                                   .Ctx<xla::ffi::ThreadPool>()
@@ -173,4 +187,6 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(particleflow_adjoint, particleflow::handle_adjoint
                                   .RemainingRets()
                                   .Attr<int64_t>("inner")
                                   .Attr<int64_t>("profile")
+                                  .Attr<int64_t>("packet")
+                                  .Attr<double>("tolerance")
                                   .Attr<bool>("with_values"));

@@ -236,13 +236,4 @@ template <class T> INLINE void add_exactly(Vector<T> &total, Vector<T> &lost, Ve
   total = sum;
 }
 
-// Numbers below the smallest normal one count as 0 while this lives: they would cost a hundred cycles each.
-struct FlushedDenormals {
-#if defined(__x86_64__)
-  const unsigned before = _mm_getcsr();
-  FlushedDenormals() { _mm_setcsr(before | 0x8040); }
-  ~FlushedDenormals() { _mm_setcsr(before); }
-#endif
-};
-
 }  // namespace particleflow

@@ -14,20 +14,6 @@
 
 namespace particleflow {
 
-// One cloud of sources and the queries that look at it. Features are inner products in their first `inner` columns, and
-// coordinates of distances in the rest. Positions are null where there is no band.
-template <class T> struct Problem {
-  int queries, sources, features, inner, columns;
-  Profile profile;
-  const T *query_features, *key_features, *values, *log_weights, *query_positions, *key_positions;
-  T power, least, most, slope, scale;
-  T *mass, *shift, *mean;
-
-  int coordinates() const { return features - inner; }
-  bool banded() const { return query_positions != nullptr; }
-  int blocks() const { return (sources + BLOCK - 1) / BLOCK; }
-};
-
 // How far scores may spread below a bound of theirs: beyond it exponentials would underflow, and in single precision
 // scores would be too coarse for a mean that is right to 3e-7.
 template <class T> constexpr T ROOM = sizeof(T) == 4 ? T(12) : T(620);
@@ -52,7 +38,7 @@ template <class T, int PURPOSE> T *scratch(size_t count) {
 // Bounds of the scores, from the lengths of features (Cauchy and Schwarz): score_ij <= reach |q_i| + highest. The largest
 // log-weight, `base`, is no part of them: scores of equal weights are then small, and rounded little.
 template <class T> struct Bounds {
-  T base, reach, query_reach, highest, spread;
+  T base, reach, query_reach, distance, highest, spread;
   bool vanishing;  // some scores may be -infinity
 
   explicit Bounds(const Problem<T> &p) {
@@ -65,8 +51,9 @@ template <class T> struct Bounds {
     query_reach = length(p.query_features, p.queries, true);
     base = std::isinf(weights.high) ? T(0) : weights.high, highest = 0;
     spread = 2 * reach * query_reach + (weights.high - weights.low);
+    distance = 0;  // so far are coordinates from each other, at most
     if (p.coordinates() > 0) {
-      const T distance = length(p.key_features, p.sources, false) + length(p.query_features, p.queries, false);
+      distance = length(p.key_features, p.sources, false) + length(p.query_features, p.queries, false);
       spread += drop(p, distance * p.scale);
     }
     vanishing = weights.infinite || p.banded() || p.profile >= BALL;
@@ -137,9 +124,8 @@ template <class T, int V> struct Tile {
     return !p.banded() || !(latest - cloud.earliest[block] <= p.least || earliest - cloud.latest[block] >= p.most);
   }
 
-  // The scores of a block of sources.
-  void score(const Problem<T> &p, const Cloud<T> &cloud, int block) {
-    const int first = block * BLOCK, count = std::min(BLOCK, p.sources - first);
+  // The scores of `count` sources; `alike`: there is a band, but they all are inside of it.
+  void score(const Problem<T> &p, const Cloud<T> &cloud, int first, int count, bool alike) {
     const T *bias = cloud.bias + first, *keys = p.key_features + (size_t)first * p.features;
     if (p.inner > 0 || p.profile == NO_PROFILE)
       products<T, V, false>(count, p.features, p.inner, features, keys, bias, scores);
@@ -148,13 +134,13 @@ template <class T, int V> struct Tile {
       products<T, V, true>(count, p.features, p.coordinates(), places, keys + p.inner, bias, squares);
       add_profile<T, V>(p.profile, count, p.inner == 0, p.scale * p.scale, p.power, bias, squares, scores);
     }
-    if (p.banded() && !inside(p, cloud, block))
+    if (p.banded() && !alike)
       add_band<T, V>(count, p.least, p.most, p.slope, times, p.key_positions + first, scores);
   }
 
   // Whether a block is seen by every query of the tile, and all of it alike.
   bool inside(const Problem<T> &p, const Cloud<T> &cloud, int block) const {
-    return p.slope == 0 && earliest - cloud.latest[block] > p.least && latest - cloud.earliest[block] < p.most;
+    return p.banded() && p.slope == 0 && earliest - cloud.latest[block] > p.least && latest - cloud.earliest[block] < p.most;
   }
 };
 
@@ -219,11 +205,16 @@ template <class T, int V> struct Sums {
     else std::fill(shift, shift + V, all<T>(Lane<T>::nothing));
   }
 
-  void add(const Problem<T> &p, const Bounds<T> &bounds, const Cloud<T> &cloud, int block) {
+  void add_block(const Problem<T> &p, const Bounds<T> &bounds, const Cloud<T> &cloud, int block) {
     if (!tile.sees(p, cloud, block)) return;
     const int begin = block * BLOCK, count = std::min(BLOCK, p.sources - begin);
-    tile.score(p, cloud, block);
-    if (!bounds.fit()) raise_shift<T, V>(count, p.columns, tile.scores, shift, mass, totals);
+    add(p, bounds, cloud, begin, count, tile.inside(p, cloud, block), !bounds.fit());
+  }
+
+  void add(const Problem<T> &p, const Bounds<T> &bounds, const Cloud<T> &cloud, int begin, int count, bool alike,
+           bool may_rise) {
+    tile.score(p, cloud, begin, count, alike);
+    if (may_rise) raise_shift<T, V>(count, p.columns, tile.scores, shift, mass, totals);
     Vector<T> sums[V];
     if (bounds.fit() && !bounds.vanishing) exponentials<T, V, false>(count, shift, tile.scores, sums);
     else exponentials<T, V, true>(count, shift, tile.scores, sums);
@@ -255,7 +246,7 @@ NOINLINE bool sum_tiles(const Problem<T> &p, const Bounds<T> &bounds, const Clou
   const auto begin = [&](int i) { return first + i * Tile<T, V>::ROWS; };
   for (int i = 0; i < tiles; i++) new (sums + i) Sums<T, V>(p, bounds, begin(i), memory + i * each, room);
   for (int block = 0; block < p.blocks(); block++)
-    for (int i = 0; i < tiles; i++) sums[i].add(p, bounds, cloud, block);
+    for (int i = 0; i < tiles; i++) sums[i].add_block(p, bounds, cloud, block);
   for (int i = 0; i < tiles; i++)
     write<T, V>(p, bounds.base, begin(i), sums[i].shift, sums[i].mass, sums[i].totals);
   return true;

@@ -21,7 +21,8 @@ from jaxtyping import Array
 
 from particleflow.moments import Moments
 from particleflow.summation.native.build import library
-from particleflow.summation.native.reference import CURVES, reference_moments
+from particleflow.summation.native.near import moments_by_xla
+from particleflow.summation.native.reference import CURVES
 
 # How many axes of each array of `Arrays` belong to one sum; more in front of them are a batch.
 AXES = (2, 2, 2, 1, 1, 1, 1)
@@ -46,15 +47,22 @@ class Arrays(NamedTuple):
 
 
 class Form(NamedTuple):
-    """What does not change with numbers: how many features are inner products, and the curve of the distances."""
+    """What does not change with numbers: how many features are inner products, and the curve of the distances.
+
+    With a tolerance, at most half of that part of any mass is left out: far sources, in blocks of `block` of them.
+    """
 
     inner: int
     curve: str | None
+    tolerance: float | None = None
+    block: int = 32
 
     @property
     def attributes(self) -> dict[str, Any]:
         """As native code takes them."""
-        return {"inner": np.int64(self.inner), "profile": np.int64(CURVES[self.curve])}
+        tolerance = -1.0 if self.tolerance is None else self.tolerance
+        numbers = {"inner": self.inner, "profile": CURVES[self.curve], "packet": self.block}
+        return {name: np.int64(number) for name, number in numbers.items()} | {"tolerance": np.float64(tolerance)}
 
     @property
     def is_pulled(self) -> bool:
@@ -101,7 +109,7 @@ def _tangent_by_xla(*operands: Array, form: Form, moving: tuple[int, ...]) -> li
         directions[index] = direction
 
     def moments(*arrays: Array) -> Moments:
-        return reference_moments(form, Arrays(*arrays))
+        return moments_by_xla(form, Arrays(*arrays))
 
     _, tangent = jax.jvp(moments, arrays, tuple(directions))
     return [tangent.log_mass, tangent.mean]
@@ -197,7 +205,7 @@ def _pulled_by_xla(form: Form, asked: tuple[int, ...], *operands: Array) -> list
         given = list(arrays)
         for index, each in zip(asked, chosen, strict=True):
             given[index] = each
-        return reference_moments(form, Arrays(*given))
+        return moments_by_xla(form, Arrays(*given))
 
     _, pull = jax.vjp(moments, *(arrays[i] for i in asked))
     return list(pull(Moments(*cotangents)))

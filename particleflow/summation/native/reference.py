@@ -68,10 +68,15 @@ def log_curve(curve: str, squares: Array, power: Array | float) -> Array:
     return safe_log(jnp.maximum(1 - inside, 0.0))
 
 
+def feature_kernel(form: Any, arrays: Any) -> tuple[FeatureKernel, bool]:
+    """The kernel of `Arrays` under a `Form`, and whether there is a band of positions."""
+    banded = arrays.key_positions.shape[0] > 0
+    return FeatureKernel(arrays.numbers, form.inner, form.curve, banded), banded
+
+
 def reference_moments(form: Any, arrays: Any) -> Moments:
     """The moments of `Arrays` under a `Form`, by XLA: all pairs at once, or block by block where they are many."""
-    banded = arrays.key_positions.shape[0] > 0
-    kernel = FeatureKernel(arrays.numbers, form.inner, form.curve, banded)
+    kernel, banded = feature_kernel(form, arrays)
     positions = (arrays.query_positions, arrays.key_positions) if banded else (None, None)
     measure = Measure(arrays.keys, arrays.offsets, arrays.values, positions[1])
     pairs = arrays.queries.shape[0] * arrays.keys.shape[0]

@@ -5,6 +5,7 @@
 // value columns. Each is a loop over registers that nothing leaves, at nine tenths of what the processor can do.
 #pragma once
 #include "lanes.h"
+#include "problem.h"
 
 namespace particleflow {
 
@@ -12,15 +13,11 @@ namespace particleflow {
 // the multiply-adds, and leave registers for the operands.
 constexpr int QUERIES = REGISTERS == 32 ? 4 : 3;
 constexpr int GROUP = REGISTERS == 32 ? 6 : 4;
-constexpr int BLOCK = 120;  // sources a block: their scores, 30 KiB, fit beside the operands
 static_assert(BLOCK % GROUP == 0, "blocks are whole groups");
 
 // So many terms are added in registers before their sum joins that of the block: in single precision few, so that the
 // rounding of a block's sum is that of 24 + 5 terms and not of 120.
 template <class T> constexpr int TERMS = sizeof(T) == 8 ? BLOCK : 24;
-
-// Curves of the square r2 of a distance, in units of a width.
-enum Profile { NO_PROFILE = 0, GAUSSIAN = 1, EXPONENTIAL = 2, POWER = 3, BALL = 4, PARABOLA = 5, TRIANGLE = 6 };
 
 // scores[source][V] = bias[source] + <q, s>, or |q - s|^2 without it, for `count` sources, which are rows of `columns`
 // numbers `stride` apart. A group reads GROUP rows side by side; the last one repeats its last row, in scores that

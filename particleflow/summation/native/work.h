@@ -1,51 +1,12 @@
-// Work: whole sums, shared out over threads that somebody else owns.
+// Work: whole sums, shared out over threads.
 #pragma once
-#include <atomic>
-#include <functional>
-#include <memory>
+#include <deque>
 #include <new>
-#include <sched.h>
 #include <vector>
 #include "adjoint.h"
+#include "workers.h"
 
 namespace particleflow {
-
-// How to hand a task to another thread, and how many there are, this one included.
-struct Workers {
-  int count;
-  std::function<void(std::function<void()>)> schedule;
-
-  // Do items 0 ... items - 1, each once. The caller works, too, and waits only for items that somebody has begun: it
-  // cannot wait for ever, whatever the other threads are busy with. False if an item fails.
-  bool share(int items, const std::function<bool(int)> &work) const {
-    if (std::min(count, items) == 1) {
-      FlushedDenormals flushed;
-      bool done = true;
-      for (int item = 0; item < items; item++) done &= work(item);
-      return done;
-    }
-    struct Shared {
-      std::atomic<int> next{0}, done{0};
-      std::atomic<bool> failed{false};
-    };
-    auto shared = std::make_shared<Shared>();
-    // A task that comes too late finds no item left and touches nothing but `shared`.
-    auto some = [shared, items, &work]() {
-      FlushedDenormals flushed;
-      for (int item; (item = shared->next.fetch_add(1, std::memory_order_relaxed)) < items;) {
-        if (!work(item)) shared->failed.store(true, std::memory_order_relaxed);
-        shared->done.fetch_add(1, std::memory_order_release);
-      }
-    };
-    for (int thread = 1; thread < std::min(count, items); thread++) schedule(some);
-    some();
-    for (int spin = 0; shared->done.load(std::memory_order_acquire) < items; spin++)
-      if (spin > 2000) sched_yield();
-    return !shared->failed.load();
-  }
-
-  Workers alone() const { return {1, {}}; }
-};
 
 // Below so many cycles, roughly, waking another thread costs more than it saves.
 constexpr double WORTH_SHARING = 120e3;
@@ -96,12 +57,94 @@ template <class T> Problem<double> widened(const Problem<T> &p, Widened<T> &wide
   return {p.queries, p.sources, p.features, p.inner, p.columns, p.profile,
           wide(p.query_features, m * p.features), wide(p.key_features, n * p.features), wide(p.values, n * p.columns),
           wide(p.log_weights, n), wide(p.query_positions, m), wide(p.key_positions, n),
-          p.power, p.least, p.most, p.slope, p.scale, nullptr, nullptr, nullptr};
+          p.power, p.least, p.most, p.slope, p.scale, p.tolerance, p.packet, nullptr, nullptr, nullptr};
+}
+
+// Whether a problem is summed by its boxes; what is not finite is left to the sum of all pairs, which shows it.
+template <class T> bool is_near(const Problem<T> &p, const Bounds<T> &bounds) {
+  return p.tolerance >= 0 && p.queries > 0 && p.sources > 0 && p.features > 0 && std::isfinite(bounds.spread);
+}
+
+// Rows in another order, and room for results that go back to where they belong.
+struct Sorted {
+  const Workers &workers;
+  std::deque<Numbers> kept;
+
+  const double *operator()(const double *numbers, const std::vector<int> &index, int columns) {
+    if (!numbers) return nullptr;
+    double *to = room(index.size() * columns);
+    pick_rows(numbers, index, columns, workers, to);
+    return to;
+  }
+  double *room(size_t count) {
+    kept.emplace_back(count + 1);
+    return kept.back().data();
+  }
+  void back(const double *sorted, const std::vector<int> &index, int columns, double *numbers) const {
+    if (!numbers) return;
+    workers.rows((int)index.size(), [&](int first, int end) {
+      for (int i = first; i < end; i++)
+        std::copy_n(sorted + (size_t)i * columns, columns, numbers + (size_t)index[i] * columns);
+    });
+  }
+  Problem<double> operator()(const Problem<double> &p, const Scene &scene) {
+    const auto &ours = scene.query_order, &theirs = scene.key_order;
+    Problem<double> same = p;
+    same.query_features = (*this)(p.query_features, ours, p.features);
+    same.key_features = (*this)(p.key_features, theirs, p.features);
+    same.values = (*this)(p.values, theirs, p.columns), same.log_weights = (*this)(p.log_weights, theirs, 1);
+    same.query_positions = (*this)(p.query_positions, ours, 1), same.key_positions = (*this)(p.key_positions, theirs, 1);
+    return same;
+  }
+};
+
+inline bool sum_by_boxes(const Problem<double> &p, const Bounds<double> &bounds, const Workers &workers) {
+  const Scene scene(p, Places(p, bounds, workers), workers);
+  Sorted sorted{workers, {}};
+  Problem<double> same = sorted(p, scene);
+  same.mass = sorted.room(p.queries), same.shift = sorted.room(p.queries);
+  same.mean = sorted.room((size_t)p.queries * p.columns);
+  double *memory = scratch<double, 1>(Cloud<double>::size(p));
+  if (!memory) return false;
+  const Cloud<double> cloud(same, bounds, memory);
+  const Cut<double> cut(p.queries);
+  const bool done = workers.share(cut.items(), [&](int item) {
+    return cut.is_large(item) ? sum_near<QUERIES>(same, bounds, cloud, scene, cut.first(item))
+                              : sum_near<1>(same, bounds, cloud, scene, cut.first(item));
+  });
+  sorted.back(same.mass, scene.query_order, 1, p.mass), sorted.back(same.shift, scene.query_order, 1, p.shift);
+  sorted.back(same.mean, scene.query_order, p.columns, p.mean);
+  return done;
+}
+
+inline bool pull_by_boxes(const Adjoint<double> &a, const Bounds<double> &bounds, const Workers &workers) {
+  const Problem<double> &p = a.problem;
+  const Scene scene(p, Places(p, bounds, workers), workers);
+  const auto &ours = scene.query_order, &theirs = scene.key_order;
+  const size_t m = p.queries;
+  Sorted sorted{workers, {}};
+  const Adjoint<double> same = {sorted(p, scene), sorted(a.offset, ours, 1), sorted(a.rates, ours, p.columns),
+                                sorted(a.own, ours, 1), sorted(a.given, theirs, 1), sorted(a.carriers, theirs, p.features),
+                                sorted.room(m * p.features), sorted.room(m),
+                                a.weighted ? sorted.room(m * p.columns) : nullptr, sorted.room(2 * m)};
+  double *memory = scratch<double, 1>(Cloud<double>::size(p));
+  if (!memory) return false;
+  const Cloud<double> cloud(same.problem, bounds, memory);
+  const Cut<double> cut(p.queries);
+  const bool done = workers.share(cut.items(), [&](int item) {
+    return cut.is_large(item) ? pull_tile<double, QUERIES>(same, bounds, cloud, cut.first(item), &scene)
+                              : pull_tile<double, 1>(same, bounds, cloud, cut.first(item), &scene);
+  });
+  sorted.back(same.carried, ours, p.features, a.carried), sorted.back(same.total, ours, 1, a.total);
+  sorted.back(same.weighted, ours, p.columns, a.weighted), sorted.back(same.lengths, ours, 2, a.lengths);
+  return done;
 }
 
 template <class T> bool sum_one(const Problem<T> &p, const Workers &workers) {
   const Bounds<T> bounds(p);
-  if (sizeof(T) < sizeof(double) && !bounds.fit()) {
+  if constexpr (sizeof(T) == sizeof(double))
+    if (is_near(p, bounds)) return sum_by_boxes(p, bounds, workers);
+  if (sizeof(T) < sizeof(double) && (!bounds.fit() || is_near(p, bounds))) {
     Widened<T> wide;
     Problem<double> same = widened(p, wide);
     same.mass = wide.room(p.queries), same.shift = wide.room(p.queries);
@@ -127,7 +170,9 @@ template <class T> bool sum_one(const Problem<T> &p, const Workers &workers) {
 template <class T> bool pull_one(const Adjoint<T> &a, const Workers &workers) {
   const Problem<T> &p = a.problem;
   const Bounds<T> bounds(p);
-  if (sizeof(T) < sizeof(double) && !bounds.fit()) {
+  if constexpr (sizeof(T) == sizeof(double))
+    if (is_near(p, bounds)) return pull_by_boxes(a, bounds, workers);
+  if (sizeof(T) < sizeof(double) && (!bounds.fit() || is_near(p, bounds))) {
     Widened<T> wide;
     const size_t m = p.queries, n = p.sources, features = m * p.features, columns = m * p.columns;
     const Adjoint<double> same = {widened(p, wide), wide(a.offset, m), wide(a.rates, m * p.columns), wide(a.own, m),

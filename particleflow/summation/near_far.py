@@ -1,0 +1,166 @@
+"""Near pairs exactly, far ones not at all: for kernels that are narrow, or zero beyond a radius.
+
+Points are sorted into boxes, and a tile of queries sums boxes of sources in the order of what they can add to its
+masses, until all others together can add less than the tolerance allows (see `native.near`). So the tolerance is kept
+for whatever points there are, clusters, outliers and weights of any size included; only the cost depends on them. It is
+the cell list of molecular dynamics for any dimension and any distance, without a cut-off chosen beforehand.
+
+With S the mass that is left out of a query and M the mass that is summed, S ≤ ½ tolerance · M, so that
+
+    G − G' = log(1 + S/M) ≤ S/M,    |m − m'| = S/(M + S) · |m_S − m_M| ≤ 2 max |z| · S/M
+
+Cost: near pairs, and O((m + n) log n) for the order. Where everything is near (wide kernels, heavy tails, many
+dimensions) it is the exact sum, and a little more; a query that is far from everything makes its tile sum everything.
+"""
+
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from particleflow._arrays import is_concrete
+from particleflow.errors import ArgumentError
+from particleflow.kernels.base import AbstractKernel
+from particleflow.measure import Measure, Sites
+from particleflow.moments import Moments
+from particleflow.summation.base import (
+    AbstractSummation,
+    Choice,
+    Limits,
+    as_query_sites,
+    check_precision,
+    value_columns,
+)
+from particleflow.summation.native.build import library
+from particleflow.summation.native.form import KernelParts
+from particleflow.summation.native.near import COMPACT, Places, log_bound, moments_by_xla
+from particleflow.summation.native.operator import Arrays, Form, native_moments
+
+_SAMPLED_QUERIES, _SAMPLED_SOURCES = 16, 2**15
+_POINT = 300.0  # what sorting a point costs, in native pairs
+
+
+class NearFar(AbstractSummation):
+    """Boxes of points: what they can add to a mass at most decides whether they are summed.
+
+    At most ½ tolerance of any mass is left out, so that the log-mass lacks less than ½ tolerance, and the mean is off
+    by less than tolerance · max |z|; kernels that are zero beyond a radius (ball, Epanechnikov, triangle) are summed
+    exactly. Derivatives are those of the pairs that are summed.
+
+    Kernels: those that native code knows, see `KernelParts`; others are refused. A band of positions is a mask, and
+    saves nothing. Where there is no library, XLA does the same, more slowly.
+
+    Parameters: `tolerance`; `block`, the number of sources that are summed together, a multiple of 4.
+    """
+
+    relative_time: ClassVar[float] = 1.0
+    tolerance: float = eqx.field(static=True, default=1e-8)
+    block: int = eqx.field(static=True, default=32)
+
+    def __check_init__(self):
+        given = self.tolerance
+        is_number = isinstance(given, int | float) and not isinstance(given, bool)
+        if not (is_number and 0 < given < 1):
+            raise ArgumentError(f"Argument `tolerance` must be a number between 0 and 1, but is {given!r}.")
+        if not isinstance(self.block, int) or self.block < 4 or self.block % 4:
+            raise ArgumentError(f"Argument `block` must be a positive multiple of 4, but is {self.block!r}.")
+
+    def moments(self, kernel: AbstractKernel, measure: Measure, queries: Any, values: Any = None) -> Moments:
+        """The moments of `measure` under `kernel`, seen from each query."""
+        sites = as_query_sites(queries)
+        parts = self._parts(kernel, measure)
+        check_precision(kernel, measure, sites)
+        form, arrays = self._arrays(parts, measure, sites, value_columns(measure, values))
+        summed = _moments_by_xla(form, arrays) if library().path is None else native_moments(form, arrays)
+        return Moments(summed.log_mass + parts.query_offsets(sites), summed.mean)
+
+    def select(self, kernel: AbstractKernel, measure: Measure, queries: Any) -> Choice:
+        """Itself, and whether it is native code."""
+        self._parts(kernel, measure)
+        found = library()
+        return Choice(
+            self, "as asked" if found.path is not None else f"as asked, by XLA: no native sum: {found.reason}"
+        )
+
+    def promise(self, kernel: AbstractKernel, measure: Measure, queries: Sites, limits: Limits) -> Choice | None:
+        """What is near, estimated from a sample of the points; nothing for bands, and where there is no library.
+
+        The tolerance is kept for any points, those that they will have moved to, too; only the cost may change.
+        """
+        parts = KernelParts.of(kernel, measure.dimension)
+        leaves = jax.tree_util.tree_leaves((kernel, measure, queries))
+        if limits.tolerance is None or parts is None or parts.band is not None or library().path is None:
+            return None
+        if 0 in queries.points.shape or not all(is_concrete(leaf) for leaf in leaves):
+            return None
+        settled = NearFar(min(float(limits.tolerance), 0.5), self.block)
+        with jax.ensure_compile_time_eval():
+            form, arrays = settled._arrays(parts, measure, queries, value_columns(measure))
+            near = _share_of_near_pairs(form, arrays)
+        points = queries.points.shape[0] + measure.count
+        cost = near * self.pairs(measure, queries) + _POINT * points
+        error = 0.0 if parts.curve in COMPACT else settled.tolerance
+        counts = f"{queries.points.shape[0]} × {measure.count}"
+        return Choice(settled, f"about {100 * near:.2g} % of {counts} pairs are near", error, cost)
+
+    def _parts(self, kernel: AbstractKernel, measure: Measure) -> KernelParts:
+        parts = KernelParts.of(kernel, measure.dimension)
+        if parts is None:
+            raise ArgumentError(
+                "The summation NearFar needs a kernel whose factors are inner products, one curve of a distance, or "
+                f"bands of positions, but {type(kernel).__name__} has another one; use `Auto`."
+            )
+        return parts
+
+    def _arrays(self, parts: KernelParts, measure: Measure, queries: Sites, values: Array) -> tuple[Form, Arrays]:
+        form, arrays = parts.arrays(measure, queries, values)
+        return form._replace(tolerance=float(self.tolerance), block=self.block), arrays
+
+
+_moments_by_xla = jax.jit(moments_by_xla, static_argnums=0)  # loops outside `jit` are compiled again at every call
+
+
+def _share_of_near_pairs(form: Form, arrays: Arrays) -> float:
+    """The part of all pairs that some queries would sum, with boxes as wide as their neighbourhoods.
+
+    What a box can add is what its points would, were they closer by the widths of both boxes; the least of these,
+    together at most ½ tolerance of the mass, are left out. Some hundredths of a second for any number of points.
+    """
+    places = Places.of(form, arrays)
+    queries, keys, offsets = (np.asarray(each) for each in (places.queries, places.keys, places.key_offsets))
+    chosen = queries[_spread(len(queries), _SAMPLED_QUERIES)]
+    sources = _spread(len(keys), _SAMPLED_SOURCES)
+    others = _spread(len(queries), _SAMPLED_SOURCES)
+    wide = _reach(chosen, queries[others], form.block, len(queries)) + _reach(
+        chosen, keys[sources], form.block, len(keys)
+    )
+    squares = np.square(chosen[:, None] - keys[sources][None])
+    inner, outer = squares[..., : form.inner].sum(-1), squares[..., form.inner :].sum(-1)
+    distance = np.sqrt(inner + outer)
+    closer = np.square(np.maximum(distance - wide[:, None], 0) / np.where(distance > 0, distance, 1))
+    scores, bounds = (
+        np.asarray(log_bound(form, arrays.numbers, jnp.asarray(factor * inner), jnp.asarray(factor * outer)))
+        + offsets[sources]
+        for factor in (np.ones_like(closer), closer)
+    )
+    if form.curve in COMPACT:
+        return float(np.mean(bounds > -np.inf))
+    top = np.max(bounds, axis=1, keepdims=True)
+    mass = np.exp(scores - top).sum(axis=1)
+    left = np.cumsum(np.sort(np.exp(bounds - top), axis=1), axis=1)
+    assert form.tolerance is not None
+    return float(np.mean(left > 0.5 * form.tolerance * mass[:, None]))
+
+
+def _spread(count: int, most: int) -> np.ndarray:
+    return np.linspace(0, count - 1, min(count, most)).astype(int)
+
+
+def _reach(points: np.ndarray, others: np.ndarray, block: int, count: int) -> np.ndarray:
+    """How far the neighbourhood of a point reaches that holds a block of `count` points, of which some are known."""
+    nearest = min(len(others) - 1, max(1, round(block * len(others) / count)))
+    squares = np.square(points[:, None] - others[None]).sum(-1)
+    return np.sqrt(np.partition(squares, nearest, axis=1)[:, nearest])
