@@ -8,5 +8,6 @@ from particleflow.summation.base import AbstractSummation, Choice, Limits
 from particleflow.summation.blockwise import Blockwise
 from particleflow.summation.dense import Dense
 from particleflow.summation.native import Native
+from particleflow.summation.spectral import Spectral
 
-__all__ = ["AbstractSummation", "Auto", "Blockwise", "Choice", "Dense", "Limits", "Native"]
+__all__ = ["AbstractSummation", "Auto", "Blockwise", "Choice", "Dense", "Limits", "Native", "Spectral"]

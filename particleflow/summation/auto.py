@@ -18,9 +18,10 @@ from particleflow.summation.base import AbstractSummation, Choice, Limits, as_qu
 from particleflow.summation.blockwise import Blockwise
 from particleflow.summation.dense import Dense
 from particleflow.summation.native import Native
+from particleflow.summation.spectral import Spectral
 
-# Exact ones, the fastest first; the last one promises to sum whatever it is given, so there is always an answer.
-_CANDIDATES: tuple[AbstractSummation, ...] = (Native(), Dense(), Blockwise())
+# Approximations, then exact ones, the fastest first; the last promises to sum whatever it is given: there is an answer.
+_CANDIDATES: tuple[AbstractSummation, ...] = (Spectral(), Native(), Dense(), Blockwise())
 
 
 class Auto(AbstractSummation):
