@@ -13,14 +13,13 @@ leave for it is known there, too. Boxes have no derivative: sums do not depend o
 
 from collections.abc import Callable
 from functools import reduce
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from particleflow.summation.spectral.transform import Torus
+from particleflow.summation.spectral.transform import Torus, wavenumbers
 
 Profile = Callable[[Array], Array]
 _CUT = 1.75  # where profiles are cut off, in units of the largest distance
@@ -107,8 +106,9 @@ def sampled_torus(
     samples = profile(_squares(grids)) * cut_off(jnp.sqrt(_squares(grids)) / reach, accuracy)
     spectrum = jnp.fft.fftshift(jnp.fft.fftn(samples).real) / samples.size
     coefficients = spectrum * _outer([_paired(jnp.ones(each, extent.dtype)) for each in modes])
-    turns = _outer([jnp.exp(1j * np.pi / count * wavenumbers(count, extent.dtype)) for count in modes])
-    between = jnp.fft.ifftn(jnp.fft.ifftshift(coefficients * turns)).real * samples.size
+    angles = [np.pi / count * wavenumbers(count, extent.dtype) for count in modes]
+    turns = _outer([jax.lax.complex(jnp.cos(each), jnp.sin(each)) for each in angles])
+    between = jnp.fft.ifftn(jnp.fft.ifftshift(coefficients.astype(turns.dtype) * turns)).real * samples.size
     shifted = [grid + 0.5 * side / count for grid, side, count in zip(grids, sides, modes, strict=True)]
     inside = _outer([(jnp.abs(each) <= most).astype(each.dtype) for each, most in zip(shifted, extent, strict=True)])
     error = 2 * jnp.max(inside * jnp.abs(between - profile(_squares(shifted))))
@@ -135,11 +135,6 @@ def cut_off(distances: Array | np.ndarray, accuracy: float) -> Array:
     return 0.5 * jax.scipy.special.erfc(sharpness * (2 * distances - 1 - _CUT) / (_CUT - 1))
 
 
-def wavenumbers(count: int, dtype: Any) -> Float[Array, " count"]:
-    """−M/2, …, M/2 − 1, the order in which transforms take them."""
-    return jnp.arange(-(count // 2), count - count // 2, dtype=dtype)
-
-
 def _angles(queries: Array, sources: Array, sides: Array) -> tuple[Array, Array]:
     """Both as angles of a torus, between −π and π."""
     turns = (each / sides[None] for each in (queries, sources))
@@ -154,10 +149,15 @@ def _paired(coefficients: Float[Array, " modes"]) -> Float[Array, " modes"]:
 
 def _outer(factors: list[Array]) -> Float[Array, "..."]:
     """Π_a f_a(k_a) on the grid of all (k_1, …, k_d)."""
-    return reduce(lambda so_far, each: so_far[..., None] * each, factors[1:], factors[0])
+    return reduce(lambda so_far, each: so_far[..., None] * _lifted(each, so_far.ndim), factors[1:], factors[0])
 
 
 def _squares(coordinates: list[Array]) -> Float[Array, "..."]:
     """|r|² on the grid of all r = (r_1, …, r_d)."""
     squares = [jnp.square(each) for each in coordinates]
-    return reduce(lambda so_far, each: so_far[..., None] + each, squares[1:], squares[0])
+    return reduce(lambda so_far, each: so_far[..., None] + _lifted(each, so_far.ndim), squares[1:], squares[0])
+
+
+def _lifted(numbers: Array, axes: int) -> Array:
+    """A vector with so many axes before its own."""
+    return numbers.reshape((1,) * axes + numbers.shape)

@@ -105,22 +105,22 @@ def settled(
 ) -> Settled:
     """The first domain and setting that keep a tolerance and cost no more than so many pairs, or why there is none."""
     found = Settled(None)
-    for problem in _problems(kernel, measure, queries, tolerance):
-        hopeful = problem.setting(tolerance / 8)  # a query that sees everything would allow this error
-        if hopeful is not None and problem.pairs(hopeful) > most_pairs:
-            found = Settled(None, obstacle="the exact sum is cheaper")
-            continue
-        found = _settled(problem, tolerance)
-        if found.setting is not None:
-            break
+    with jax.ensure_compile_time_eval():  # the numbers are known, even where `jit` is tracing others
+        for problem in _problems(kernel, measure, queries, tolerance):
+            found = _settled(problem, tolerance, most_pairs)
+            if found.setting is not None:
+                break
     return found
 
 
-def _settled(problem: _Problem, tolerance: float) -> Settled:
+def _settled(problem: _Problem, tolerance: float, most_pairs: float) -> Settled:
     """The setting for one domain: the smallest share first, then the error δ = tolerance · share / 8 that it allows.
 
     The chosen setting is tried in turn: what it promises is the bound that it finds for these points itself.
     """
+    hopeful = problem.setting(tolerance / 8)  # a query that sees everything would allow this error
+    if hopeful is not None and problem.pairs(hopeful) > most_pairs:
+        return Settled(None, obstacle="the exact sum is cheaper")
     least, share, error = _least_error(problem.measure), 0.0, 0.0
     for first in sorted({max(least, _FIRST * tolerance), least}, reverse=True):
         setting = problem.setting(first)

@@ -77,10 +77,10 @@ def spectral_moments(
     half = jnp.where(half > 0, half, 1.0)
     shift = finite_maximum(parts.log_weights)
     weights = jnp.exp(parts.log_weights - shift)
-    columns = weights[:, None] * jnp.pad((values - middle) / half, ((0, 0), (0, 1)), constant_values=1.0)
+    columns = weights[:, None] * jnp.pad((values - middle[None]) / half[None], ((0, 0), (0, 1)), constant_values=1.0)
     sums, error, relative = _convolved(setting, parts, columns)
     moments = Sums(shift + parts.query_offset, sums).moments()
-    found = Moments(moments.log_mass, middle + half * moments.mean)
+    found = Moments(moments.log_mass, middle[None] + half[None] * moments.mean)
     cast = jax.tree_util.tree_map(lambda leaf: leaf.astype(measure.points.dtype), found)
     return cast, jax.lax.stop_gradient(Certainty(sums[:, -1] / jnp.sum(weights), error, relative))
 

@@ -10,11 +10,13 @@ Since κ is real and even, two real columns travel as one complex column.
 """
 
 import os
+from functools import partial
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Complex, Float
 
 # All cores: a function of the machine alone, since transforms by another number of threads round otherwise.
 _THREADS = os.cpu_count() or 1
@@ -47,13 +49,65 @@ class Torus(NamedTuple):
 
     def convolved(self, columns: Float[Array, "n c"], epsilon: float) -> Float[Array, "m c"]:
         """Σ_j κ(φ_i − ψ_j) c_j for all columns c."""
-        from jax_finufft import nufft1, nufft2
-
-        strengths = _packed(columns)
-        options = _options(strengths.shape[0])
-        modes = nufft1(self.coefficients.shape, strengths, *self.sources.T, iflag=-1, eps=epsilon, opts=options)
-        sums = nufft2(modes * self.coefficients[None], *self.queries.T, iflag=1, eps=epsilon, opts=options)
+        modes = _modes_of(self.coefficients.shape, epsilon, self.sources, _packed(columns))
+        sums = _at_points(epsilon, self.queries, modes * self.coefficients[None].astype(modes.dtype))
         return jnp.concatenate([sums.real, sums.imag])[: columns.shape[1]].T
+
+
+def wavenumbers(count: int, dtype: Any) -> Float[Array, " count"]:
+    """−M/2, …, M/2 − 1, the order in which transforms take them."""
+    return jnp.arange(-(count // 2), count - count // 2, dtype=dtype)
+
+
+# The derivatives of jax_finufft mix precisions, which single precision does not survive; these are the same in words.
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def _modes_of(
+    shape: tuple[int, ...], epsilon: float, points: Float[Array, "n d"], strengths: Complex[Array, "t n"]
+) -> Complex[Array, "t ..."]:
+    """f_k = Σ_j c_j e^{−ikψ_j}."""
+    from jax_finufft import nufft1
+
+    return nufft1(shape, strengths, *points.T, iflag=-1, eps=epsilon, opts=_options(strengths.shape[0]))
+
+
+@_modes_of.defjvp
+def _change_of_modes(shape: tuple[int, ...], epsilon: float, primals: tuple, tangents: tuple) -> tuple[Array, Array]:
+    """df_k = Σ_j (dc_j − i Σ_a k_a dψ_ja c_j) e^{−ikψ_j}, all terms in one transform."""
+    (points, strengths), (moves, change) = primals, tangents
+    moved = [strengths * move[None].astype(strengths.dtype) for move in moves.T]
+    first, *others = jnp.split(_modes_of(shape, epsilon, points, jnp.concatenate([change, *moved])), 1 + len(moved))
+    turns = [_turn(axis, shape, points.dtype) for axis in range(len(shape))]
+    total = first - sum(turn * other for turn, other in zip(turns, others, strict=True))
+    return _modes_of(shape, epsilon, points, strengths), total
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _at_points(epsilon: float, points: Float[Array, "m d"], modes: Complex[Array, "t ..."]) -> Complex[Array, "t m"]:
+    """g_i = Σ_k f_k e^{ikφ_i}."""
+    from jax_finufft import nufft2
+
+    return nufft2(modes, *points.T, iflag=1, eps=epsilon, opts=_options(modes.shape[0]))
+
+
+@_at_points.defjvp
+def _change_at_points(epsilon: float, primals: tuple, tangents: tuple) -> tuple[Array, Array]:
+    """dg_i = Σ_k df_k e^{ikφ_i} + i Σ_a dφ_ia Σ_k k_a f_k e^{ikφ_i}."""
+    (points, modes), (moves, change) = primals, tangents
+    shape = modes.shape[1:]
+    turned = [modes * _turn(axis, shape, points.dtype) for axis in range(len(shape))]
+    slopes = jnp.split(_at_points(epsilon, points, jnp.concatenate(turned)), len(shape))
+    moved = sum(move[None].astype(modes.dtype) * slope for move, slope in zip(moves.T, slopes, strict=True))
+    return _at_points(epsilon, points, modes), _at_points(epsilon, points, change) + moved
+
+
+def _turn(axis: int, shape: tuple[int, ...], dtype: Any) -> Array:
+    """ik_a on the grid of all modes, with an axis before it for columns."""
+    places = [1] * (1 + len(shape))
+    places[1 + axis] = shape[axis]
+    numbers = wavenumbers(shape[axis], dtype)
+    return jax.lax.complex(jnp.zeros_like(numbers), numbers).reshape(places)
 
 
 def _packed(columns: Float[Array, "n c"]) -> Array:
@@ -62,7 +116,7 @@ def _packed(columns: Float[Array, "n c"]) -> Array:
     rows = (count + 1) // 2
     rows += rows % 2 if rows > 3 else 0
     filled = jnp.pad(columns, ((0, 0), (0, 2 * rows - count))).T
-    return filled[:rows] + 1j * filled[rows:]
+    return jax.lax.complex(filled[:rows], filled[rows:])
 
 
 def _options(rows: int) -> Any:
