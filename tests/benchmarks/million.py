@@ -1,6 +1,6 @@
 """A million tokens: sums to a tolerance beside PyTorch's exact attention, in one run.
 
-    python tests/benchmarks/million.py [--largest 1000000] [--exact 65536] [--repetitions 3]
+    python tests/benchmarks/million.py [--largest 1000000] [--exact 65536] [--repetitions 3] [--rows 0 1 2]
 
 One row a problem: the field of N points (weights, means) to the tolerance in the table, as a ratio to torch's
 scaled_dot_product_attention of the same dimension and precision (float64), which is measured at `--exact` points and
@@ -67,8 +67,7 @@ PROBLEMS = [
 
 
 def processor_time(task: Callable[[], Any], repetitions: int) -> float:
-    """The smallest processor time of a task, after two calls that compile and warm up."""
-    task()
+    """The smallest processor time of a task, after one call that compiles and warms up."""
     task()
     times = []
     for _ in range(repetitions):
@@ -116,11 +115,12 @@ def main() -> None:
     parser.add_argument("--largest", type=int, default=1_000_000)
     parser.add_argument("--exact", type=int, default=65_536)
     parser.add_argument("--repetitions", type=int, default=3)
+    parser.add_argument("--rows", type=int, nargs="+", default=list(range(len(PROBLEMS))), help="which problems")
     options = parser.parse_args()
     print(f"jax {jax.__version__}, torch {torch.__version__}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
     print(f"{'N = ' + str(options.largest):<34} {'tolerance':>9} {'error':>8} {'seconds':>8} {'torch':>8} "
           f"{'ratio':>7} {'wanted':>7} {'slope':>6}  by")  # fmt: skip
-    for problem in PROBLEMS:
+    for problem in (PROBLEMS[row] for row in options.rows):
         dimension = problem.cloud(np.random.default_rng(0), 2).shape[1]
         exact = torch_seconds(dimension, options.exact, 1) * (options.largest / options.exact) ** 2
         few = measured(problem, SMALLEST, options.repetitions)[0]
