@@ -115,15 +115,17 @@ def sampled_torus(
     return Torus(*_angles(queries, sources, sides), coefficients, jax.lax.stop_gradient(error))
 
 
-def sampled_modes(profile: Profile, reach: float, error: float) -> float:
+def sampled_modes(profile: Profile, reach: float, error: float, rounding: float) -> float:
     """How many modes of a coordinate keep the error of a profile up to some distance, seen along that coordinate alone.
 
     Those beyond which the coefficients of a fine sample sum to a quarter of the error; ∞ if there are none, as for
-    profiles with a kink or a jump, whose coefficients fall like a power.
+    profiles with a kink or a jump, whose coefficients fall like a power. What samples of a relative `rounding` can make
+    of a coefficient does not count.
     """
     radii = 2 * _CUT * reach * np.abs(np.fft.fftfreq(_FINE_SAMPLES))
     samples = np.asarray(profile(jnp.square(radii))) * np.asarray(cut_off(radii / reach, error))
     sizes = np.abs(np.fft.rfft(samples)) / _FINE_SAMPLES
+    sizes[sizes < 8 * rounding / np.sqrt(_FINE_SAMPLES)] = 0.0
     tails = 2 * np.cumsum(sizes[::-1])[::-1]
     enough = np.flatnonzero(tails <= 0.25 * error)
     return 2.0 * enough[0] if enough.size and enough[0] < _FINE_SAMPLES // 4 else np.inf

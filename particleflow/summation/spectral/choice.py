@@ -36,6 +36,7 @@ _FEWEST_MODES = 8
 # the fine grid times its logarithm. Processor times against native sums of 8,192 points, for 10³ to 10⁶ points and
 # accuracies of 1e-6 and 1e-12 in one, two and three dimensions: right within a factor of two.
 _PAIRS_A_CALL, _PAIRS_A_COORDINATE, _PAIRS_A_CELL, _PAIRS_A_MODE = 1e6, 100.0, 0.6, 1.4
+_TOO_NARROW = "the kernel is too narrow, or not smooth enough, for a grid of modes that fits"
 _MOST_BYTES = 2**30  # of the grids of a transform, for two columns, with twice the modes in each coordinate
 
 
@@ -65,7 +66,8 @@ class _Problem(NamedTuple):
         if self.profile is None:
             needed = [gaussian_modes(float(each), dimension, error) for each in most]
         else:
-            needed = [sampled_modes(self.profile, float(np.linalg.norm(most)), error)] * dimension
+            rounding = float(jnp.finfo(self.measure.points.dtype).eps)
+            needed = [sampled_modes(self.profile, float(np.linalg.norm(most)), error, rounding)] * dimension
         if self.domain == "circle":
             needed = [_circle_modes(_MARGIN * self.square, error), *needed]
         epsilon = min(LARGEST_EPSILON, float(f"1e{int(np.floor(np.log10(error / 2)))}"))
@@ -125,9 +127,7 @@ def _settled(problem: _Problem, tolerance: float, most_pairs: float) -> Settled:
     for first in sorted({max(least, _FIRST * tolerance), least}, reverse=True):
         setting = problem.setting(first)
         if setting is None:
-            return Settled(
-                None, obstacle="the kernel is too narrow, or not smooth enough, for a grid of modes that fits"
-            )
+            return Settled(None, obstacle=_TOO_NARROW)
         certainty = problem.certainty(setting)
         share, error = float(jnp.min(certainty.share)), float(certainty.error)
         if share > 2 * error:
@@ -136,7 +136,8 @@ def _settled(problem: _Problem, tolerance: float, most_pairs: float) -> Settled:
     if share <= 2 * error:
         return Settled(None, obstacle=f"{seen}, which is lost in an error of {error:.1e}")
     setting = problem.setting(max(least, tolerance * (share - error) / 8))
-    assert setting is not None
+    if setting is None:
+        return Settled(None, obstacle=_TOO_NARROW)
     promised = float(jnp.max(problem.certainty(setting).bound())) + problem.rounding()
     if not promised <= _SLACK * tolerance:
         return Settled(None, obstacle=f"{seen}, which leaves an error of {promised:.1e}")

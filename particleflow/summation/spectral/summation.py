@@ -27,6 +27,11 @@ _USUAL_MODES = {1: 512, 2: 128, 3: 48}  # a coordinate, where points cannot be l
 _USUAL_ACCURACY, _LEAST_ACCURACY = 1e-4, 1e-13  # of transforms, the first in parts of the tolerance
 
 
+def _without_lists(given: Any) -> Any:
+    """A list of modes, as a scenario has it, as the tuple that compiled code is known by."""
+    return tuple(given) if isinstance(given, list) else given
+
+
 class Spectral(AbstractSummation):
     """Fourier sums: O(m + n) for bilinear and smooth radial kernels of at most three dimensions, to a tolerance.
 
@@ -48,7 +53,7 @@ class Spectral(AbstractSummation):
     """
 
     tolerance: float = eqx.field(static=True, default=1e-8)
-    modes: tuple[int, ...] | None = eqx.field(static=True, default=None)
+    modes: tuple[int, ...] | None = eqx.field(static=True, default=None, converter=_without_lists)
     accuracy: float | None = eqx.field(static=True, default=None)
     domain: Domain = eqx.field(static=True, default="box")
 
