@@ -11,6 +11,7 @@ from particleflow.summation.features import Features
 from particleflow.summation.native import Native
 from particleflow.summation.near_far import NearFar
 from particleflow.summation.random_batch import RandomBatch
+from particleflow.summation.spectral import Spectral
 
 __all__ = [
     "AbstractSummation",
@@ -23,4 +24,5 @@ __all__ = [
     "Native",
     "NearFar",
     "RandomBatch",
+    "Spectral",
 ]

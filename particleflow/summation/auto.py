@@ -21,10 +21,11 @@ from particleflow.summation.dense import Dense
 from particleflow.summation.features import Features
 from particleflow.summation.native import Native
 from particleflow.summation.near_far import NearFar
+from particleflow.summation.spectral import Spectral
 
 # Approximations, which promise nothing without a tolerance, then exact ones, the fastest first; the last one promises
 # to sum whatever it is given, so there is always an answer.
-_CANDIDATES: tuple[AbstractSummation, ...] = (NearFar(), Features(), Native(), Dense(), Blockwise())
+_CANDIDATES: tuple[AbstractSummation, ...] = (Spectral(), NearFar(), Features(), Native(), Dense(), Blockwise())
 
 
 class Auto(AbstractSummation):

@@ -1,0 +1,5 @@
+"""Near-linear sums for smooth kernels of few dimensions, by non-uniform fast Fourier transforms."""
+
+from particleflow.summation.spectral.summation import Spectral
+
+__all__ = ["Spectral"]
