@@ -62,7 +62,7 @@ class FiguresBeside:
 
         Parameters: `progress` is told how many figures there are, and of how many.
         """
-        code = None
+        code, said = None, ""
         while code is None:
             with suppress(subprocess.TimeoutExpired):
                 code = self._process.wait(_LOOK)

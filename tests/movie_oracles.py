@@ -1,9 +1,8 @@
-"""Runs that tests make movies of."""
+"""Small runs of every shape for the tests of movies."""
 
 import numpy as np
 
 from particleflow.trajectory import Trajectory
-from particleflow.view.animation.movie import Movie
 
 CASES = [(1, False), (2, False), (2, True), (3, False), (3, True), (8, False), (8, True)]
 
@@ -21,8 +20,3 @@ def make(dimension=2, *, sphere=False, count=20, frames=12, energy=True, log=Fal
     values = np.linspace(0, 1, frames) if runs is None else np.linspace(0, 1, frames)[:, None] * np.ones(runs)
     metadata = {"geometry": "sphere" if sphere else "euclidean", "title": title}
     return Trajectory.from_arrays(times, points, observables={"energy": values} if energy else {}, metadata=metadata)
-
-
-def movie_of(run, frames=5, spacing="linear", size=(640, 368), **options):
-    with style.use("light"):
-        return Movie(run, frames, spacing, size, **options)

@@ -10,6 +10,7 @@ from page_oracles import EVIL, demo
 from particleflow import view
 from particleflow.notebook import SIZE, repr_html
 from particleflow.trajectory import Trajectory
+from particleflow.view.drawing.camera import camera_of
 
 SPACES = [(1, False), (2, False), (2, True), (3, False), (3, True), (8, False), (8, True)]
 
@@ -40,7 +41,7 @@ def test_dots_are_where_the_figures_have_them(dimension, sphere, runs):
 def test_what_is_behind_the_sphere_is_fainter():
     run = make(3, sphere=True, count=200)
     faint = re.findall(r'fill-opacity="([\d.]+)">(.*?)</g>', repr_html(run))
-    towards = view.drawing.camera.camera_of(run)[2]
+    towards = camera_of(run)[2]
     behind = [int((np.asarray(run.points[frame]) @ towards < 0).sum()) for frame in (0, 3, 6)]
     assert [body.count("<circle") for opacity, body in faint if opacity == "0.42"] == behind
 

@@ -1,4 +1,4 @@
-"""Movies read back: size, length, what moves, what is drawn where, and that a failure leaves nothing behind."""
+"""Movies read back: size, length, what moves, and that a failure leaves nothing behind."""
 
 import os
 import re

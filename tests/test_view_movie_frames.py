@@ -1,19 +1,16 @@
-"""Frames of a movie: what is drawn where, what is revealed, and what is drawn only once."""
+"""The frames of a movie as they are drawn: particles, camera, graticule, clock, labels, cursor and dots."""
 
 import matplotlib as mpl
 
 mpl.use("Agg")
 
-from typing import Any
-
 import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
-from movie_oracles import CASES, make, movie_of
+from movie_oracles import CASES, make
 from PIL import Image
 from shares import by_default
 
-import particleflow
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.trajectory import Trajectory
 from particleflow.view import style
@@ -23,10 +20,10 @@ from particleflow.view.animation.sprites import SpriteBank, _last_of_equals
 from particleflow.view.drawing.base import format_time
 from particleflow.view.drawing.camera import rotation
 
-imageio_ffmpeg = pytest.importorskip("imageio_ffmpeg")
 
-view: Any = particleflow.view  # the drawn artists are read by names that type stubs do not know
-SMALL = (320, 192)
+def movie_of(run, frames=5, spacing="linear", size=(640, 368), **options):
+    with style.use("light"):
+        return Movie(run, frames, spacing, size, **options)
 
 
 def test_particles_are_drawn_where_the_axes_put_them():
