@@ -108,11 +108,8 @@ def _trial(plan: Plan, first: int, state: Any, time: float, passed: dict[int, in
 
     def choose(interaction: Interaction) -> AbstractSummation:
         choices, limit = interaction.choices(seen), interaction.allowed_error() or 0.0
-        for place in range(passed.get(len(places), 0), len(choices)):
-            choice = choices[place]
-            error = 0.0 if choice.error == 0 else _sampled_error(interaction, choice, seen, first)
-            if error <= limit:
-                break
+        place, error = _first_within(limit, interaction, choices, passed.get(len(places), 0), seen, first)
+        choice = choices[place]
         places.append(place)
         chosen.append(choice)
         allowed.append(limit)
@@ -121,6 +118,18 @@ def _trial(plan: Plan, first: int, state: Any, time: float, passed: dict[int, in
 
     flow = plan.flow.resummed(present.time, choose)
     return _Trial(replace(plan, flow=flow), places, chosen, allowed, errors)
+
+
+def _first_within(
+    limit: float, interaction: Interaction, choices: list[Choice], place: int, seen: Measure, first: int
+) -> tuple[int, float]:
+    """The place of the first choice, from `place` on, whose sample is within the limit, and the error seen there."""
+    while choices[place].error > 0:
+        error = _sampled_error(interaction, choices[place], seen, first)
+        if error <= limit:
+            return place, error
+        place += 1
+    return place, 0.0
 
 
 def _errors_after(trial: _Trial, first: int, state: Any, time: float) -> dict[int, float]:

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -42,7 +42,8 @@ class FiguresBeside:
             partial = self._resources.enter_context(written_folder(folder))
             self._answer = self._resources.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
             task = self._resources.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
-            np.savez(task, paths=np.array([str(path.absolute()), str(Path(partial).absolute())]), **track.arrays())
+            arrays: dict[str, Any] = track.arrays()
+            np.savez(task, paths=np.array([str(path.absolute()), str(Path(partial).absolute())]), **arrays)
             task.seek(0)
             known = os.pathsep.join(entry for entry in sys.path if entry)
             self._process = subprocess.Popen(

@@ -1,5 +1,7 @@
 """Labels through time and the merge tree, against planted collisions, root finding and SciPy."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.cluster.hierarchy import dendrogram, is_valid_linkage, linkage
@@ -198,7 +200,8 @@ def test_a_track_is_the_same_after_a_journey_as_arrays(tmp_path):
     points = np.stack([np.cos(angles), np.sin(angles)], axis=-1)
     track = track_clusters(Trajectory.from_arrays(np.arange(4.0), points), 0.2)
     assert len(track.tree.merges) > 0
-    np.savez(tmp_path / "track.npz", **track.arrays())
+    sent: dict[str, Any] = track.arrays()
+    np.savez(tmp_path / "track.npz", **sent)
     with np.load(tmp_path / "track.npz", allow_pickle=False) as arrays:
         again = ClusterTrack.from_arrays(arrays)
     assert (again.threshold, again.interpolation, again.tree) == (track.threshold, track.interpolation, track.tree)

@@ -1,5 +1,7 @@
 """Sums within a tolerance: what is chosen, looked at, passed over and told, by approximations whose error is known."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -39,9 +41,9 @@ class Planted(AbstractSummation):
         return Choice(self, "planted", error=self.promised, cost=self.promised)
 
 
-def flow(tolerance=1e-6, normalization="row", geometry=None, wrapped=lambda drift: drift):
+def flow(tolerance: Any = 1e-6, normalization: Any = "row", wrapped: Any = lambda drift: drift):
     drift = pf.Attend(pf.kernels.Attention(2.0), normalization=normalization, summation=Auto(tolerance=tolerance))
-    return pf.Flow(wrapped(drift), geometry=geometry or pf.Sphere())
+    return pf.Flow(wrapped(drift), geometry=pf.Sphere())
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +58,7 @@ def candidates(monkeypatch):
     return lambda *planted: monkeypatch.setattr(auto, "_CANDIDATES", (*planted, *before))
 
 
-def exact_run(start, **others):
+def exact_run(start, **others) -> Any:
     return pf.simulate(flow(tolerance=None, **others), start, TIMES, **SETTINGS)
 
 
@@ -88,7 +90,7 @@ def test_one_that_breaks_its_promise_on_the_way_is_passed_over_for_the_next(what
     said = run.metadata["statistics"]["chosen summation"]
     assert said.startswith("Planted")
     assert "; from t = " in said
-    assert np.max(np.abs(run.points - exact_run(start, wrapped=wrapped).points)) < 1e-6
+    assert np.max(np.abs(np.asarray(run.points) - exact_run(start, wrapped=wrapped).points)) < 1e-6
 
 
 def test_the_next_method_is_the_next_in_cost_and_may_be_an_approximation(start, candidates):
@@ -129,7 +131,7 @@ def test_nan_is_no_kept_promise(start, candidates):
     candidates(Planted(np.nan, 0.5, 1e-7))
     run = pf.simulate(flow(), start, TIMES, **SETTINGS)
     assert run.status == "finished"
-    assert np.max(np.abs(run.points - exact_run(start).points)) < 1e-6
+    assert np.max(np.abs(np.asarray(run.points) - exact_run(start).points)) < 1e-6
 
 
 @pytest.mark.slow
