@@ -70,8 +70,7 @@ def feature_convergence(
 
 def _errors(ax: "Axes", ranks: np.ndarray, errors: np.ndarray) -> None:
     ax.plot(ranks, errors, "o-", markersize=4)
-    line = errors[0] * np.sqrt(ranks[0] / ranks)
-    ax.plot(ranks, line, linestyle="--", color=style.current().muted, linewidth=1.0)
-    middle = len(ranks) // 2
-    ax.annotate("$R^{-1/2}$", (ranks[middle], line[middle]), (-6, -6), textcoords="offset points", ha="right", va="top")
+    line = np.exp(np.mean(np.log(errors * np.sqrt(ranks)))) / np.sqrt(ranks)  # amid the errors
+    ax.plot(ranks, line, linestyle="--", color=style.current().muted, linewidth=1.0, label="$R^{-1/2}$")
+    ax.legend(loc="lower left")
     ax.set(xscale="log", yscale="log", xlabel="features $R$", title="error of an entry")
