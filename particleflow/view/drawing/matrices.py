@@ -264,7 +264,7 @@ def _attention_matrix(weights: np.ndarray, ax: "Axes", count: int | None = None)
 def _name_sides(ax: "Axes", run: "Trajectory", order: np.ndarray, frame: int, labels: Any) -> None:
     """Words along both sides of a matrix in the order shown, where the particles have words and these fit."""
     if run.words is not None:
-        words, clusters = run.words[order].tolist(), _clusters(run, frame, labels)[order]
+        words, clusters = [[word] for word in run.words[order].tolist()], _clusters(run, frame, labels)[order]
         length = 0.78 * 72 * inches(ax)  # the layout leaves less than all
         for side in "xy":
             name_ticks(ax, side, words, clusters, length)

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from particleflow._words import named
 from particleflow.analysis.frames import first_run
 from particleflow.errors import ShapeError
 from particleflow.view import style
@@ -182,16 +181,16 @@ def _name_leaves(ax: "Axes", run: Any, rows: np.ndarray, leaves: Leaves, labels:
     name_ticks(ax, "x" if vertical else "y", [words[leaf] for leaf in order], roots[order], 0.95 * 72 * length)
 
 
-def _leaf_words(words: np.ndarray, labels: Any) -> list[str]:
-    """The name of every leaf: the word of a particle, or of the particles of a label in its first frame."""
+def _leaf_words(words: np.ndarray, labels: Any) -> list[list[str]]:
+    """The words of every leaf: that of a particle, or those of the particles of a label in its first frame."""
     if labels is None:
-        return words.tolist()
+        return [[word] for word in words.tolist()]
     values, first = np.unique(labels, return_index=True)
     frames = first // labels.shape[1]
-    found = [""] * (int(values.max(initial=-1)) + 1)
+    found = [[""]] * (int(values.max(initial=-1)) + 1)
     for value, frame in zip(values.tolist(), frames.tolist(), strict=True):
         if value >= 0:
-            found[value] = named(words[labels[frame] == value].tolist(), 2)
+            found[value] = words[labels[frame] == value].tolist()
     return found
 
 

@@ -26,14 +26,14 @@ def write_words(
         ax.add_artist(Words(places, words, weights, depth=depth, axes=axes, scale=scale))
 
 
-def name_ticks(ax: "Axes", side: str, words: Sequence[str], groups: np.ndarray, points: float) -> None:
-    """Write words along an axis whose entries 0, 1, … they belong to, where there is room for them.
+def name_ticks(ax: "Axes", side: str, words: Sequence[Sequence[str]], groups: np.ndarray, points: float) -> None:
+    """Write names along an axis whose entries 0, 1, … stand for one or several words each, where there is room.
 
-    Equal words side by side share a name. If not even that fits into `points` points of length, the entries of equal
-    `groups` side by side have a name together, those of the largest first.
+    Equal names side by side are written once. If not even that fits into `points` points of length, the entries of
+    equal `groups` side by side have a name together, those of the largest first.
     """
     room = points / max(len(words), 1)
-    texts = [visible(word, _TICK_LETTERS) for word in words]
+    texts = [visible(each[0], _TICK_LETTERS) if len(each) == 1 else named(each, 2) for each in words]
     runs = _runs(texts)
     middles = np.array([run.mean() for run in runs])
     size = min(0.8 * style.current().font_size, 0.95 * room * float(np.diff(middles).min(initial=np.inf)))
@@ -49,7 +49,7 @@ def name_ticks(ax: "Axes", side: str, words: Sequence[str], groups: np.ndarray, 
         middle = float(run.mean())
         if len(run) * room >= size and all(abs(middle - other) * room >= size for other in taken):
             taken.append(middle)
-            kept.append(named([words[int(place)] for place in run], 2))
+            kept.append(named([word for place in run for word in words[int(place)]], 2))
     order = np.argsort(taken)
     if len(kept) > 1:
         _set_ticks(ax, side, np.array(taken)[order], [kept[place] for place in order], size)
