@@ -39,9 +39,7 @@ class Clock:
         from PIL import ImageDraw
 
         pen, right = ImageDraw.Draw(image), self._right
-        parts = [
-            (known, "".join(run)) for known, run in groupby(self.texts[index], lambda one: ord(one) in self._known)
-        ]
-        for known, letters in reversed(parts):
+        runs = groupby(self.texts[index], lambda letter: ord(letter) in self._known)
+        for known, letters in reversed([(known, "".join(run)) for known, run in runs]):
             pen.text((right, self._baseline), letters, self._ink, self._fonts[known], anchor="rs")
             right -= self._fonts[known].getlength(letters)
