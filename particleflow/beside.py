@@ -46,12 +46,14 @@ class FiguresBeside:
             np.savez(task, paths=np.array([str(path.absolute()), str(Path(partial).absolute())]), **arrays)
             task.seek(0)
             known = os.pathsep.join(entry for entry in sys.path if entry)
+            # one thread: the other cores have work, and small products take longer on several
+            settings = {"PYTHONPATH": known, "MPLBACKEND": "Agg", "OMP_NUM_THREADS": "1"}
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-c", _DRAW],
                 stdin=task,
                 stdout=self._answer,
                 stderr=subprocess.DEVNULL,
-                env={**os.environ, "PYTHONPATH": known, "MPLBACKEND": "Agg", "OPENBLAS_NUM_THREADS": "1"},
+                env={**os.environ, **settings},
                 start_new_session=True,  # Ctrl-C is for us, who then stop it
             )
         except BaseException:

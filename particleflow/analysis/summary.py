@@ -135,9 +135,11 @@ def _check_track(track: ClusterTrack | None, frames: int, particles: int, thresh
     if track is None:
         return
     if track.labels.shape != (frames, particles):
-        raise ShapeError(f"Argument `track` must have labels of shape {(frames, particles)}, not {track.labels.shape}.")
+        shape = track.labels.shape
+        raise ShapeError(f"Argument `track` must have labels of shape {(frames, particles)}, but has {shape}.")
     if threshold is not None and threshold != track.threshold.value:
-        raise ArgumentError(f"Argument `threshold` must be that of `track`, {track.threshold.value}, not {threshold}.")
+        value = track.threshold.value
+        raise ArgumentError(f"Argument `threshold` must be that of `track`, {value}, but is {threshold}.")
 
 
 def _summarize_run(

@@ -42,6 +42,7 @@ class Theme:
     width: float
 
 
+FALLBACK = "DejaVu Sans"  # the font of letters that a theme's own lacks
 _OKABE_ITO_LIGHT = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#5D4E8C")
 _OKABE_ITO_DARK = ("#56B4E9", "#E69F00", "#2CC295", "#F2764B", "#F0E442", "#CC79A7", "#8FA6FF")
 
@@ -134,7 +135,7 @@ def _font_settings(theme: Theme) -> dict[str, Any]:
     size = theme.font_size
     return {
         # the second has the glyphs that the first lacks; twice the same would be looked up twice for every word
-        "font.family": list(dict.fromkeys([theme.font, "DejaVu Sans"])),
+        "font.family": list(dict.fromkeys([theme.font, FALLBACK])),
         "font.size": size,
         "axes.titlesize": 1.05 * size,
         "axes.labelsize": size,
@@ -302,7 +303,7 @@ def clean(text: object, limit: int = 80) -> str:
     kept = " ".join(kept.split())
     if len(kept) > limit:
         kept = kept[: limit - 1].rstrip() + "…"
-    known = glyphs(current().font) | glyphs("DejaVu Sans")
+    known = glyphs(current().font) | glyphs(FALLBACK)
     kept = "".join(character if ord(character) in known else "?" for character in kept)
     return kept.replace("$", r"\$")
 

@@ -12,7 +12,6 @@ from particleflow.errors import StoreError, UserError
 
 # with the preset alone a movie is a fifth smaller, but takes half as long again: dots have no texture to follow
 _QUALITY = ("-preset", "veryfast", "-crf", "18", "-x264-params", "subme=0:me=dia:bframes=1:b-adapt=0")
-_PIPE = 1 << 20  # bytes on their way to the encoder; a frame has four times as many
 
 
 def find_ffmpeg() -> str:
@@ -43,7 +42,6 @@ class Encoder:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=self._complaints,
-            pipesize=_PIPE,
             start_new_session=True,  # Ctrl-C is for us, who then stop it
         )
         assert self._process.stdin is not None
