@@ -53,9 +53,8 @@ def start():
 
 @pytest.fixture
 def candidates(monkeypatch):
-    """Puts approximations before the exact candidates."""
-    before = auto._CANDIDATES
-    return lambda *planted: monkeypatch.setattr(auto, "_CANDIDATES", (*planted, *before))
+    """Puts approximations in the place of those that there are."""
+    return lambda *planted: monkeypatch.setattr(auto, "_APPROXIMATE", planted)
 
 
 def exact_run(start, **others) -> Any:

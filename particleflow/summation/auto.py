@@ -13,7 +13,7 @@ from jaxtyping import Array, Int
 from particleflow._arrays import is_concrete
 from particleflow.errors import ArgumentError
 from particleflow.kernels.base import AbstractKernel
-from particleflow.measure import Measure
+from particleflow.measure import Measure, Sites
 from particleflow.moments import Moments
 from particleflow.summation.base import AbstractSummation, Choice, Limits, as_query_sites
 from particleflow.summation.blockwise import Blockwise
@@ -23,9 +23,10 @@ from particleflow.summation.native import Native
 from particleflow.summation.near_far import NearFar
 from particleflow.summation.spectral import Spectral
 
-# Approximations, which promise nothing without a tolerance, then exact ones, the fastest first; the last one promises
-# to sum whatever it is given, so there is always an answer.
-_CANDIDATES: tuple[AbstractSummation, ...] = (Spectral(), NearFar(), Features(), Native(), Dense(), Blockwise())
+# Asked only where there is a tolerance to keep.
+_APPROXIMATE: tuple[AbstractSummation, ...] = (Spectral(), NearFar(), Features())
+# The fastest first; the last one promises to sum whatever it is given, so there is always an answer.
+_EXACT: tuple[AbstractSummation, ...] = (Native(), Dense(), Blockwise())
 
 
 class Auto(AbstractSummation):
@@ -48,24 +49,28 @@ class Auto(AbstractSummation):
             raise ArgumentError(f"Argument `tolerance` must be a positive number or None, but is {given!r}.")
 
     def choices(self, kernel: AbstractKernel, measure: Measure, queries: Any) -> list[Choice]:
-        """What could be used for these, and why, the best first: up to the first that is exact."""
-        sites = as_query_sites(queries)
+        """What could be used for these, and why, the cheapest first; the last one is exact."""
+        sites, limits = as_query_sites(queries), Limits(self.tolerance, self.dense_bytes)
+        exact = self._exact(kernel, measure, sites, limits)
         known = is_concrete(measure.points) and is_concrete(sites.points)
-        limits = Limits(self.tolerance if known else None, self.dense_bytes)
-        promises = ((place, each.promise(kernel, measure, sites, limits)) for place, each in enumerate(_CANDIDATES))
-        given = ((place, choice) for place, choice in promises if choice is not None)
-        ranked = [next(given)] if limits.tolerance is None else sorted(given, key=lambda each: each[1].cost)
-        exact = next(rank for rank, (_, choice) in enumerate(ranked) if choice.error == 0)
-        return [self._explained(place, choice, kernel, measure) for place, choice in ranked[: exact + 1]]
+        asked = _APPROXIMATE if self.tolerance is not None and known else ()
+        promises = (each.promise(kernel, measure, sites, limits) for each in asked)
+        cheaper = [each for each in promises if each is not None and each.cost < exact.cost]
+        return [self._kept(each) for each in (*sorted(cheaper, key=lambda each: each.cost), exact)]
 
-    def _explained(self, place: int, choice: Choice, kernel: AbstractKernel, measure: Measure) -> Choice:
-        """The choice, with what stood in the way of candidates before it, and how it keeps the tolerance."""
-        obstacles = (candidate.obstacle(kernel, measure) for candidate in _CANDIDATES[:place])
-        reason = "; ".join([choice.reason, *filter(None, obstacles)])
-        if self.tolerance is not None:
-            error = "exact up to rounding" if choice.error == 0 else f"with an error of at most {choice.error:.3g}"
-            reason = f"{reason}; {error}, within the tolerance {self.tolerance:.3g}"
-        return choice._replace(reason=reason)
+    def _exact(self, kernel: AbstractKernel, measure: Measure, sites: Sites, limits: Limits) -> Choice:
+        """The first exact candidate that promises to sum these, with what stood in the way of those before it."""
+        promises = ((place, each.promise(kernel, measure, sites, limits)) for place, each in enumerate(_EXACT))
+        place, choice = next((place, promise) for place, promise in promises if promise is not None)
+        obstacles = filter(None, (each.obstacle(kernel, measure) for each in _EXACT[:place]))
+        return choice._replace(reason="; ".join([choice.reason, *obstacles]))
+
+    def _kept(self, choice: Choice) -> Choice:
+        """The choice, with how it keeps the tolerance."""
+        if self.tolerance is None:
+            return choice
+        error = "exact up to rounding" if choice.error == 0 else f"with an error of at most {choice.error:.3g}"
+        return choice._replace(reason=f"{choice.reason}; {error}, within the tolerance {self.tolerance:.3g}")
 
     def allowed_error(self) -> float | None:
         """The tolerance."""
