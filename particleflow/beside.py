@@ -5,6 +5,7 @@ the trajectory by itself, takes the clusters from us, and answers with a line fo
 ten), and with what went wrong as the last one, if anything did.
 """
 
+import gc
 import os
 import re
 import subprocess
@@ -94,6 +95,7 @@ class FiguresBeside:
 
 def draw() -> None:
     """What that process does: draw the figures of its task."""
+    gc.set_threshold(100_000, 20, 20)  # a figure is thousands of small objects: looking for cycles takes a twentieth
     from particleflow.analysis.tracking import ClusterTrack
     from particleflow.trajectory import Trajectory
     from particleflow.view.drawing.collection import figures
