@@ -70,8 +70,8 @@ class FiguresBeside:
         while code is None:
             with suppress(subprocess.TimeoutExpired):
                 code = self._process.wait(_LOOK)
-            said = self._last_line()
-            if progress is not None and _COUNT.fullmatch(said):
+            before, said = said, self._last_line()
+            if progress is not None and said != before and _COUNT.fullmatch(said):
                 progress(*map(int, said.split()))
         if code != 0:
             reason = "" if _COUNT.fullmatch(said) else said
