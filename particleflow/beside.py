@@ -5,6 +5,7 @@ the trajectory by itself, takes the clusters from us, and answers with a line fo
 ten), and with what went wrong as the last one, if anything did.
 """
 
+import gc
 import os
 import re
 import subprocess
@@ -69,8 +70,8 @@ class FiguresBeside:
         while code is None:
             with suppress(subprocess.TimeoutExpired):
                 code = self._process.wait(_LOOK)
-            said = self._last_line()
-            if progress is not None and _COUNT.fullmatch(said):
+            before, said = said, self._last_line()
+            if progress is not None and said != before and _COUNT.fullmatch(said):
                 progress(*map(int, said.split()))
         if code != 0:
             reason = "" if _COUNT.fullmatch(said) else said
@@ -94,6 +95,7 @@ class FiguresBeside:
 
 def draw() -> None:
     """What that process does: draw the figures of its task."""
+    gc.set_threshold(100_000, 20, 20)  # a figure is thousands of small objects: looking for cycles takes a twentieth
     from particleflow.analysis.tracking import ClusterTrack
     from particleflow.trajectory import Trajectory
     from particleflow.view.drawing.collection import figures

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 FARTHEST = 1e150  # where squared distances still are numbers
 
-Progress = Callable[[int, int], None]  # done, and of how many
+Progress = Callable[[int, int], None]  # done, and of how many; (0, 0) says that it has begun
 Report = Callable[[str, int, int], None]  # the same, after the name of what is made
 Maker = Callable[[Path, "Trajectory", "_Analysis", Progress], str]
 
@@ -52,12 +52,13 @@ def make_products(
         elif wanted.get(name, True):
             due.append(name)
     with contextlib.ExitStack() as until:
-        beside = _drawn_beside(folder, trajectory, analysis, until) if "figures" in due and len(due) > 1 else None
-        if beside is not None:
-            makers["figures"] = beside
-            due.sort(key="figures".__eq__)  # they are waited for when all else is there
-        for name in due:
-            say(name, 0, 0)
+        while due:
+            name = due.pop(0)
+            beside = _drawn_beside(folder, trajectory, analysis, until) if name == "figures" and due else None
+            if beside is not None:  # they are waited for when all else is there
+                makers[name] = beside
+                due.append(name)
+                continue
             _make(name, outcome, partial(makers[name], folder, trajectory, analysis, partial(say, name)))
 
 
@@ -88,6 +89,7 @@ def _drawn_beside(
     until.callback(process.stop)
 
     def wait(folder: Path, trajectory: "Trajectory", analysis: "_Analysis", progress: Progress) -> str:
+        progress(0, 0)
         process.finish(progress)
         return "figures"
 
@@ -140,6 +142,7 @@ def _summary(folder: Path, trajectory: "Trajectory", analysis: _Analysis, progre
 
     check_extent(trajectory)
     known = analysis.track if masses_of(first_run(trajectory)) is None else None  # a density has no clusters to follow
+    progress(0, 0)
     write_summary(trajectory, folder / SUMMARY_FILE, track=known, progress=progress)
     return SUMMARY_FILE
 
@@ -147,8 +150,10 @@ def _summary(folder: Path, trajectory: "Trajectory", analysis: _Analysis, progre
 def _figures(folder: Path, trajectory: "Trajectory", analysis: _Analysis, progress: Progress) -> str:
     from particleflow import view
 
+    clusters = analysis.track
+    progress(0, 0)
     with written_folder(folder / "figures") as unfinished:  # a folder of figures is always a complete one
-        view.figures(trajectory, unfinished, analysis=analysis.track, progress=progress)
+        view.figures(trajectory, unfinished, analysis=clusters, progress=progress)
     return "figures"
 
 
@@ -157,6 +162,7 @@ def _movie(folder: Path, trajectory: "Trajectory", analysis: _Analysis, progress
 
     name = "movie.mp4" if find_spec("imageio_ffmpeg") else "movie.gif"
     counts, colors = analysis.track.counts, trajectory.labels
+    progress(0, 0)
     view.animate(trajectory, folder / name, counts=counts, colors=colors, progress=progress)
     return name
 
@@ -164,5 +170,7 @@ def _movie(folder: Path, trajectory: "Trajectory", analysis: _Analysis, progress
 def _page(folder: Path, trajectory: "Trajectory", analysis: _Analysis, progress: Progress) -> str:
     from particleflow import view
 
-    view.page(trajectory, folder / PAGE_FILE, analysis=analysis.track, progress=progress)
+    clusters = analysis.track
+    progress(0, 0)
+    view.page(trajectory, folder / PAGE_FILE, analysis=clusters, progress=progress)
     return PAGE_FILE

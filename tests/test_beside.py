@@ -45,7 +45,7 @@ def test_another_process_draws_what_this_one_draws(run):
         expected = particleflow.view.figures(trajectory, run.parent / "here", analysis=track(run))
     assert {path.name for path in (run.parent / "figures").iterdir()} == {path.name for path in expected}
     assert told[-1] == (len(expected), len(expected))
-    assert told == sorted(told)
+    assert told == sorted(set(told))
     for path in expected:
         assert (run.parent / "figures" / path.name).read_bytes() == path.read_bytes()
     assert sorted(path.name for path in run.parent.iterdir()) == ["figures", "here", "trajectory.h5"]

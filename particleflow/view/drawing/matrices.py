@@ -1,5 +1,6 @@
 """Who is near whom: pairwise similarity over time, Gram matrices and attention matrices."""
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,10 +41,15 @@ _BY_WORD, _BY_PLACE, _BY_POSITION = "by cluster, then by word", "neighbours side
 
 def pair_values(points: np.ndarray, spherical: bool, radius: float) -> np.ndarray:
     """The cosines ⟨x_i, x_j⟩/r² of points on a sphere, the distances |x_i − x_j| of others; each pair once."""
-    rows, columns = np.triu_indices(len(points), k=1)
+    rows, columns = _pairs(len(points))
     if spherical:
         return ((points @ points.T) / radius**2)[rows, columns]
     return np.linalg.norm(points[rows] - points[columns], axis=-1)
+
+
+@lru_cache(1)
+def _pairs(count: int) -> tuple[np.ndarray, np.ndarray]:
+    return np.triu_indices(count, k=1)
 
 
 def similarity_histogram(

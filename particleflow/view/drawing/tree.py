@@ -206,7 +206,7 @@ def tree_branches(rows: np.ndarray, leaves: Leaves, times: np.ndarray) -> tuple[
     def add(first: tuple[float, float], last: tuple[float, float], shown: np.ndarray, size: float) -> None:
         segments.append([first, last])
         weights = np.maximum(leaves.sizes[shown], 1e-12)
-        shades.append(np.average(leaves.colors[shown], axis=0, weights=weights))
+        shades.append(weights @ leaves.colors[shown] / weights.sum())
         sizes.append(size)
 
     for joint in joints:
