@@ -181,3 +181,26 @@ def test_history_joins_windows_of_one_method():
     assert joined(history, None) == history
     history = joined(history, Summed(2.0, "B", "else", 0.0))
     assert told(history) == "A: why; at most 3e-09 seen on samples; from t = 2 on B: else"
+
+
+WITH = {
+    "noise": ({"temperature": 0.01}, {}, {"step": 0.05, "key": jax.random.key(1)}, "Spectral"),
+    "coalesce": ({}, {}, {"rtol": 1e-6, "atol": 1e-8, "discretization": pf.Particles(coalesce=1e-4)}, "Spectral"),
+    "event": ({}, {}, {"rtol": 1e-6, "atol": 1e-8, "event": pf.events.Clustered(0.5)}, "Spectral"),
+    "causal": ({}, {"positional": pf.kernels.Causal()}, {"rtol": 1e-6, "atol": 1e-8}, "Native"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WITH)
+def test_real_methods_with_everything_else_a_run_has(name):
+    """3,000 particles on the circle: within the tolerance of the exact run, by a method that knows the kernel."""
+    noise, positions, settings, method = WITH[name]
+    points = pf.initial.UniformSphere(dim=2).sample(jax.random.key(0), 3000)
+    ends: list[Any] = []
+    for tolerance in (1e-5, None):
+        drift = pf.Attend(pf.kernels.Attention(9.0), summation=Auto(tolerance=tolerance), **positions)
+        run = pf.simulate(pf.Flow(drift, geometry=pf.Sphere(), **noise), points, [0.0, 0.1, 0.2], **settings)
+        ends.append((np.asarray(run.points[-1]), run.metadata["statistics"]["chosen summation"]))
+    assert ends[0][1].startswith(method)
+    assert np.max(np.abs(ends[0][0] - ends[1][0])) < 1e-5
