@@ -51,7 +51,8 @@ def as_float_array(value: Any, name: str, *, finite: bool = True) -> Array:
             f"Argument `{name}` must hold floating-point numbers, but has dtype {value.dtype}; "
             f"convert it, for example with {name}.astype(float)."
         )
-    array = value if isinstance(value, jax.Array) else jnp.asarray(value)
+    # A copy: on a processor JAX would else look at the caller's memory, which may change after all checks.
+    array = value if isinstance(value, jax.Array) else jnp.array(value)
     if array.dtype != value.dtype:
         raise DtypeError(f"Argument `{name}` is {value.dtype}, but JAX runs in 32 bits; set JAX_ENABLE_X64=1.")
     if is_concrete(array):
@@ -64,6 +65,35 @@ def _number(value: float) -> Array:
     """A number as a weakly typed array; the same few numbers come again and again, and each costs a transfer."""
     with jax.ensure_compile_time_eval():
         return jnp.asarray(value)
+
+
+def as_number(value: Any, dtype: Any = float) -> Array:
+    """A number as a strongly typed array, in 64 bits where JAX has them and nothing else is asked for."""
+    if isinstance(value, int | float):
+        return _strong_number(float(value), jax.dtypes.canonicalize_dtype(dtype))
+    return jnp.asarray(value, dtype)
+
+
+@lru_cache(maxsize=1024)
+def _strong_number(value: float, dtype: Any) -> Array:
+    with jax.ensure_compile_time_eval():
+        return jnp.asarray(value, dtype)
+
+
+def progression(first: float, step: float, count: int, dtype: Any) -> Array:
+    """The numbers first, first + step, first + 2 step, …: equal weights, positions in order."""
+    return (_short_progression if count <= _SHORT else _progression)(first, step, count, dtype)
+
+
+_SHORT = 2**14  # numbers that are worth remembering: a transfer takes longer than a step of so few particles
+
+
+def _progression(first: float, step: float, count: int, dtype: Any) -> Array:
+    with jax.ensure_compile_time_eval():
+        return jnp.asarray((first + step * np.arange(count)).astype(dtype))
+
+
+_short_progression = lru_cache(maxsize=64)(_progression)
 
 
 def _from_list(numbers: list | tuple, name: str) -> np.ndarray:
@@ -136,11 +166,17 @@ def check_same_dtype(**arrays: Array | None) -> None:
 def strong_dtype_leaves(tree: Any) -> dict[str, Array]:
     """The strongly typed floating-point arrays inside a pytree, by their path: what must match the points."""
     leaves = jax.tree_util.tree_leaves_with_path(tree)
-    return {
-        jax.tree_util.keystr(path).lstrip("."): leaf
-        for path, leaf in leaves
-        if hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.floating) and not getattr(leaf, "weak_type", False)
-    }
+    return {jax.tree_util.keystr(path).lstrip("."): leaf for path, leaf in leaves if _is_strong(leaf)}
+
+
+def strong_leaves(tree: Any) -> list[Array]:
+    """The same arrays without their paths, which take longer to write than all else that is checked of them."""
+    return [leaf for leaf in jax.tree_util.tree_leaves(tree) if _is_strong(leaf)]
+
+
+def _is_strong(leaf: Any) -> bool:
+    floating = hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.floating)
+    return floating and not getattr(leaf, "weak_type", False)
 
 
 def signature(tree: Any) -> Hashable:
@@ -158,24 +194,37 @@ def signature(tree: Any) -> Hashable:
 
 
 def shapes_of(function: Callable[..., Any], *operands: Any) -> Any:
-    """`jax.eval_shape` of a function of modules, remembered for operands of the same signature.
+    """`jax.eval_shape` of a function of modules, remembered: tracing takes as long as a run of a few particles."""
 
-    Tracing takes ten milliseconds, as long as a whole run of a few particles. The function is one of a module, not made
-    for this call.
+    def shapes(*operands: Any) -> Any:
+        return jax.eval_shape(lambda: function(*operands))
+
+    return _looked_up((function, "shapes"), shapes, operands)
+
+
+def remembered(function: Callable[..., Any], *operands: Any) -> Any:
+    """What a function says of modules by their structure and shapes alone, remembered for those of one signature.
+
+    The function is one of a module, not made for this call. It must not look at the numbers in arrays.
     """
+    return _looked_up(function, function, operands)
+
+
+def _looked_up(name: Hashable, function: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
     alike = signature(operands)
-    found = _shapes.get((function, alike)) if alike is not None else None
-    if found is None:
-        found = jax.eval_shape(lambda: function(*operands))
-        if len(_shapes) >= _MOST_SHAPES:
-            _shapes.clear()
+    answer = _UNKNOWN if alike is None else _answers.get((name, alike), _UNKNOWN)
+    if answer is _UNKNOWN:
+        answer = function(*operands)
+        if len(_answers) >= _MOST_ANSWERS:
+            _answers.clear()
         if alike is not None:
-            _shapes[function, alike] = found
-    return found
+            _answers[name, alike] = answer
+    return answer
 
 
-_MOST_SHAPES = 256
-_shapes: dict[Any, Any] = {}
+_UNKNOWN = object()  # None may be an answer
+_MOST_ANSWERS = 1024
+_answers: dict[Any, Any] = {}
 
 
 def _is_array(leaf: Any) -> bool:

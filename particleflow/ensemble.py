@@ -24,18 +24,20 @@ from particleflow.plan import Plan
 # The matrices of all pairs of one group fit into this: about the second-level cache of a core.
 _GROUP_BYTES = 384 * 1024
 
-_solve_one = eqx.filter_jit(solve_window)
+_solve_one: Any = eqx.filter_jit(solve_window)
 _compiled: set[Hashable] = set()  # signatures of programs that this process has
 
 
 def solve_runs(plan: Plan, first: int, times: np.ndarray, state: Any, proposed: np.ndarray) -> Window:
     """The window that begins with frame `first`, from `state` and step sizes `proposed` (leading axis: runs)."""
-    begin, saved, method = plan.window_begin(first), jnp.asarray(times, float), plan.method_for(state)
+    begin, method = plan.window_begin(first), plan.method_for(state)
     if plan.runs is not None:
-        return _solve_groups(plan, method, begin, saved, state, proposed)
-    alone = jax.tree_util.tree_map(lambda leaf: jnp.asarray(leaf[0]), (state, proposed))
+        return _solve_groups(plan, method, begin, times, state, proposed)
+    # Arrays of NumPy cross the border of a compiled program by themselves; each made one of JAX before costs as much as
+    # a field of a few particles.
+    alone = jax.tree_util.tree_map(lambda leaf: np.asarray(leaf[0]), (state, proposed))
     window = _solve_one(
-        method, plan.observe, plan.event, plan.flow, plan.discretization, alone[0], begin, saved, alone[1],
+        method, plan.observe, plan.event, plan.flow, plan.discretization, alone[0], begin, times, alone[1],
         plan.numbers,
     )  # fmt: skip
     return jax.tree_util.tree_map(lambda leaf: np.asarray(leaf)[None], window)
@@ -50,7 +52,9 @@ def group_size(plan: Plan) -> int:
     return -(-plan.runs // groups)
 
 
-def _solve_groups(plan: Plan, method: Method, begin: Array, times: Array, state: Any, proposed: np.ndarray) -> Window:
+def _solve_groups(
+    plan: Plan, method: Method, begin: np.ndarray, times: np.ndarray, state: Any, proposed: np.ndarray
+) -> Window:
     """One window of all runs, group by group."""
     runs = plan.runs
     assert runs is not None

@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from particleflow._arrays import remembered
 from particleflow.observables import name_of
 from particleflow.plan import Plan
 from particleflow.user_code import PYTHON, code_of
@@ -37,6 +38,15 @@ def code_fingerprints(plan: Plan) -> dict[str, str]:
     """The arguments of `simulate` that bring code of the user's own, each as a hash of it, and the Python it is for."""
     codes = {name: list(code_of(within(value))) for name, value in _decisive(plan).items()}
     return {"python": PYTHON} | {name: _hash(code) for name, code in codes.items() if code}
+
+
+def brings_code(plan: Plan) -> bool:
+    """Whether functions or classes of the user's own take part, remembered for objects of one structure."""
+    return remembered(_has_code, type(plan.start), plan.flow, plan.discretization, plan.observe, plan.event)
+
+
+def _has_code(*values: Any) -> bool:
+    return any(True for _ in code_of(within(values)))
 
 
 def _decisive(plan: Plan) -> dict[str, Any]:

@@ -184,6 +184,8 @@ def _finite_frames(window: Window, wanted: int) -> np.ndarray:
 
 def _ended_at(window: Window, times: np.ndarray, broken: np.ndarray) -> Window:
     """The window, with the first frame that is broken as the end of a run."""
+    if not broken.any():
+        return window
     ends = np.where(broken.any(axis=1), times[np.argmax(broken, axis=1)], np.asarray(window.end_time))
     return replace(window, end_time=ends)  # pyright: ignore[reportArgumentType]
 

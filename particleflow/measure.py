@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from particleflow._arrays import as_float_array, check_same_dtype, is_concrete
+from particleflow._arrays import as_float_array, check_same_dtype, is_concrete, progression
 from particleflow._shown import shown
 from particleflow.errors import ArgumentError, DtypeError, ShapeError
 
@@ -104,7 +104,7 @@ class Measure(eqx.Module):
         if points.ndim != 2 or 0 in points.shape:
             raise ShapeError(f"Argument `points` must have shape (n, d) with n, d ≥ 1, but has {points.shape}.")
         count = points.shape[0]
-        return Measure(points, jnp.asarray(np.full(count, -np.log(count), points.dtype)), values, positions)
+        return Measure(points, progression(-np.log(count), 0.0, count, points.dtype), values, positions)
 
     @staticmethod
     def weighted(points: Any, weights: Any, values: Any = None, positions: Any = None) -> "Measure":

@@ -21,11 +21,22 @@ _LARGEST_TABLE = 512
 _SCHEDULE_POINTS = 65
 
 
-def describe(plan: Plan) -> dict[str, Any]:
-    """Where a run comes from: settings, space and interactions, versions, device, precision."""
+def surroundings() -> dict[str, Any]:
+    """What a run is made with: versions, device, native code."""
     import platform
 
     device = jax.devices()[0]
+    return {
+        "run format": RUN_FORMAT,
+        "versions": _versions(),
+        "device": f"{device.platform} ({device.device_kind})",
+        "native sum": library().description,
+        "platform": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
+    }
+
+
+def describe(plan: Plan) -> dict[str, Any]:
+    """What a run is: settings, space and interactions, precision."""
     facts = plan.flow.geometry.facts(plan.start.points.shape[-1]).description()
     interactions = [each.description() for each in _interactions(plan)]
     if plan.flow_per_run:
@@ -44,11 +55,6 @@ def describe(plan: Plan) -> dict[str, Any]:
         "rtol": float(plan.numbers.rtol),
         "atol": float(plan.numbers.atol),
         "step": float(plan.numbers.step),
-        "run format": RUN_FORMAT,
-        "versions": _versions(),
-        "device": f"{device.platform} ({device.device_kind})",
-        "native sum": library().description,
-        "platform": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
     }
 
 

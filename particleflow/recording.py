@@ -2,6 +2,7 @@
 
 import contextlib
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,14 +10,22 @@ import jax
 import numpy as np
 
 from particleflow._files import own_folder, refuse_link
+from particleflow._metadata import Metadata
 from particleflow._words import as_words, to_bytes
 from particleflow.approximation import Summed, told
 from particleflow.discretization.base import POINTS
 from particleflow.errors import ArgumentError, ComputedAgain, ResumedElsewhere, StoreError
-from particleflow.fingerprint import code_fingerprints, differences, fingerprints
+from particleflow.fingerprint import brings_code, code_fingerprints, differences, fingerprints
 from particleflow.loop import Frames, Progress
 from particleflow.plan import Plan
-from particleflow.provenance import RUN_FORMAT, describe, fixed_points, frame_shapes, particle_constants
+from particleflow.provenance import (
+    RUN_FORMAT,
+    describe,
+    fixed_points,
+    frame_shapes,
+    particle_constants,
+    surroundings,
+)
 from particleflow.status import Status
 from particleflow.store import (
     Checkpoint,
@@ -67,8 +76,10 @@ class Recorder:
             "labels": _as_labels(labels),
             "words": None if self.words is None else to_bytes(self.words),
         }
-        identity = {"fingerprint": fingerprints(plan, **recorded), "code": code_fingerprints(plan)}
-        self.provenance = {**describe(plan), **identity, **provenance}
+        self.has_code = brings_code(plan)
+        self.provenance = Metadata({**surroundings(), **provenance}, partial(_identity, plan, recorded))
+        if path is not None or self.has_code:  # a function of the user's may look at what changes
+            self.provenance = dict(self.provenance)
         self.resumed: Progress | None = None
         self._windows: list[Frames] = []
         self._changes: str | None = None
@@ -83,11 +94,6 @@ class Recorder:
         if path is not None:
             refuse_link(checkpoint_folder(path))
             self._writer = self._reopen(path, fsync) if resume else self._create(path, storage, overwrite, fsync)
-
-    @property
-    def has_code(self) -> bool:
-        """Whether functions or classes of the user's own take part in the run."""
-        return len(self.provenance["code"]) > 1
 
     def append(self, frames: Frames) -> None:
         """Keep a window; with a file, return when it is safe there together with its checkpoint."""
@@ -116,8 +122,8 @@ class Recorder:
         status = Status.INTERRUPTED if progress.status == Status.RUNNING else progress.status
         statistics = self._statistics(progress, seconds)
         if self._writer is None:
-            metadata = {**self.provenance, "status": status, "message": progress.message, "statistics": statistics}
-            return _in_memory(self.plan, self._windows, metadata, labels=self.labels, words=self.words)
+            self.provenance.update(status=status, message=progress.message, statistics=statistics)
+            return _in_memory(self.plan, self._windows, self.provenance, labels=self.labels, words=self.words)
         self._writer.set_status(status, progress.message, statistics)
         self._writer.close()
         assert self.path is not None
@@ -310,6 +316,12 @@ class Recorder:
         save_checkpoint(folder, arrays, info)
 
 
+def _identity(plan: Plan, recorded: dict[str, Any]) -> dict[str, Any]:
+    """What a run is, in words and as hashes; nothing in a plan changes, so that it can be asked at any time."""
+    identity = {"fingerprint": fingerprints(plan, **recorded), "code": code_fingerprints(plan)}
+    return {**describe(plan), **identity}
+
+
 def _in_memory(plan: Plan, windows: list[Frames], metadata: dict[str, Any], **particles: Any) -> Trajectory:
     times = np.concatenate([w.times for w in windows])
     fields, observables = (
@@ -320,10 +332,10 @@ def _in_memory(plan: Plan, windows: list[Frames], metadata: dict[str, Any], **pa
     if points is None:
         fixed = fixed_points(plan)
         points = np.broadcast_to(fixed, (len(times), *fixed.shape))
-    return Trajectory.from_arrays(
-        times, points, observables=observables, fields=fields, metadata=metadata, **particles,
-        **particle_constants(plan),
-    )  # fmt: skip
+    constants: dict[str, Any] = particle_constants(plan)
+    made = Trajectory.from_arrays(times, points, observables=observables, fields=fields, **particles, **constants)
+    made.metadata = metadata  # as it is: copied, it would be asked for all that it could say
+    return made
 
 
 def _as_particles(particles: Any, count: int) -> np.ndarray:

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from particleflow.compilation_cache import without_callbacks
-from particleflow.discretization import AbstractDiscretization, Particles
+from particleflow.discretization import AbstractDiscretization, Particles, Present
 from particleflow.errors import ArgumentError, RunError
 from particleflow.events import AbstractEvent
 from particleflow.flow import Flow
@@ -199,6 +199,6 @@ def evolve(
     numbers = make_numbers(rtol, atol, step, begin, key, None)
     times = jnp.asarray(begin, float), jnp.asarray(end, float)
     begun = how.begin(flow, measure)
-    check_interactions(flow, how, times[0].astype(dtype), begun)
+    check_interactions(Present(flow, how, times[0].astype(dtype), begun))
     state = final_state(replace(method, adjoint=adjoint), flow, how, begun, *times, numbers)
     return how.measure(flow, times[1].astype(dtype), state)

@@ -214,15 +214,15 @@ def test_kernels_that_it_does_not_know_are_summed_by_xla_and_the_reason_is_told(
         assert furthest(Native().moments(kernel, measure, measure), Dense().moments(kernel, measure, measure)) == 0
 
 
-# A field of 3,000 points in both precisions, and its gradient, as a hash of all their bits.
+# Fields of 256 and of 3,000 points in both precisions, and their gradients, as a hash of all their bits.
 HASHED = """
 import os, sys
 os.sched_setaffinity(0, set(map(int, sys.argv[1].split(","))))
 import hashlib, jax, numpy as np, jax.numpy as jnp, particleflow as pf
 from particleflow.summation import Native
 digest = hashlib.sha256()
-for dtype in (np.float32, np.float64):
-    points = jnp.asarray(np.random.default_rng(3).normal(size=(3000, 3)).astype(dtype))
+for dtype, count in ((np.float32, 3000), (np.float64, 3000), (np.float64, 256)):
+    points = jnp.asarray(np.random.default_rng(3).normal(size=(count, 3)).astype(dtype))
     read = lambda x: pf.local_mean(pf.kernels.Attention(1.0), pf.Measure.uniform(x), x, summation=Native())
     digest.update(np.asarray(read(points)).tobytes())
     digest.update(np.asarray(jax.grad(lambda x: jnp.sum(jnp.sin(read(x))))(points)).tobytes())

@@ -131,7 +131,7 @@ def check_retracted(
             f"The start must be on the geometry {type(geometry).__name__}, but {_place(worst)} is off it by "
             f"{distance[worst]:.3g}; use `geometry.retract(points)` to put it there."
         )
-    if geometry.facts(before.shape[-1]).kind == "sphere" and not after.any(axis=-1).all():
+    if not after.any(axis=-1).all() and geometry.facts(before.shape[-1]).kind == "sphere":
         nowhere = np.unravel_index(np.argmin(after.any(axis=-1)), distance.shape)
         raise ArgumentError(
             f"The start must be on the geometry {type(geometry).__name__}, but {_place(nowhere)} has no direction."

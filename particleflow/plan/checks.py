@@ -6,8 +6,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from particleflow._arrays import check_same_dtype, shapes_of, strong_dtype_leaves
+from particleflow._arrays import as_number, check_same_dtype, shapes_of, strong_dtype_leaves, strong_leaves
 from particleflow.discretization import AbstractDiscretization, Present
+from particleflow.drifts.base import Interaction
 from particleflow.drifts.support import check_total_support
 from particleflow.errors import ArgumentError, ShapeError, check_kind
 from particleflow.events import AbstractEvent
@@ -34,21 +35,21 @@ def check_arguments(discretization: Any, observe: Any, event: Any) -> None:
 
 def check_begin(flow: Flow, discretization: AbstractDiscretization, measure: Measure, *, flow_per_run: bool) -> None:
     """Every run must be able to begin: on the geometry of its own flow, all in one precision."""
-    check_same_dtype(start=measure.points, **strong_dtype_leaves(flow), **strong_dtype_leaves(discretization))
+    if not all(leaf.dtype == measure.points.dtype for leaf in strong_leaves((flow, discretization))):
+        check_same_dtype(start=measure.points, **strong_dtype_leaves(flow), **strong_dtype_leaves(discretization))
     discretization.check(flow, measure, flow_per_run=flow_per_run)
 
 
 def check_present(
     flow: Flow, discretization: AbstractDiscretization, start: Measure, begin: Any, method: Method
 ) -> Present:
-    """What moves must move as it is: the same arrays, in the same shapes; what cannot interact is refused."""
-    time = jnp.asarray(begin, start.points.dtype)
+    """What moves must move as it is: the same arrays, in the same shapes."""
+    time = as_number(begin, start.points.dtype)
     state = discretization.begin(flow, start)
     moved = shapes_of(_stepped if method.solver == MAP else _moved, discretization, flow, time, state)
     for move, leaf in zip(*_matched(moved, state), strict=True):
         if move is not None and move.shape != leaf.shape:
             raise ShapeError(f"The drift must return shape {leaf.shape}, one velocity a particle, but {move.shape}.")
-    check_interactions(flow, discretization, time, state)
     if method.noisy:
         for noise in discretization.noises(flow, state):
             increment = jnp.zeros(noise.shape, time.dtype)
@@ -64,11 +65,13 @@ def _stepped(discretization: AbstractDiscretization, flow: Flow, time: Any, stat
     return discretization.step(flow, time, state, size=time)
 
 
-def check_interactions(flow: Flow, discretization: AbstractDiscretization, time: Any, state: Any) -> None:
-    """Sinkhorn attention needs a kernel that can be made doubly stochastic."""
-    for each in flow.interactions(time):
+def check_interactions(present: Present) -> tuple[Interaction, ...]:
+    """What interacts at present; Sinkhorn attention needs a kernel that can be made doubly stochastic."""
+    found = present.flow.interactions(present.time)
+    for each in found:
         if each.normalization == "sinkhorn":
-            check_total_support(each.whole_kernel, each.data or discretization.seen(flow, time, state))
+            check_total_support(each.whole_kernel, each.data or present.seen)
+    return found
 
 
 def _matched(rate: Any, state: Any) -> tuple[list[Any], list[Any]]:

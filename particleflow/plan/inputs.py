@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from particleflow._arrays import as_float_array
+from particleflow._arrays import as_float_array, progression
 from particleflow.drifts import AbstractDrift
 from particleflow.errors import ArgumentError, KindError, ShapeError, check_kind
 from particleflow.flow import Flow
@@ -23,7 +23,7 @@ def as_start(start: Any) -> Measure:
     measure = start if isinstance(start, Measure) else Measure.uniform(start)
     if measure.positions is not None:
         return measure
-    return measure.with_positions(jnp.asarray(np.arange(measure.count, dtype=measure.points.dtype)))
+    return measure.with_positions(progression(0.0, 1.0, measure.count, measure.points.dtype))
 
 
 def as_flows(flow: Flow | Sequence[Flow]) -> tuple[Flow, int | None]:
@@ -82,7 +82,8 @@ def as_starts(start: Any, runs: int | None) -> tuple[Measure, int | None]:
     else:
         points = as_float_array(start, "start")
         if points.ndim == 2:
-            return as_starts(Measure.uniform(points), runs)
+            positions = progression(0.0, 1.0, points.shape[0], points.dtype)
+            return as_starts(Measure.uniform(points, positions=positions), runs)
         if points.ndim != 3 or 0 in points.shape:
             raise ShapeError(f"Argument `start` must have shape (n, d) or (runs, n, d), but has {points.shape}.")
         measure, found = jax.vmap(as_start)(points), points.shape[0]

@@ -10,14 +10,23 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from particleflow._arrays import as_number
 from particleflow.discretization import AbstractDiscretization, Particles, Present
+from particleflow.drifts.base import Interaction
 from particleflow.errors import ArgumentError
 from particleflow.events import AbstractEvent
 from particleflow.flow import Flow
 from particleflow.integrate import ADAPTIVE_SOLVERS, STOCHASTIC_SOLVERS, Method, Numbers
 from particleflow.measure import Measure
 from particleflow.observables import Observable
-from particleflow.plan.checks import check_arguments, check_begin, check_functions, check_present, check_resolution
+from particleflow.plan.checks import (
+    check_arguments,
+    check_begin,
+    check_functions,
+    check_interactions,
+    check_present,
+    check_resolution,
+)
 from particleflow.plan.inputs import as_flows, as_starts, as_times, joined_flows, leaf_of, on_grid
 
 # A window holds at most this many frames and this many bytes: small enough to lose little and to show progress.
@@ -41,6 +50,7 @@ class Plan:
     """A run or an ensemble of runs, ready to go: what moves, when it is saved, and how time is stepped.
 
     `late_method` takes over from `method` where merging has left few particles, None where it never does.
+    `approximates`: what sums is chosen anew for every window, because its user allows it an error; not in ensembles.
     `runs` is None for a single run. The arrays of `start`, and those of `flow` with `flow_per_run`, then have a leading
     axis of runs.
     """
@@ -59,21 +69,16 @@ class Plan:
     window: int
     growing: bool
     choices: dict[str, str]
+    approximates: bool
 
     @property
     def dtype(self) -> Any:
         """The precision of the run."""
         return self.start.points.dtype
 
-    @property
-    def approximates(self) -> bool:
-        """Whether what sums is chosen anew for every window, because its user allows it an error; not in ensembles."""
-        kernels = self.flow.interactions(jnp.asarray(self.times[0], self.dtype)) if self.runs is None else ()
-        return any(each.summation.allowed_error() is not None for each in kernels)
-
-    def window_begin(self, first: int) -> Array:
+    def window_begin(self, first: int) -> np.ndarray:
         """The time at which the window that begins with frame `first` is entered."""
-        return jnp.asarray(self.times[max(first - 1, 0)], float)
+        return np.asarray(self.times[max(first - 1, 0)])
 
     def window_length(self, first: int) -> int:
         """How many frames the window that begins with frame `first` may have: a rule that does not look at a clock."""
@@ -116,7 +121,7 @@ class Plan:
         """The states that the runs begin with, a leading axis of runs on every array."""
         if self.runs is None:
             state = self.discretization.begin(self.flow, self.start)
-            return jax.tree_util.tree_map(lambda leaf: leaf[None], state)
+            return jax.tree_util.tree_map(lambda leaf: np.asarray(leaf)[None], state)
         return self.over_runs(self.discretization.begin)(self.flow, self.start)
 
     def over_runs(self, function: Any) -> Any:
@@ -157,6 +162,7 @@ def make_plan(
     method = make_method(whole_flow, how, single, rtol, atol, step, solver, max_steps, float(saved_times[-1]), key)
     check_begin(whole_flow, how, measure, flow_per_run=flow_per_run)
     present = check_present(one_flow, how, single, saved_times[0], method)
+    acting = check_interactions(present)
     check_functions(present, tuple(observe), event)
     check_resolution(how, event)
     # Nobody differentiates a stored run, and a loop without reverse mode is traced and compiled a third faster.
@@ -184,7 +190,8 @@ def make_plan(
         flow_per_run=flow_per_run,
         window=window or _longest_window(single, runs, len(saved_times), merging=how.resolution() > 0),
         growing=window is None,
-        choices={"solver": chosen, "summation": _summation_note(one_flow, single, runs)},
+        choices={"solver": chosen, "summation": _summation_note(acting, single, runs)},
+        approximates=runs is None and any(each.summation.allowed_error() is not None for each in acting),
     )
 
 
@@ -244,12 +251,10 @@ def make_numbers(
 ) -> Numbers:
     """The numbers of a method as arrays; an ensemble has a key for every run, split from one unless all are given."""
 
-    def number(value: Any) -> Array:
-        return jnp.asarray(0.0 if value is None else value, float)
-
     given = key is not None and jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.shape == (runs,)
     keys = key if key is None or runs is None or given else jax.random.split(key, runs)
-    return Numbers(number(rtol), number(atol), number(step), number(origin), keys)
+    rtol, atol, step = (0.0 if value is None else value for value in (rtol, atol, step))
+    return Numbers(as_number(rtol), as_number(atol), as_number(step), as_number(origin), keys)
 
 
 def _noises(flow: Flow, discretization: AbstractDiscretization, start: Measure) -> tuple[Any, ...]:
@@ -279,9 +284,9 @@ def _check_tolerances(start: Measure, rtol: float, atol: float) -> None:
         raise ArgumentError("Arguments `rtol` and `atol` must not both be zero.")
 
 
-def _summation_note(flow: Flow, start: Measure, runs: int | None) -> str:
+def _summation_note(acting: tuple[Interaction, ...], start: Measure, runs: int | None) -> str:
     """How the first kernel is summed, and why; one summation must serve all runs of an ensemble, the exact one."""
-    for each in flow.interactions(jnp.zeros((), start.points.dtype)):
+    for each in acting:
         choices = each.choices(start)
         alike = "" if runs is None or len(choices) == 1 else "; all runs of an ensemble are summed exactly"
         return f"{choices[0] if runs is None else choices[-1]}{alike}"

@@ -10,7 +10,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Int
 
-from particleflow._arrays import is_concrete
+from particleflow._arrays import is_concrete, remembered
 from particleflow.errors import ArgumentError
 from particleflow.kernels.base import AbstractKernel
 from particleflow.measure import Measure, Sites
@@ -19,7 +19,7 @@ from particleflow.summation.base import AbstractSummation, Choice, Limits, as_qu
 from particleflow.summation.blockwise import Blockwise
 from particleflow.summation.dense import Dense
 from particleflow.summation.features import Features
-from particleflow.summation.native import Native
+from particleflow.summation.native import Native, library
 from particleflow.summation.near_far import NearFar
 from particleflow.summation.spectral import Spectral
 
@@ -51,19 +51,12 @@ class Auto(AbstractSummation):
     def choices(self, kernel: AbstractKernel, measure: Measure, queries: Any) -> list[Choice]:
         """What could be used for these, and why, the cheapest first; the last one is exact."""
         sites, limits = as_query_sites(queries), Limits(self.tolerance, self.dense_bytes)
-        exact = self._exact(kernel, measure, sites, limits)
+        exact = remembered(_exact, _EXACT, library().description, limits, kernel, measure, sites)
         known = is_concrete(measure.points) and is_concrete(sites.points)
         asked = _APPROXIMATE if self.tolerance is not None and known else ()
         promises = (each.promise(kernel, measure, sites, limits) for each in asked)
         cheaper = [each for each in promises if each is not None and each.cost < exact.cost]
         return [self._kept(each) for each in (*sorted(cheaper, key=lambda each: each.cost), exact)]
-
-    def _exact(self, kernel: AbstractKernel, measure: Measure, sites: Sites, limits: Limits) -> Choice:
-        """The first exact candidate that promises to sum these, with what stood in the way of those before it."""
-        promises = ((place, each.promise(kernel, measure, sites, limits)) for place, each in enumerate(_EXACT))
-        place, choice = next((place, promise) for place, promise in promises if promise is not None)
-        obstacles = filter(None, (each.obstacle(kernel, measure) for each in _EXACT[:place]))
-        return choice._replace(reason="; ".join([choice.reason, *obstacles]))
 
     def _kept(self, choice: Choice) -> Choice:
         """The choice, with how it keeps the tolerance."""
@@ -89,3 +82,21 @@ class Auto(AbstractSummation):
     ) -> Int[Array, "m draws"]:
         """Indices of points drawn ∝ K(x, y) dμ(y), by what would be used for the moments."""
         return self.select(kernel, measure, queries).summation.draw(key, kernel, measure, queries, draws)
+
+
+def _exact(
+    candidates: tuple[AbstractSummation, ...],
+    native: str,
+    limits: Limits,
+    kernel: AbstractKernel,
+    measure: Measure,
+    sites: Sites,
+) -> Choice:
+    """The first exact candidate that promises to sum these, with what stood in the way of those before it.
+
+    Exact sums promise by shapes and forms alone, and by what `native` code there is.
+    """
+    promises = ((place, each.promise(kernel, measure, sites, limits)) for place, each in enumerate(candidates))
+    place, choice = next((place, promise) for place, promise in promises if promise is not None)
+    obstacles = filter(None, (each.obstacle(kernel, measure) for each in candidates[:place]))
+    return choice._replace(reason="; ".join([choice.reason, *obstacles]))

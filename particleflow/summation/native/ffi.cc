@@ -102,9 +102,10 @@ template <class T> Problem<T> problem_at(const Call &call, const Place &place, c
           nullptr};
 }
 
-Workers workers_of(ffi::ThreadPool &pool) {
+Workers workers_of(ffi::ThreadPool &pool, const Call &call) {
   return {(int)std::max<int64_t>(1, pool.num_threads()),
-          [&pool](std::function<void()> task) { pool.Schedule(std::move(task)); }};
+          [&pool](std::function<void()> task) { pool.Schedule(std::move(task)); },
+          call.batch.empty() ? WORTH_SHARING : BATCH_WORTH_SHARING};
 }
 
 ffi::Error told(bool done) {
@@ -119,7 +120,7 @@ template <class T> ffi::Error moments(const Call &call, ffi::ThreadPool &pool, c
     problem.mean = call.out[2].at<T>(place);
     problems.push_back(problem);
   });
-  return told(sum_all(problems, workers_of(pool)));
+  return told(sum_all(problems, workers_of(pool, call)));
 }
 
 template <class T>
@@ -131,7 +132,7 @@ ffi::Error adjoint(const Call &call, ffi::ThreadPool &pool, const Form &form, bo
     adjoints.push_back({problem_at<T>(call, place, form), at(0), at(1), at(2), at(3), at(4), to(0), to(1),
                         with_values ? to(2) : nullptr, to(3)});
   });
-  return told(pull_all(adjoints, workers_of(pool)));
+  return told(pull_all(adjoints, workers_of(pool, call)));
 }
 
 template <class Function> ffi::Error guarded(Function function) {

@@ -8,9 +8,6 @@
 
 namespace particleflow {
 
-// Below so many cycles, roughly, waking another thread costs more than it saves.
-constexpr double WORTH_SHARING = 120e3;
-
 template <class T> double cycles(const Problem<T> &p, int a_pair) {
   return (double)p.queries * p.sources * a_pair / WIDTH<T> / 2;
 }
@@ -198,7 +195,7 @@ template <class T> bool pull_one(const Adjoint<T> &a, const Workers &workers) {
 // Many problems of one size: whole problems are shared out where there are enough of them, else the tiles of each.
 template <class Job, class One> bool do_all(const std::vector<Job> &jobs, const Workers &workers, double cycles, One one) {
   const int count = (int)jobs.size();
-  const Workers mine = cycles * count < WORTH_SHARING ? workers.alone() : workers;
+  const Workers mine = cycles * count < workers.worth_sharing ? workers.alone() : workers;
   if (count == 1 || count < mine.count) {
     for (const Job &job : jobs)
       if (!one(job, mine)) return false;
