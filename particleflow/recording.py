@@ -2,7 +2,8 @@
 
 import contextlib
 import warnings
-from functools import partial
+from collections.abc import Callable
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,6 @@ import jax
 import numpy as np
 
 from particleflow._files import own_folder, refuse_link
-from particleflow._metadata import Metadata
 from particleflow._words import as_words, to_bytes
 from particleflow.approximation import Summed, told
 from particleflow.discretization.base import POINTS
@@ -77,9 +77,9 @@ class Recorder:
             "words": None if self.words is None else to_bytes(self.words),
         }
         self.has_code = brings_code(plan)
-        self.provenance = Metadata({**surroundings(), **provenance}, partial(_identity, plan, recorded))
-        if path is not None or self.has_code:  # a function of the user's may look at what changes
-            self.provenance = dict(self.provenance)
+        self._describe = partial(_provenance, plan, recorded, provenance)
+        if self.has_code:  # a function of the user's may look at what changes: it is described as it is now
+            self._describe = partial(dict, self._describe())
         self.resumed: Progress | None = None
         self._windows: list[Frames] = []
         self._changes: str | None = None
@@ -94,6 +94,11 @@ class Recorder:
         if path is not None:
             refuse_link(checkpoint_folder(path))
             self._writer = self._reopen(path, fsync) if resume else self._create(path, storage, overwrite, fsync)
+
+    @cached_property
+    def provenance(self) -> dict[str, Any]:
+        """Where the run comes from."""
+        return self._describe()
 
     def append(self, frames: Frames) -> None:
         """Keep a window; with a file, return when it is safe there together with its checkpoint."""
@@ -122,8 +127,11 @@ class Recorder:
         status = Status.INTERRUPTED if progress.status == Status.RUNNING else progress.status
         statistics = self._statistics(progress, seconds)
         if self._writer is None:
-            self.provenance.update(status=status, message=progress.message, statistics=statistics)
-            return _in_memory(self.plan, self._windows, self.provenance, labels=self.labels, words=self.words)
+            outcome = {"status": status, "message": progress.message, "statistics": statistics}
+            describe = self._describe  # which takes longer than a short run of a few particles, and few ask for it
+            return _in_memory(
+                self.plan, self._windows, lambda: {**describe(), **outcome}, labels=self.labels, words=self.words
+            )
         self._writer.set_status(status, progress.message, statistics)
         self._writer.close()
         assert self.path is not None
@@ -316,13 +324,15 @@ class Recorder:
         save_checkpoint(folder, arrays, info)
 
 
-def _identity(plan: Plan, recorded: dict[str, Any]) -> dict[str, Any]:
-    """What a run is, in words and as hashes; nothing in a plan changes, so that it can be asked at any time."""
+def _provenance(plan: Plan, recorded: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Where a run comes from, in words and as hashes; nothing in a plan changes, so it can be asked at any time."""
     identity = {"fingerprint": fingerprints(plan, **recorded), "code": code_fingerprints(plan)}
-    return {**describe(plan), **identity}
+    return {**surroundings(), **describe(plan), **identity, **given}
 
 
-def _in_memory(plan: Plan, windows: list[Frames], metadata: dict[str, Any], **particles: Any) -> Trajectory:
+def _in_memory(
+    plan: Plan, windows: list[Frames], metadata: Callable[[], dict[str, Any]], **particles: Any
+) -> Trajectory:
     times = np.concatenate([w.times for w in windows])
     fields, observables = (
         {name: np.concatenate([getattr(w, kind)[name] for w in windows]) for name in getattr(windows[0], kind)}
@@ -333,9 +343,9 @@ def _in_memory(plan: Plan, windows: list[Frames], metadata: dict[str, Any], **pa
         fixed = fixed_points(plan)
         points = np.broadcast_to(fixed, (len(times), *fixed.shape))
     constants: dict[str, Any] = particle_constants(plan)
-    made = Trajectory.from_arrays(times, points, observables=observables, fields=fields, **particles, **constants)
-    made.metadata = metadata  # as it is: copied, it would be asked for all that it could say
-    return made
+    return Trajectory.from_arrays(
+        times, points, observables=observables, fields=fields, metadata=metadata, **particles, **constants
+    )
 
 
 def _as_particles(particles: Any, count: int) -> np.ndarray:

@@ -5,7 +5,7 @@ lie. JAX is never imported here, and h5py only when a file is opened.
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self, overload
@@ -32,7 +32,7 @@ class Trajectory:
 
     Attributes: `times` (T,), `steps` (T,), `points` (T,N,d) or, for an ensemble, (T,R,N,d), `observables` name ->
     (T,...) or (T,R,...), `fields` name -> (T,N,...) or (T,R,N,...): what else every particle has in every frame
-    (masses, residual norms); `metadata` (title, geometry, scenario, seed, statistics, ... as far as known).
+    (masses, residual norms); `metadata`, what is known of the run.
     """
 
     def __init__(
@@ -42,14 +42,14 @@ class Trajectory:
         points: "type_of_array",
         observables: Mapping[str, "type_of_array"],
         particles: Constants,
-        metadata: dict[str, Any],
+        metadata: dict[str, Any] | Callable[[], dict[str, Any]],
         stored: "StoredRun | None" = None,
         fields: Mapping[str, "type_of_array"] | None = None,
     ) -> None:
         self.times, self.steps, self.points = times, steps, points
         self.observables: Mapping[str, "type_of_array"] = MappingProxyType(dict(observables))
         self.fields: Mapping[str, "type_of_array"] = MappingProxyType(dict(fields or {}))
-        self.metadata = metadata
+        self._metadata = metadata
         self._particles, self._stored = particles, stored
 
     @classmethod
@@ -66,14 +66,14 @@ class Trajectory:
         values: Any = None,
         labels: Any = None,
         words: Any = None,
-        metadata: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, Any] | Callable[[], dict[str, Any]] | None = None,
     ) -> Self:
         """Make a trajectory in memory.
 
         Parameters: `times` (T,); `points` (T,N,d) or (T,R,N,d); `steps` (T,), 0, 1, 2, ... if left out; `observables`
         name -> (T,...); `fields` name -> (T,N,...) or (T,R,N,...); per-particle `log_weights`, `positions` (token index
         or time) and `values` that they carry, (N,...) or (R,N,...), integer `labels` (N,), `words` (N,) or (R,N);
-        `metadata`.
+        `metadata`, or a function that finds them out when they are first asked for.
         """
         times, points = np.asarray(times, dtype=np.float64), np.asarray(points)
         if times.ndim != 1 or points.ndim not in (3, 4) or len(points) != len(times):
@@ -100,7 +100,8 @@ class Trajectory:
             values=per_particle("values", values, np.float64, points.shape),
             words=as_words(words, points.shape[-2], points.shape[1] if points.ndim == 4 else None),
         )
-        return cls(times, steps, points, series, particles, dict(metadata or {}), None, by_particle)
+        told = metadata if callable(metadata) else dict(metadata or {})
+        return cls(times, steps, points, series, particles, told, None, by_particle)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Self:
@@ -176,6 +177,13 @@ class Trajectory:
     def particles(self) -> np.ndarray | None:
         """The indices of the stored particles (N,) if only some of the simulated ones were stored."""
         return self._particles.particles
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """Title, geometry, scenario, seed, statistics, ... as far as known."""
+        if callable(self._metadata):
+            self._metadata = self._metadata()
+        return self._metadata
 
     @property
     def status(self) -> str:
@@ -262,7 +270,7 @@ class Trajectory:
         metadata: dict[str, Any] | None = None,
     ) -> Self:  # fmt: skip
         kept = particles or self._particles
-        return type(self)(times, steps, points, observables, kept, metadata or self.metadata, self._stored, fields)
+        return type(self)(times, steps, points, observables, kept, metadata or self._metadata, self._stored, fields)
 
     def refresh(self) -> int:
         """Take in the frames that a running simulation has added since, and return the number of frames.

@@ -21,7 +21,7 @@ ROOT = Path(particleflow.__file__).parent
 # One list a level, from the ground up: a module may import modules of lower levels and its own package, nothing else.
 # A new top-level module or package of particleflow gets its place here.
 LEVELS = [
-    ["errors", "status", "_version", "_names", "_precision", "_text", "_metadata"],
+    ["errors", "status", "_version", "_names", "_precision", "_text"],
     ["compilation_cache", "stopping", "user_code", "_words"],
     ["_arrays", "_files", "_toml", "frame", "progress_bar"],
     ["_shown"],
@@ -52,7 +52,7 @@ LEVELS = [
     ["__main__"],
 ]
 # Everything on this side of the store reads files with NumPy alone.
-WITHOUT_JAX = ["errors", "status", "_version", "_names", "_precision", "_text", "_metadata", "_words", "_files"]
+WITHOUT_JAX = ["errors", "status", "_version", "_names", "_precision", "_text", "_words", "_files"]
 WITHOUT_JAX += [
     "_toml",
     "notebook",

@@ -1,8 +1,5 @@
 """What is computed once, or only when it is asked for: nobody is served the answer to another question."""
 
-import copy
-import json
-import pickle
 from typing import Any
 
 import equinox as eqx
@@ -16,7 +13,6 @@ import scipy.special
 import particleflow as pf
 from particleflow import kernels, recording
 from particleflow._arrays import as_float_array, as_number, progression, remembered, shapes_of
-from particleflow._metadata import Metadata
 from particleflow.plan import make_plan
 from particleflow.summation import Auto
 from particleflow.summation.native.build import SWITCH
@@ -165,72 +161,15 @@ def test_an_array_that_changes_later_changes_nothing():
 # What is said of a run only when somebody asks.
 
 
-def metadata(calls: list[int]) -> Metadata:
-    def find() -> dict[str, Any]:
-        calls.append(1)
-        return {"found": 2, "known": "never"}
-
-    return Metadata({"known": 1}, find)
-
-
-WHOLE = {"known": 1, "found": 2}
-
-
-@pytest.mark.parametrize(
-    "question",
-    [
-        dict,
-        len,
-        list,
-        sorted,
-        str,
-        lambda each: "found" in each,
-        lambda each: "neither" in each,
-        lambda each: each.get("found"),
-        lambda each: each.get("neither", 3),
-        lambda each: each["found"],
-        lambda each: {**each},
-        lambda each: each | {"more": 3},
-        lambda each: {"more": 3} | each,
-        lambda each: each == WHOLE,
-        lambda each: each != WHOLE,
-        lambda each: list(each.items()),
-        lambda each: list(each.keys()),
-        lambda each: list(each.values()),
-        lambda each: each.copy(),
-        lambda each: each.pop("found"),
-        lambda each: each.setdefault("found", 5),
-        lambda each: json.dumps(each),
-        lambda each: pickle.loads(pickle.dumps(each)),
-        copy.copy,
-        copy.deepcopy,
-        lambda each: list(reversed(each)),
-    ],
-)
-def test_metadata_answer_as_a_dict_and_find_out_once(question):
-    calls: list[int] = []
-    made = metadata(calls)
-    assert made["known"] == made.get("known") == 1
-    assert not calls
-    assert question(made) == question(dict(WHOLE))
-    assert calls == [1]
-    assert made.get("neither") is None
-    assert calls == [1]
-
-
-def test_metadata_that_are_not_there_are_an_error():
-    with pytest.raises(KeyError, match="neither"):
-        metadata([])["neither"]
-
-
-def test_what_is_written_is_known():
-    calls: list[int] = []
-    made = metadata(calls)
-    made["found"] = 5
-    made.update(more=6)
-    assert (made["found"], made["more"], len(calls)) == (5, 6, 0)
-    del made["known"]
-    assert dict(made) == {"found": 5, "more": 6}
+def test_metadata_are_found_out_once():
+    asked: list[int] = []
+    made = pf.Trajectory.from_arrays([0.0], POINTS[None], metadata=lambda: asked.append(1) or {"title": "found"})
+    part = made[:1]
+    assert not asked
+    assert made.metadata == made.metadata == {"title": "found"}
+    assert asked == [1]
+    made.metadata["title"] = "changed"
+    assert (made.metadata["title"], part.metadata["title"]) == ("changed", "found")
 
 
 def test_a_run_in_memory_is_described_when_asked_and_as_a_stored_one(monkeypatch, tmp_path):
@@ -239,10 +178,11 @@ def test_a_run_in_memory_is_described_when_asked_and_as_a_stored_one(monkeypatch
     monkeypatch.setattr(recording, "describe", lambda plan: described.append(1) or plain(plan))
     hot = pf.Flow(pf.Attend(kernels.Attention(9.0)), geometry=pf.Sphere())
     first, second = run(provenance={"title": "first", "solver": "as told"}), run(hot)
-    assert first.metadata["statistics"]["accepted steps"] > 0
-    assert (first.status, first.metadata["title"]) == ("finished", "first")
+    assert not described
     stored = run(store=tmp_path / "run.h5", provenance={"title": "first", "solver": "as told"})
     assert described == [1]  # the stored one
+    assert first.metadata["statistics"]["accepted steps"] > 0
+    assert (first.status, first.metadata["title"], first.metadata["solver"]) == ("finished", "first", "as told")
     assert first.metadata["interactions"][0]["kernel"]["beta"] == 4.0
     assert second.metadata["interactions"][0]["kernel"]["beta"] == 9.0
     assert described == [1, 1, 1]
@@ -268,5 +208,4 @@ def test_code_of_the_users_own_is_seen_and_described_at_once():
     for _ in range(2):
         theirs, mine = recorder(pf.observables.energy), recorder(own_observable)
         assert (theirs.has_code, mine.has_code) == (False, True)
-        assert (type(theirs.provenance), type(mine.provenance)) == (Metadata, dict)
         assert (len(theirs.provenance["code"]), len(mine.provenance["code"])) == (1, 2)
