@@ -11,8 +11,11 @@ function groups(app) {
   }
   const k = app.held >= 0 ? app.held : app.player.moment.k;
   const words = (code) => (app.names.usable ? `${app.names.ofCluster(code, k)} · ` : "");
+  // of a sample only the shares mean something
+  const sampled = app.facts.count < app.facts.totalCount;
+  const amount = (size) => (sampled ? `≈ ${formatNumber((100 * size) / run.count, 3)} %` : formatCount(size));
   return [...app.sizesAt(k)].filter(([code]) => code !== MISSING_LABEL).sort((a, b) => b[1] - a[1])
-    .map(([code, size], place) => ({ code, name: (place < LEGEND_ITEMS ? words(code) : "") + formatCount(size) }));
+    .map(([code, size], place) => ({ code, name: (place < LEGEND_ITEMS ? words(code) : "") + amount(size) }));
 }
 
 // A given label by its number, or by the words of its particles where that says more.
