@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from particleflow.analysis.frames import frame_weights
-from particleflow.view.drawing.base import angles, emptiest_angle, frame_points, gather, projection, thinned
+from particleflow.view.drawing.base import angles, emptiest_angle, frame_points, gather, is_crowd, projection, thinned
 
 if TYPE_CHECKING:
     from particleflow.trajectory import Trajectory
 
 _CELLS = (20, 90, 360)  # the fewest; the most of a cloud; the most of a crowd
-_FOLLOWED = 2000  # particles that say where a circle is cut open
+_FOLLOWED, _LOOKED_AT = 2000, 12  # particles, and frames of a crowd, that say where a circle is cut open
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,8 @@ def ruler_of(run: "Trajectory", frames: np.ndarray) -> Ruler:
     """The ruler of one run, for the frames that are drawn."""
     view = projection(run)
     if view.kind == "circle":
-        cut = emptiest_angle(angles(view(gather(run, frames, thinned(run.count, _FOLLOWED)))))
+        looked_at = frames[thinned(len(frames), _LOOKED_AT)] if is_crowd(run) else frames  # reading takes longest
+        cut = emptiest_angle(angles(view(gather(run, looked_at, thinned(run.count, _FOLLOWED)))))
         return Ruler(lambda points: angles(view(points), cut), "angle θ", (cut, cut + 2 * np.pi))
     if view.spherical:
         mean = frame_weights(run, 0) @ frame_points(run, 0) / view.radius
@@ -59,13 +60,14 @@ def ruler_of(run: "Trajectory", frames: np.ndarray) -> Ruler:
 
 def densities(run: "Trajectory", frames: np.ndarray, ruler: Ruler) -> tuple[np.ndarray, np.ndarray]:
     """The edges (G + 1,) of the cells and the density (T, G) of the mass in them, one frame after the other."""
-    edges = np.linspace(*ruler.ends, cell_count(run.count) + 1)
-    rows = []
+    low, high = ruler.ends
+    cells = cell_count(run.count)
+    edges, rows = np.linspace(low, high, cells + 1), []
     for frame in frames:
-        places = ruler.measure(frame_points(run, int(frame)))
-        weights = frame_weights(run, int(frame))
+        places = (ruler.measure(frame_points(run, int(frame))) - low) * (cells / (high - low))
         known = np.isfinite(places)
-        rows.append(np.histogram(places[known], len(edges) - 1, ruler.ends, weights=weights[known])[0])
+        cell = np.clip(places[known].astype(np.int64), 0, cells - 1)
+        rows.append(np.bincount(cell, frame_weights(run, int(frame))[known], cells))
     return edges, np.stack(rows) / np.diff(edges)
 
 

@@ -57,8 +57,11 @@ function heavyClusters(app) {
     for (let c = 0; c < 3; c++) entry.centre[c] += point[c];
     entry.found++;
   }
+  // a chain all around the circle has its centre where nobody is
+  const apart = (entry) => run.radius && Math.hypot(...entry.centre) < 0.7 * run.radius;
   return [...heavy.values()].filter((entry) => entry.found)
-    .map((entry) => ({ ...entry, centre: entry.centre.map((sum) => sum / entry.found) }));
+    .map((entry) => ({ ...entry, centre: entry.centre.map((sum) => sum / entry.found) }))
+    .filter((entry) => !apart(entry));
 }
 
 // CSS colour of particle j in stored frame k, as the points have it.
