@@ -43,8 +43,11 @@ class FiguresBeside:
             partial = self._resources.enter_context(written_folder(folder))
             self._answer = self._resources.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
             task = self._resources.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
+            shared = Path(self._resources.enter_context(tempfile.TemporaryDirectory())) / "labels.npy"
             arrays: dict[str, Any] = track.arrays()
-            np.savez(task, paths=np.array([str(path.absolute()), str(Path(partial).absolute())]), **arrays)
+            np.save(shared, arrays.pop("labels"))  # by itself: a file of its own need not be in memory as a whole
+            paths = [str(each.absolute()) for each in (path, Path(partial), shared)]
+            np.savez(task, paths=np.array(paths), **arrays)
             task.seek(0)
             known = os.pathsep.join(entry for entry in sys.path if entry)
             # one thread: the other cores have work, and small products take longer on several
@@ -101,7 +104,9 @@ def draw() -> None:
     from particleflow.view.drawing.collection import figures
 
     with np.load(sys.stdin.buffer, allow_pickle=False) as task:
-        (path, folder), track = task["paths"].tolist(), ClusterTrack.from_arrays(task)
+        path, folder, shared = task["paths"].tolist()
+        labels = np.load(shared, mmap_mode="r", allow_pickle=False)
+        track = ClusterTrack.from_arrays({**task, "labels": labels})
     try:
         with Trajectory.open(path) as trajectory:
             figures(trajectory, folder, analysis=track, progress=lambda done, total: _say(f"{done} {total}"))

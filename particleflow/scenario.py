@@ -71,7 +71,9 @@ class Setup:
 
         cost = cost_of(make_plan(self.flow, self.start, self.times, **self.arguments))
         check_memory(cost)
-        return cost
+        precision, chosen = self.storing.get("storage"), self.storing.get("particles")
+        size = 1.0 if precision is None else np.dtype(precision).itemsize / self.start.points.dtype.itemsize
+        return cost.stored(size if chosen is None else size * len(chosen) / self.start.count)
 
 
 @dataclass(frozen=True)

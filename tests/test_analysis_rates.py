@@ -127,6 +127,20 @@ def test_treads_begin_with_the_first_real_merge(counts, begin, treads):
     assert [plateau.count for plateau in find_plateaus(np.arange(len(counts)), counts)] == treads
 
 
+@pytest.mark.parametrize(
+    ("counts", "begin", "treads"),
+    [
+        ([1, 1, 1, 5, 9, 20, 17, 17, 11, 6, 4, 4, 4], 6, [17, 4]),  # a dense crowd breaks up, stragglers are absorbed
+        ([1, 1, 3, 3, 3], 2, [3]),  # it breaks up at once
+        ([1, 2, 1, 1, 2, 1, 2], None, []),  # one that only comes and goes
+        ([1, 1, 1], None, [1]),
+    ],
+)
+def test_the_treads_of_a_chain_that_breaks_up_begin_after_its_largest_count(counts, begin, treads):
+    assert first_real_merge(counts) == begin
+    assert [plateau.count for plateau in find_plateaus(np.arange(len(counts)), counts)] == treads
+
+
 def test_short_pauses_are_not_plateaus():
     times = np.linspace(0, 1, 1001)
     counts = staircase(times, [0.5, 0.52], [3, 2, 1])

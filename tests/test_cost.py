@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import particleflow as pf
-from particleflow import kernels, observables
+from particleflow import kernels, observables, scenario
 from particleflow.cli import main
 from particleflow.errors import ArgumentError
 from particleflow.plan import check_memory, cost, cost_of, make_plan
@@ -38,6 +38,13 @@ def test_pairs_fields_and_bytes_are_counted():
     assert cost_of(plan_of(flow, cloud(20, 3))).fields is None
     ensemble = cost_of(plan_of(attention(), cloud(5, 20, 3)))
     assert (ensemble.pairs, ensemble.file_bytes) == (5 * 400, 5 * 11 * 20 * 3 * 8)
+
+
+def test_the_file_of_a_scenario_holds_what_is_recorded():
+    loaded = scenario.load("million_tokens", values={"initial.count": 400})
+    assert loaded.build().cost().file_bytes == 61 * 400 * 2 * 4
+    fewer = loaded.with_values({"record.particles": 50, "record.storage": "float64"})
+    assert fewer.build().cost().file_bytes == 61 * 50 * 2 * 8
 
 
 def test_sinkhorn_and_sums_of_xla_take_longer():

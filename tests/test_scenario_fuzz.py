@@ -9,9 +9,14 @@ from scenario_mutations import mutated_text
 from particleflow.cli import main
 from particleflow.scenario import shipped
 
+MOST = 1000
+
 
 def check_mutations(first: int, count: int, folder, capsys) -> dict[int, int]:
     documents = [tomllib.loads(path.read_text(encoding="utf-8")) for path in shipped().values()]
+    for document in documents:  # a million particles take seconds to check
+        if document["initial"].get("count", 0) > MOST:
+            document["initial"]["count"] = MOST
     codes = {0: 0, 2: 0}
     for number in range(first, first + count):
         chance = random.Random(number)

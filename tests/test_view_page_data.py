@@ -1,12 +1,10 @@
 """What the interactive page stores: codes, frames, projections and trees against independent answers."""
 
-import zlib
-from base64 import b64decode
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from page_oracles import undo
 from scipy.cluster.hierarchy import dendrogram, linkage
 from sklearn.decomposition import PCA
 
@@ -14,19 +12,6 @@ from particleflow.errors import ShapeError
 from particleflow.trajectory import Trajectory
 from particleflow.view.viewer import codec, data
 from particleflow.view.viewer.tree import layout_merge_tree
-
-
-def undo(text: str, shape: tuple[int, ...], order: int, before: list[np.ndarray]) -> np.ndarray:
-    """An independent decoder, one value at a time in exact integers."""
-    raw = np.frombuffer(zlib.decompress(b64decode(text)), np.uint8).astype(int)
-    folded = raw[: len(raw) // 2] + 256 * raw[len(raw) // 2 :]
-    residual = np.where(folded % 2 == 0, folded // 2, -(folded // 2) - 1).reshape(shape)
-    frames = [*before]
-    for row in residual:
-        last = frames[-1] if frames else np.zeros(shape[1:], int)
-        second = frames[-2] if len(frames) > 1 else np.zeros(shape[1:], int)
-        frames.append((row + (last if order == 1 else 2 * last - second)) % 65536)
-    return np.array(frames[len(before) :])
 
 
 @settings(max_examples=25, deadline=None)
@@ -101,8 +86,8 @@ def test_fast_motion_keeps_more_frames_than_rest():
 
 def test_largest_clusters_come_first():
     labels = np.array([[5, 5, 5, 9, 9, -1], [5, 5, 5, 5, 9, -1]])
-    assert data.rank_labels(labels).tolist() == [[0, 0, 0, 1, 1, 65535], [0, 0, 0, 0, 1, 65535]]
-    assert data.rank_labels(np.array([[7, 3]])).tolist() == [[1, 0]]
+    assert data.CodedLabels.of(labels)().tolist() == [[0, 0, 0, 1, 1, 65535], [0, 0, 0, 0, 1, 65535]]
+    assert data.CodedLabels.of(np.array([[7, 3]]))().tolist() == [[1, 0]]
 
 
 def test_merge_tree_has_scipy_merges_and_no_crossing():

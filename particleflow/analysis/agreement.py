@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from particleflow.analysis.frames import FloatArray, IntArray, as_points, as_weights
 from particleflow.errors import ArgumentError, ShapeError
 
-_BLOCK = 512
+_PAIRS = 1 << 22  # distances that are held at once: 32 MB
 
 
 def adjusted_rand_index(labels: ArrayLike, reference: ArrayLike, *, weights: ArrayLike | None = None) -> float:
@@ -72,7 +72,8 @@ def silhouette(
     chosen = np.arange(label.size)
     if label.size > maximum:
         chosen = np.sort(np.random.default_rng(seed).choice(label.size, maximum, replace=False))
-    blocks = [chosen[k : k + _BLOCK] for k in range(0, chosen.size, _BLOCK)]
+    block = max(1, _PAIRS // label.size)
+    blocks = [chosen[k : k + block] for k in range(0, chosen.size, block)]
     total = sum(float(mass[rows] @ _silhouettes(array, label, mass, rows)) for rows in blocks)
     return total / float(mass[chosen].sum())
 

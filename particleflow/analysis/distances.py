@@ -39,7 +39,7 @@ def wasserstein2(
     if metric not in ("chordal", "geodesic"):
         raise ArgumentError(f'Argument `metric` must be "chordal" or "geodesic", but is {metric!r}.')
     if metric == "chordal" and left.shape[1] == 1:
-        return float(np.sqrt(_line_cost(left, right, left_weights, right_weights)[0]))
+        return float(np.sqrt(_line_cost(left[:, 0], right[:, 0], left_weights, right_weights)))
     same = left.shape[0] == right.shape[0] and np.ptp(left_weights) == 0 and np.ptp(right_weights) == 0
     pairs = left.shape[0] * right.shape[0]
     if pairs > (_ASSIGNMENT_LIMIT**2 if same else _PLAN_LIMIT):
@@ -64,14 +64,17 @@ def sliced_wasserstein2(
     """Return sliced W2, SW2² = mean over directions θ of W2²(⟨θ, x⟩, ⟨θ, y⟩), with random directions of the seed.
 
     Over all directions the mean of ⟨θ, v⟩² is |v|²/d, so that SW2 ≤ W2/√d, with equality for a shift. Each direction
-    costs two sorts; with m of them the standard error of SW2² is its standard deviation over θ divided by √m.
+    costs two sorts; with m of them the standard error of SW2² is its standard deviation over θ divided by √m. Memory
+    O(N): one direction at a time.
     """
     left, right, left_weights, right_weights = _measures(x, y, x_weights, y_weights)
     if directions < 1:
         raise ArgumentError(f"Argument `directions` must be at least 1, but is {directions}.")
     theta = np.random.default_rng(seed).normal(size=(left.shape[1], directions))
     theta /= np.linalg.norm(theta, axis=0)
-    return float(np.sqrt(np.mean(_line_cost(left @ theta, right @ theta, left_weights, right_weights))))
+    columns = np.ascontiguousarray(theta.T)
+    costs = [_line_cost(left @ each, right @ each, left_weights, right_weights) for each in columns]
+    return float(np.sqrt(np.mean(costs)))
 
 
 def energy_distance(
@@ -149,27 +152,25 @@ def _transport(cost: FloatArray, left_weights: FloatArray, right_weights: FloatA
     return float(solution.fun) * scale
 
 
-def _line_cost(left: FloatArray, right: FloatArray, left_weights: FloatArray, right_weights: FloatArray) -> FloatArray:
-    """Return W2² of every column by matching quantiles: ∫₀¹ |F⁻¹(u) − G⁻¹(u)|² du.
+def _line_cost(left: FloatArray, right: FloatArray, left_weights: FloatArray, right_weights: FloatArray) -> float:
+    """Return W2² of two measures on the line by matching quantiles: ∫₀¹ |F⁻¹(u) − G⁻¹(u)|² du.
 
     Both quantile functions are constant between the cumulated weights of both sides, so that the integral is a sum over
-    these pieces, each with the two particles whose cumulated weights reach over its middle.
+    these pieces, each with the two particles whose cumulated weights reach over its middle. Equal numbers of equal
+    weights are matched in order.
     """
-    left_order, right_order = np.argsort(left, axis=0), np.argsort(right, axis=0)
-    result = np.empty(left.shape[1])
-    for column in range(left.shape[1]):
-        first, second = left_order[:, column], right_order[:, column]
-        left_edges = np.cumsum(left_weights[first])
-        right_edges = np.cumsum(right_weights[second])
-        left_edges[-1] = right_edges[-1] = 1.0
-        edges = np.sort(np.concatenate([left_edges, right_edges]))
-        lengths = np.diff(edges, prepend=0.0)
-        middle = edges - 0.5 * lengths
-        left_place = np.minimum(np.searchsorted(left_edges, middle), first.size - 1)
-        right_place = np.minimum(np.searchsorted(right_edges, middle), second.size - 1)
-        gap = left[first[left_place], column] - right[second[right_place], column]
-        result[column] = lengths @ np.square(gap)
-    return result
+    if left.size == right.size and np.ptp(left_weights) == np.ptp(right_weights) == 0:
+        return float(np.mean(np.square(np.sort(left) - np.sort(right))))
+    first, second = np.argsort(left), np.argsort(right)
+    left_edges = np.cumsum(left_weights[first])
+    right_edges = np.cumsum(right_weights[second])
+    left_edges[-1] = right_edges[-1] = 1.0
+    edges = np.sort(np.concatenate([left_edges, right_edges]))
+    lengths = np.diff(edges, prepend=0.0)
+    middle = edges - 0.5 * lengths
+    left_place = np.minimum(np.searchsorted(left_edges, middle), first.size - 1)
+    right_place = np.minimum(np.searchsorted(right_edges, middle), second.size - 1)
+    return float(lengths @ np.square(left[first[left_place]] - right[second[right_place]]))
 
 
 def _mean_distance(left: FloatArray, right: FloatArray, left_weights: FloatArray, right_weights: FloatArray) -> float:

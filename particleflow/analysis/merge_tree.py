@@ -16,10 +16,11 @@ import numpy as np
 
 from particleflow._text import plural
 from particleflow.analysis.frames import FloatArray, IntArray
-from particleflow.analysis.neighbours import cell_numbers
+from particleflow.analysis.neighbours import cell_numbers, distinct, squared_norms
 from particleflow.errors import ArgumentError
 
 _CONTACTS_LIMIT = 2_000_000
+_FEW = 64  # particles that are compared with all others without a tree
 _COARSEST = 1.0 / 16.0
 
 
@@ -160,6 +161,8 @@ def first_contacts(
     from scipy.spatial import KDTree
 
     minor = np.flatnonzero(owner != crowd)
+    if minor.size <= _FEW:
+        return _listed(_of_few(before, after, owner, minor, threshold)), 0.0
     keep, minor, resolution, many = _thin(after, owner, minor, threshold)
     if many:
         touches = _grow(before[keep], after[keep], owner[keep], threshold)
@@ -171,8 +174,7 @@ def first_contacts(
         left, right, closest = left[different], right[different], near.data[different]
         earlier = np.sqrt(np.square(before[left] - before[right]).sum(axis=1))
         touches = _forest(owner[left], owner[right], _fraction(earlier, closest, threshold))
-    rows = zip(touches.fraction.tolist(), touches.first.tolist(), touches.second.tolist(), strict=True)
-    return [Contact(*row) for row in rows], resolution
+    return _listed(touches), resolution
 
 
 class _Touches(NamedTuple):
@@ -181,6 +183,31 @@ class _Touches(NamedTuple):
     first: IntArray
     second: IntArray
     fraction: FloatArray
+
+
+def _listed(touches: _Touches) -> list[Contact]:
+    rows = zip(touches.fraction.tolist(), touches.first.tolist(), touches.second.tolist(), strict=True)
+    return [Contact(*row) for row in rows]
+
+
+def _of_few(before: FloatArray, after: FloatArray, owner: IntArray, minor: IntArray, threshold: float) -> _Touches:
+    """The touches of a few particles, each compared with all of them, of which every cluster's first is kept.
+
+    A straggler that falls into a cluster of a million touches them all: a list would be long, and a tree slow to build.
+    """
+    found = [_Touches(owner[:0], owner[:0], after[:0, 0])]
+    number = distinct(owner)
+    name = np.empty(int(number.max()) + 1, dtype=np.int64)
+    name[number] = owner
+    for particle in minor.tolist():
+        closest = np.sqrt(squared_norms(after - after[particle]))
+        near = np.flatnonzero((closest <= threshold) & (owner != owner[particle]))
+        earlier = np.sqrt(squared_norms(before[near] - before[particle]))
+        first = np.full(name.size, np.inf)
+        np.minimum.at(first, number[near], _fraction(earlier, closest[near], threshold))
+        touched = np.flatnonzero(first < np.inf)
+        found.append(_Touches(np.full(touched.size, owner[particle]), name[touched], first[touched]))
+    return _forest(*(np.concatenate(column) for column in zip(*found, strict=True)))
 
 
 def _fraction(earlier: FloatArray, closest: FloatArray, threshold: float) -> FloatArray:

@@ -5,7 +5,9 @@ merge. That is the first frame k whose count, and every later one, is below ever
 
     max(counts[k:]) < min(counts[:k]):
 
-before it clusters are chains of the start, which come and go. A count that never changes is one plateau. Without counts
+before it clusters are chains of the start, which come and go. A crowd so dense that it starts as one chain first breaks
+up, and nothing is below one: there the rule counts from the frame with the most clusters on, and a count that stays as
+it is from there on is a plateau, too. A count that never changes is one plateau. Without counts
 a plateau is where the energy is nearly flat, |dE/ds| ≤ flatness · (max E − min E) / (total length in s), where s is t
 or, for log-spaced frames, log₁₀ t. It counts if it lasts at least `minimum` of the total length in s. Dwell times are
 given in time and in decades of time. Both series are numbers of the measure, which weights have entered already.
@@ -86,13 +88,19 @@ def find_plateaus(
 def first_real_merge(counts: ArrayLike) -> int | None:
     """Return the first frame k with max(counts[k:]) < min(counts[:k]), or None if there is none.
 
-    From it on the count is below everything it was before, for good: fluctuations up and down are no merges.
+    From it on the count is below everything it was before, for good: fluctuations up and down are no merges. Of counts
+    that begin with 1, one chain that breaks up, those before the first of the largest are passed over; if the largest
+    then stays to the end, it is that one.
     """
     array = np.asarray(counts, dtype=np.float64)
+    broken = int(np.argmax(array)) if array.size and array[0] == 1 else 0
+    array = array[broken:]
     lowest_before = np.minimum.accumulate(array)[:-1]
     highest_after = np.maximum.accumulate(array[::-1])[::-1][1:]
     frames = np.flatnonzero(highest_after < lowest_before)
-    return int(frames[0]) + 1 if frames.size else None
+    if frames.size:
+        return broken + int(frames[0]) + 1
+    return broken if broken and np.ptp(array) == 0 else None
 
 
 def collapse_time(times: ArrayLike, counts: ArrayLike, *, target: int = 1) -> tuple[float, float] | None:

@@ -10,6 +10,7 @@ from particleflow.analysis.distances import energy_distance, sliced_wasserstein2
 from particleflow.analysis.facts import LinearMap, interactions_of, space_of
 from particleflow.analysis.frames import (
     FloatArray,
+    IntArray,
     Progress,
     as_series,
     fixed_weights,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 Section = dict[str, Any]
 _FRAMES = 150  # frames used by the sections that need not see all of them
 _LISTED = 100
+_COMPARED = 20_000  # particles among which the sampled ones have their silhouettes
 _MOST_TOKENS = 4096  # beyond it the attention matrix is left out
 _EXACT = 1000  # particles up to which exact W2, the energy distance and the attention matrix's rank are computed
 
@@ -216,14 +218,25 @@ def agreement_section(trajectory: "Trajectory", track: ClusterTrack, last: Float
     weights: dict[str, Any] = {"weights": fixed_weights(trajectory)}
     section: Section = {"silhouette": None, "adjusted_rand_index": None, "normalized_mutual_information": None}
     if track.counts[-1] > 1:
-        section |= {
-            "silhouette": silhouette(last, final, maximum=1000, seed=seed, **weights),
-            "silhouette_sample": 1000,
-        }
+        section |= _silhouette(last, final, weights["weights"], seed)
     if trajectory.labels is not None:
         section["adjusted_rand_index"] = adjusted_rand_index(final, trajectory.labels, **weights)
         section["normalized_mutual_information"] = normalized_mutual_information(final, trajectory.labels, **weights)
     return section
+
+
+def _silhouette(points: FloatArray, labels: IntArray, weights: FloatArray, seed: int) -> Section:
+    """The silhouette of up to 1,000 particles among all, or among 20,000 drawn at random where there are more."""
+    among = np.flatnonzero((labels >= 0) & (weights > 0))
+    if among.size > _COMPARED:
+        among = np.sort(np.random.default_rng(seed).choice(among, _COMPARED, replace=False))
+    several = np.unique(labels[among]).size > 1
+    chosen: dict[str, Any] = {"weights": weights[among], "maximum": 1000, "seed": seed}
+    return {
+        "silhouette": silhouette(points[among], labels[among], **chosen) if several else None,
+        "silhouette_sample": 1000,
+        "silhouette_among": among.size,
+    }
 
 
 def attention_section(

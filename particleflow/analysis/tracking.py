@@ -30,12 +30,14 @@ from particleflow.analysis.frames import (
     single_run,
 )
 from particleflow.analysis.merge_tree import Birth, Contact, Merge, MergeTree, first_contacts
+from particleflow.analysis.neighbours import distinct
 from particleflow.errors import ArgumentError
 
 if TYPE_CHECKING:
     from particleflow.trajectory import Trajectory
 
 
+_IN_MEMORY = 64 * 2**20  # bytes of labels
 _ARRAYS = ("times", "labels", "counts", "largest_mass", "effective_count")
 
 
@@ -43,8 +45,9 @@ _ARRAYS = ("times", "labels", "counts", "largest_mass", "effective_count")
 class ClusterTrack:
     """The clusters of a run at one threshold.
 
-    labels: (T, N), consistent through time, −1 for particles of no weight; counts, largest_mass and effective_count:
-    (T,), the number of clusters, the mass max_c m_c of the heaviest one, and 1 / Σ_c m_c²; tree: the merge tree.
+    labels: (T, N), consistent through time, −1 for particles of no weight (of large runs in a temporary file, read as
+    it is used); counts, largest_mass and effective_count: (T,), the number of clusters, the mass max_c m_c of the
+    heaviest one, and 1 / Σ_c m_c²; tree: the merge tree.
     """
 
     threshold: Threshold
@@ -123,7 +126,7 @@ def track_clusters(
     chosen = choose_threshold(trajectory, threshold)
     tracker = _Tracker(chosen.value, weights, times, interpolation)
     frames = len(trajectory)
-    labels = np.empty((frames, trajectory.count), dtype=np.int32)
+    labels = _room_for_labels(frames, trajectory.count)
     counts, largest, effective = np.empty(frames, dtype=np.int64), np.empty(frames), np.empty(frames)
     for index, points in iterate(trajectory, progress):
         labels[index] = tracker.advance(index, points)
@@ -132,6 +135,19 @@ def track_clusters(
         effective[index] = 1.0 / np.square(tracker.masses).sum()
     tree = MergeTree(chosen.value, tracker.births, tracker.merges, tracker.resolution)
     return ClusterTrack(chosen, interpolation, times, labels, counts, largest, effective, tree)
+
+
+def _room_for_labels(frames: int, count: int) -> NDArray[np.int32]:
+    """An array (T, N): beyond 64 MB in a temporary file, of which only the frames in use are in memory.
+
+    The file has no name where the system allows that, and goes when nobody holds the array any more.
+    """
+    if 4 * frames * count <= _IN_MEMORY:
+        return np.empty((frames, count), dtype=np.int32)
+    from tempfile import TemporaryFile
+
+    with TemporaryFile() as file:
+        return np.asarray(np.memmap(file, dtype=np.int32, mode="w+", shape=(frames, count)))
 
 
 class _Tracker:
@@ -264,8 +280,11 @@ def _match(before: IntArray, after: IntArray, weights: FloatArray) -> tuple[IntA
     smaller number, the one whose first particle comes first, is taken.
     """
     clusters = int(after.max()) + 1
-    key, inverse = np.unique(before * clusters + after, return_inverse=True)
-    shared = np.bincount(inverse, weights=weights)
+    pair = before * clusters + after
+    number = distinct(pair)
+    key = np.empty(int(number.max()) + 1, dtype=np.int64)
+    key[number] = pair
+    shared = np.bincount(number, weights=weights)
     old, new = key // clusters, key % clusters
     heir = np.empty(int(before.max()) + 1, dtype=np.int64)
     origin = np.empty(clusters, dtype=np.int64)

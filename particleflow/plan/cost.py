@@ -46,6 +46,10 @@ class Cost(NamedTuple):
     solver: str
     summation: str
 
+    def stored(self, share: float) -> "Cost":
+        """The same where a file holds only a share of the bytes: some particles, or numbers of another precision."""
+        return self._replace(file_bytes=round(share * self.file_bytes))
+
     def lines(self) -> list[str]:
         """What a person wants to know before a run."""
         many = self.fields or 1000

@@ -13,7 +13,7 @@ from particleflow.view.animation.sprites import SpriteBank
 from particleflow.view.animation.stage import Stage, build_stage, draw_lines, freeze, grab
 from particleflow.view.animation.wording import WordWriter
 from particleflow.view.animation.write import check_size, check_target, open_writer
-from particleflow.view.drawing.base import projection, thinned
+from particleflow.view.drawing.base import MAX_DOTS, projection, thinned
 from particleflow.view.drawing.camera import box_coordinates, depth_style, facing, rotation
 from particleflow.view.drawing.colors import check_labels, may_blend, particle_colors
 from particleflow.view.drawing.crowds import crowd_colors, crowd_mass, shown_weights
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from particleflow.trajectory import Trajectory
 
-MAX_PARTICLES = 20_000
 WHOLE_RADIUS = 24.0  # pixels, at 720 lines, of a dot that holds all of the mass
 
 
@@ -46,13 +45,13 @@ def animate(
 ) -> Path:
     """Write a movie of a trajectory to `path` (.mp4 or .gif) and return the path; it appears whole or not at all.
 
-    Circle (with its kymograph), sphere or box (turning by `turn` degrees, of which 360 make a loop), plane, line (as a
-    growing kymograph) and principal components (d > 3) follow from the trajectory. Energy is shown if it was recorded,
-    cluster `counts` (T,) and `plateaus` (start, end, count) if given. `colors` are labels (N,) or (T, N), or RGB in
-    [0, 1] of shape (N, 3). `frames` instants are spaced evenly in "linear" time, "log" time or "arc" length; "auto"
-    chooses (see `resample`). `size` is in pixels, multiples of 16: 1280 × 720, for a gif 800 × 448. An ensemble shows
-    its run 0; of more than 20,000 particles that many, evenly chosen, are drawn. Particles with words are named by
-    them, as in `snapshot`. `progress(done, total)` is called after every frame.
+    Circle (with its kymograph, or the density of a crowd), sphere or box (turning by `turn` degrees, of which 360 make
+    a loop), plane, line (as a growing kymograph) and principal components (d > 3) follow from the trajectory. Energy is
+    shown if it was recorded, cluster `counts` (T,) and `plateaus` (start, end, count) if given. `colors` are labels
+    (N,) or (T, N), or RGB in [0, 1] of shape (N, 3). `frames` instants are spaced evenly in "linear" time, "log" time
+    or "arc" length; "auto" chooses (see `resample`). `size` is in pixels, multiples of 16: 1280 × 720, for a gif 800 ×
+    448. An ensemble shows its run 0; of more than 20,000 particles that many, evenly chosen, are drawn. Particles with
+    words are named by them, as in `snapshot`. `progress(done, total)` is called after every frame.
     """
     path = Path(path)
     check_target(path, fps)
@@ -87,7 +86,7 @@ class Movie:
         self.run = first_run(trajectory)
         self.view = projection(self.run)
         self.instants: Resampling = resample(self.run, frames, spacing)
-        self.particles = thinned(self.run.count, MAX_PARTICLES)
+        self.particles = thinned(self.run.count, MAX_DOTS)
         azimuth, self.elevation = facing(self.run)
         self.azimuths = azimuth + turn * (np.arange(1, frames + 1) / frames - 1)  # it ends where it is aimed
         self._theme = style.current()

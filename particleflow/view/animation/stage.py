@@ -11,7 +11,15 @@ import numpy as np
 
 from particleflow.view import style
 from particleflow.view.animation.clock import Clock
-from particleflow.view.drawing.base import Projection, drawn_times, small_print, wants_log
+from particleflow.view.drawing.base import (
+    MAX_DOTS,
+    Projection,
+    drawn_times,
+    is_crowd,
+    sample_note,
+    small_print,
+    wants_log,
+)
 from particleflow.view.drawing.camera import (
     ELEVATION,
     GRATICULE,
@@ -21,6 +29,7 @@ from particleflow.view.drawing.camera import (
     graticule,
     rotation,
 )
+from particleflow.view.drawing.distributions import particle_density
 from particleflow.view.drawing.paths import kymograph
 from particleflow.view.drawing.series import cluster_count, observable, observable_values
 from particleflow.view.drawing.snapshots import frame_limits
@@ -161,7 +170,11 @@ def _panels(
 
     small = 0.27 if view.kind == "circle" and number == 3 else 1.0 / max(number, 1)
     if view.kind == "circle":
-        kymograph(run, labels=labels, log=log, words=False, ax=add(1.0 - small * (number - 1)))
+        ax = add(1.0 - small * (number - 1))
+        if is_crowd(run):
+            particle_density(run, log=log, bar=False, ax=ax)
+        else:
+            kymograph(run, labels=labels, log=log, words=False, ax=ax)
     energy = _scalar_energy(run)
     if energy is not None:
         observable(run, "energy", log=log, ax=add(small))
@@ -225,7 +238,8 @@ def _dress_text(stage: Stage, figure: Any, run: Any, instants: "Resampling") -> 
     baseline = _TITLE_HEIGHT - 0.26 * pixels / stage.size[1]  # the middle of the letters is at that height
     figure.text(0.032, baseline, title, fontsize=size, va="baseline")
     stage.clock = Clock(instants.times, 0.965 * stage.size[0], (1 - baseline) * stage.size[1], pixels)
-    note = f"{small_print(run)} · frames evenly spaced in {SPACING_NAMES[instants.spacing]}"
+    sample = " · ".join(filter(None, [small_print(run), sample_note(run, MAX_DOTS)]))
+    note = f"{sample} · frames evenly spaced in {SPACING_NAMES[instants.spacing]}"
     figure.text(0.032, 0.028, note, fontsize=0.78 * theme.font_size, color=theme.muted, va="center")
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 MAX_LINES = 512
 MAX_FRAMES = 600
+MAX_DOTS = 20_000  # a crowd of more particles is drawn as a density, or by so many of them
 _MOST_CHANGES = 64
 
 
@@ -139,15 +140,18 @@ def emptiest_angle(theta: np.ndarray) -> float:
 WIDE, SQUARE, MATRIX, WORD_MATRIX = (1.0, 0.62), (0.75, 0.75), (0.8, 0.64), (1.12, 0.94)
 
 
-def new_axes(ax: "Axes | None", shape: tuple[float, float] = WIDE, *, about: "Trajectory | None" = None) -> "Axes":
+def new_axes(
+    ax: "Axes | None", shape: tuple[float, float] = WIDE, *, about: "Trajectory | None" = None, note: str = ""
+) -> "Axes":
     """The given axes, or those of a new figure that belongs to no window; its shape is in widths of the theme.
 
-    A new figure says in small print what run it is `about`; a figure of the user's own is left as it is.
+    A new figure says in small print what run it is `about`, and the `note`; a figure of the user's own is left as it
+    is.
     """
-    return new_figure(shape, about).add_subplot() if ax is None else ax
+    return new_figure(shape, about, note).add_subplot() if ax is None else ax
 
 
-def new_figure(shape: tuple[float, float], about: "Trajectory | None" = None) -> "Figure":
+def new_figure(shape: tuple[float, float], about: "Trajectory | None" = None, note: str = "") -> "Figure":
     """A figure that belongs to no window, in widths of the theme, with its small print."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -156,7 +160,7 @@ def new_figure(shape: tuple[float, float], about: "Trajectory | None" = None) ->
     figure = Figure(figsize=(shape[0] * width, shape[1] * width), layout="constrained")
     FigureCanvasAgg(figure)
     if about is not None:
-        write_small_print(figure, small_print(about))
+        write_small_print(figure, " · ".join(filter(None, [small_print(about), note])))
     return figure
 
 
@@ -180,13 +184,23 @@ def small_print(trajectory: "Trajectory") -> str:
         parts.append("β = " + (", ".join(betas) if len(betas) < 4 else f"{betas[0]} … {betas[-1]}"))
     if known.temperature > 0:
         parts.append(f"temperature {known.temperature:.4g}")
-    parts += [f"n = {trajectory.count}", f"d = {trajectory.dimension}"]
+    parts += [f"n = {trajectory.count:,}", f"d = {trajectory.dimension}"]
     seed = trajectory.metadata.get("seed")
     if seed is not None:
         parts.append(f"seed {style.clean(seed, 24)}")
     if trajectory.runs is not None:
         parts.append(f"{trajectory.runs} runs")
     return " · ".join(parts)
+
+
+def is_crowd(run: "Trajectory") -> bool:
+    """Whether there are too many particles to draw one by one."""
+    return run.count > MAX_DOTS
+
+
+def sample_note(trajectory: "Trajectory", shown: int) -> str:
+    """What small print says of a picture of at most so many particles, evenly chosen: nothing if it shows them all."""
+    return f"{shown:,} of the particles drawn" if trajectory.count > shown else ""
 
 
 def inches(ax: "Axes") -> float:

@@ -13,7 +13,7 @@ from particleflow.analysis.frames import first_run, masses_of
 from particleflow.analysis.plateaus import first_real_merge
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.view import style
-from particleflow.view.drawing.base import projection
+from particleflow.view.drawing.base import is_crowd, projection
 from particleflow.view.drawing.distributions import (
     MOST_NEIGHBOURS,
     covariance,
@@ -114,7 +114,7 @@ def _frame_of_blocks(analysis: Any) -> int:
 def _motion(trajectory: "Trajectory", known: Character, kind: str) -> Iterator[tuple[str, Draw]]:
     """How the particles move: lines where they gather, densities where noise or repulsion would tangle the lines."""
     run = first_run(trajectory)
-    if masses_of(run) is not None or not known.gathers:
+    if masses_of(run) is not None or not known.gathers or is_crowd(run):
         yield "density", lambda: particle_density(trajectory)
     if masses_of(run) is None and known.temperature == 0:
         yield "kymograph", lambda: kymograph(trajectory)

@@ -12,10 +12,9 @@ from particleflow.errors import ArgumentError
 from particleflow.view import style
 from particleflow.view.drawing.base import (
     MAX_FRAMES,
-    angles,
     drawn_times,
-    emptiest_angle,
     frame_points,
+    is_crowd,
     mark_changes,
     new_axes,
     projection,
@@ -24,6 +23,7 @@ from particleflow.view.drawing.base import (
     time_axis,
 )
 from particleflow.view.drawing.fields import density_mesh
+from particleflow.view.drawing.histograms import densities, ruler_of
 from particleflow.view.drawing.matrices import edges_between
 from particleflow.view.drawing.paths import angle_names
 
@@ -32,29 +32,29 @@ if TYPE_CHECKING:
 
     from particleflow.trajectory import Trajectory
 
-_BINS = (20, 90)  # the fewest and the most; in between twice the root of the number of particles
 _NEARLY_GAUSSIAN = 0.5  # excess kurtosis
 MOST_NEIGHBOURS = 4000
 
 
-def particle_density(trajectory: "Trajectory", *, log: bool | str = "auto", ax: "Axes | None" = None) -> "Axes":
+def particle_density(
+    trajectory: "Trajectory", *, log: bool | str = "auto", bar: bool = True, ax: "Axes | None" = None
+) -> "Axes":
     """Draw the density of the particles against time, by mass: of their angles on a circle, else along one axis.
 
     On a sphere that axis is the mean direction of the first frame (uniform there means uniform on S²); elsewhere it is
-    the first coordinate or principal component. An ensemble shows its run 0.
+    the first coordinate or principal component. Colours are logarithmic for a crowd that gathers, and explained by a
+    `bar`. All particles count, one frame after the other. An ensemble shows its run 0.
     """
     run = first_run(trajectory)
-    ax = new_axes(ax, about=trajectory)
     frames = thinned(len(run), MAX_FRAMES // 2)
-    places, name, ends = _places(run, frames)
-    edges = np.linspace(*ends, int(np.clip(2 * np.sqrt(run.count), *_BINS)) + 1)
-    rows = [
-        np.histogram(row, edges, weights=frame_weights(run, int(k)))[0] for row, k in zip(places, frames, strict=True)
-    ]
+    ruler = ruler_of(run, frames)
+    edges, found = densities(run, frames, ruler)
+    ax = new_axes(ax, about=trajectory, note=f"all particles, in {len(edges) - 1} cells" if is_crowd(run) else "")
     log = time_axis(ax, run.times, log)
     columns = edges_between(drawn_times(run.times, log)[frames], log)
-    density_mesh(ax, columns, edges, np.stack(rows) / np.diff(edges))
-    ax.set_ylabel(name)
+    gathers = is_crowd(run) and character_of(run).gathers
+    density_mesh(ax, columns, edges, found, logarithmic=gathers, bar=bar)
+    ax.set_ylabel(ruler.name)
     ax.set_ylim(edges[0], edges[-1])
     if projection(run).kind == "circle":
         first = int(np.ceil(edges[0] / (np.pi / 2)))
@@ -64,25 +64,6 @@ def particle_density(trajectory: "Trajectory", *, log: bool | str = "auto", ax: 
     mark_changes(ax, run)
     set_title(ax, run)
     return ax
-
-
-def _places(run: "Trajectory", frames: np.ndarray) -> tuple[np.ndarray, str, tuple[float, float]]:
-    """The drawn number of every particle (T, N), what it is called, and its ends."""
-    view = projection(run)
-    seen = np.stack([view(frame_points(run, int(frame))) for frame in frames])
-    if view.kind == "circle":
-        cut = emptiest_angle(angles(seen))
-        return angles(seen, cut), "angle θ", (cut, cut + 2 * np.pi)
-    if view.spherical:
-        points = np.stack([frame_points(run, int(frame)) for frame in frames]) / view.radius
-        mean = frame_weights(run, 0) @ points[0]
-        if np.linalg.norm(mean) > 1e-3:
-            return points @ (mean / np.linalg.norm(mean)), "cosine with the first mean direction", (-1.0, 1.0)
-        return points[..., 0], "$x_1$", (-1.0, 1.0)
-    known = seen[..., 0][np.isfinite(seen[..., 0])]
-    low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
-    pad = 0.02 * (high - low) or 0.5
-    return seen[..., 0], view.labels[0], (low - pad, high + pad)
 
 
 def nearest_neighbours(trajectory: "Trajectory", *, log: bool | str = "auto", ax: "Axes | None" = None) -> "Axes":

@@ -132,12 +132,29 @@ def density(
     return ax
 
 
-def density_mesh(ax: "Axes", columns: np.ndarray, rows: np.ndarray, densities: np.ndarray) -> None:
-    """Cells between edges in time (T + 1,) and place (G + 1,), coloured by densities (T, G), with their scale."""
+def density_mesh(
+    ax: "Axes",
+    columns: np.ndarray,
+    rows: np.ndarray,
+    densities: np.ndarray,
+    *,
+    logarithmic: bool = False,
+    bar: bool = True,
+) -> None:
+    """Cells between edges in time (T + 1,) and place (G + 1,), coloured by densities (T, G), with their scale.
+
+    On a logarithmic scale, which has room for clusters and for the last stragglers, what is empty stays so.
+    """
+    from matplotlib.colors import LogNorm
+
     top = float(np.nanquantile(densities, 0.995)) or 1.0
     colors: dict[str, Any] = {"cmap": style.colormap("density"), "vmin": 0.0, "vmax": top}
+    if logarithmic and (densities > 0).any():
+        colors = {"cmap": style.colormap("density"), "norm": LogNorm(densities[densities > 0].min(), densities.max())}
+        densities = np.ma.masked_where(densities <= 0, densities)
     mesh = ax.pcolormesh(columns, rows, densities.T, rasterized=True, **colors)
-    color_bar(ax, mesh, "density")
+    if bar:
+        color_bar(ax, mesh, "density")
 
 
 def density_profiles(

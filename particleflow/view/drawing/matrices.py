@@ -21,6 +21,7 @@ from particleflow.view.drawing.base import (
     mark_changes,
     new_axes,
     projection,
+    sample_note,
     set_title,
     thinned,
     time_axis,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from particleflow.trajectory import Trajectory
 
 MAX_MATRIX = 1024
+_PAIRED = 200  # particles of which all pairs are counted
 MAX_ATTENTION = 2048  # particles of which the whole matrix is computed
 _BY_CLUSTER, _BY_LABEL = "by cluster", "by cluster, then by label"
 _BY_WORD, _BY_PLACE, _BY_POSITION = "by cluster, then by word", "neighbours side by side", "in sequence"
@@ -53,7 +55,7 @@ def _pairs(count: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def similarity_histogram(
-    trajectory: "Trajectory", bins: int = 120, frames: int = 200, particles: int = 200
+    trajectory: "Trajectory", bins: int = 120, frames: int = 200, particles: int = _PAIRED
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The share of pairs in each bin of similarity: frame indices (T',), bin edges (bins + 1,), shares (T', bins).
 
@@ -91,11 +93,12 @@ def similarity(trajectory: "Trajectory", *, log: bool | str = "auto", ax: "Axes 
     from matplotlib.colors import LogNorm
 
     run = first_run(trajectory)
-    ax = new_axes(ax, about=trajectory)
+    ax = new_axes(ax, about=trajectory, note=sample_note(run, _PAIRED))
     shown, edges, shares = similarity_histogram(run)
     log = time_axis(ax, run.times, log)
     times = drawn_times(run.times, log)[shown]
-    floor = 1.0 / max(min(run.count, 200) * (min(run.count, 200) - 1) // 2, 10)
+    paired = min(run.count, _PAIRED)
+    floor = 1.0 / max(paired * (paired - 1) // 2, 10)
     shares = np.maximum(shares.T, floor / 2)
     mesh = ax.pcolormesh(
         edges_between(times, log),
@@ -191,7 +194,8 @@ def gram(trajectory: "Trajectory", frame: int = -1, *, labels: Any = None, ax: "
     order = order[thinned(len(order), MAX_MATRIX)]
     points = frame_points(run, frame)[order]
     scale = projection(run).radius ** 2
-    ax = new_axes(ax, MATRIX if run.words is None else WORD_MATRIX, about=trajectory)
+    shape = MATRIX if run.words is None else WORD_MATRIX
+    ax = new_axes(ax, shape, about=trajectory, note=sample_note(run, MAX_MATRIX))
     _matrix(points @ points.T / scale, r"inner product $\langle x_i, x_j\rangle$", ax)
     ax.set(xlabel=f"particle $j$, {name}", ylabel=f"particle $i$, {name}")
     _name_sides(ax, run, order, frame, labels)
@@ -230,7 +234,8 @@ def attention(
     else:
         order, name = particle_order(run, frame, labels)
     order = order[thinned(len(order), MAX_MATRIX)]
-    ax = new_axes(ax, MATRIX if run.words is None else WORD_MATRIX, about=source)
+    shape = MATRIX if run.words is None else WORD_MATRIX
+    ax = new_axes(ax, shape, about=source, note=sample_note(run, MAX_MATRIX))
     _attention_matrix(weights[np.ix_(order, order)], ax, run.count)
     ax.set(xlabel=f"attends to particle $j$, {name}", ylabel=f"particle $i$, {name}")
     _name_sides(ax, run, order, frame, labels)

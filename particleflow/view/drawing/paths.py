@@ -20,6 +20,7 @@ from particleflow.view.drawing.base import (
     mark_changes,
     new_axes,
     projection,
+    sample_note,
     set_title,
     thinned,
     time_axis,
@@ -57,7 +58,7 @@ def kymograph(
     at most 512 particles and 600 frames are drawn.
     """
     run = first_run(trajectory)
-    ax = new_axes(ax, about=trajectory)
+    ax = new_axes(ax, about=trajectory, note=sample_note(run, MAX_LINES))
     frames, particles = thinned(len(run), MAX_FRAMES), thinned(run.count, MAX_LINES)
     view = projection(run)
     heights, ticks = kymograph_heights(view, view(gather(run, frames, particles)))
@@ -146,7 +147,7 @@ def paths(
     view = projection(run)
     if view.kind == "line":
         raise ArgumentError("Paths need at least two dimensions, but the trajectory has one: draw a kymograph instead.")
-    ax = new_axes(ax, SQUARE, about=trajectory)
+    ax = new_axes(ax, SQUARE, about=trajectory, note=sample_note(run, MAX_LINES))
     camera = camera_of(run, azimuth)
     particles, frames = thinned(run.count, MAX_LINES), thinned(len(run), MAX_FRAMES)
     colors = particle_colors(run, labels, -1)

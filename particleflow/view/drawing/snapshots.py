@@ -8,15 +8,18 @@ import numpy as np
 from particleflow.analysis.frames import first_run
 from particleflow.view import style
 from particleflow.view.drawing.base import (
+    MAX_DOTS,
     SQUARE,
     WIDE,
     Projection,
     format_time,
     frame_points,
     inches,
+    is_crowd,
     new_axes,
     new_figure,
     projection,
+    sample_note,
     set_title,
     thinned,
     title_figure,
@@ -24,6 +27,7 @@ from particleflow.view.drawing.base import (
 from particleflow.view.drawing.camera import box_coordinates, box_edges, camera_of, depth_style, globe
 from particleflow.view.drawing.colors import may_blend, particle_colors
 from particleflow.view.drawing.crowds import crowd_colors, crowd_mass, marker_areas, shown_weights
+from particleflow.view.drawing.ring import RING_NOTE, bare, draw_ring, empty_ring
 from particleflow.view.drawing.wording import write_words
 
 if TYPE_CHECKING:
@@ -52,25 +56,46 @@ def snapshot(
     azimuth the camera is aimed at the last clusters. Areas are proportional to mass. `labels` (N,) or (T, N) colour by
     cluster, `colors` (N, 3) directly; the default is the cluster that a particle ends in, or its first place. `view`
     fixes the projection, so that several frames share it. Particles with words are named by them where there is room:
-    those at one place together, none over another.
+    those at one place together, none over another. Of more than 20,000 particles a ring shows the density of all, and
+    other pictures so many of them, evenly chosen.
     """
     run = first_run(trajectory)
     view = view or projection(run)
-    ax = new_axes(ax, WIDE if view.kind == "line" else SQUARE, about=trajectory)
-    coordinates, weights = view(frame_points(run, frame)), shown_weights(run, frame)
-    if colors is None:
-        colors = particle_colors(run, labels, frame)
-        if may_blend(run, labels) and view.kind != "line":
+    kind = _kind(run, view)
+    ax = new_axes(ax, WIDE if view.kind == "line" else SQUARE, about=trajectory, note=_note(run, view))
+    chosen = slice(None) if kind == "ring" else thinned(run.count, MAX_DOTS)
+    coordinates, weights = view(frame_points(run, frame))[chosen], shown_weights(run, frame, chosen)
+    if colors is not None:
+        colors = colors[chosen]
+    else:
+        colors = particle_colors(run, labels, frame)[chosen]
+        if may_blend(run, labels) and kind not in ("line", "ring"):
             colors = crowd_colors(coordinates, colors, _crowd_cell(run, view))
     draw: dict[str, Draw] = {
-        "line": _line, "circle": _circle, "plane": _plane, "pca": _plane, "sphere": _sphere, "space": _space,
+        "line": _line, "circle": _circle, "ring": draw_ring, "plane": _plane, "pca": _plane, "sphere": _sphere,
+        "space": _space,
     }  # fmt: skip
-    draw[view.kind](ax, run, view, coordinates, colors, weights, azimuth)
+    draw[kind](ax, run, view, coordinates, colors, weights, azimuth)
     if title is None:
         set_title(ax, run, time=float(run.times[frame]))
     else:
         ax.set_title(style.clean(title))
     return ax
+
+
+def _kind(run: "Trajectory", view: Projection) -> str:
+    """The picture: that of the projection, or the ring of a crowd."""
+    return "ring" if view.kind == "circle" and is_crowd(run) else view.kind
+
+
+def _note(run: "Trajectory", view: Projection) -> str:
+    """What small print says of a crowd."""
+    return RING_NOTE if _kind(run, view) == "ring" else sample_note(run, MAX_DOTS)
+
+
+def _shown_words(run: "Trajectory", count: int) -> np.ndarray | None:
+    """The words of so many particles, evenly chosen."""
+    return None if run.words is None else run.words[thinned(run.count, count)]
 
 
 def snapshots(trajectory: "Trajectory", frames: Any = None, *, labels: Any = None, figure: Any = None) -> np.ndarray:
@@ -87,7 +112,7 @@ def snapshots(trajectory: "Trajectory", frames: Any = None, *, labels: Any = Non
     frames = np.unique(np.asarray(frames, int))
     if figure is None:
         side = 2.5 / 6.4
-        figure = new_figure((side * max(len(frames), 2), side * 1.32), trajectory)
+        figure = new_figure((side * max(len(frames), 2), side * 1.32), trajectory, _note(run, projection(run)))
         title_figure(figure, run, "Snapshots")
     view = projection(run)
     axes = figure.subplots(1, len(frames), squeeze=False)[0]
@@ -111,11 +136,13 @@ def _scatter(ax: "Axes", points: np.ndarray, colors: np.ndarray, sizes: Any, **o
 
 def frame_limits(run: "Trajectory", view: Projection) -> tuple[np.ndarray, np.ndarray]:
     """Lower and upper corners of everything the run visits, so that frames can be compared; padded by 6 %."""
-    seen = np.concatenate([view(frame_points(run, int(frame))) for frame in thinned(len(run), 60)])
-    seen = seen[np.isfinite(seen).all(axis=-1)]
-    if len(seen) == 0:
-        seen = np.zeros((1, view.matrix.shape[1]))
-    low, high = seen.min(axis=0), seen.max(axis=0)
+    corners = []
+    for frame in thinned(len(run), 60):
+        seen = view(frame_points(run, int(frame)))
+        seen = seen[np.isfinite(seen).all(axis=-1)]
+        corners += [seen.min(axis=0), seen.max(axis=0)] if len(seen) else []
+    corners = np.stack(corners or [np.zeros(view.matrix.shape[1])])
+    low, high = corners.min(axis=0), corners.max(axis=0)
     middle, half = (low + high) / 2, np.maximum((high - low) / 2, 1e-9 + 0.02 * np.max(high - low))
     half = np.where(half < 1e-6, 1.0, half)
     return middle - 1.12 * half, middle + 1.12 * half
@@ -141,36 +168,16 @@ def _line(
     top = 1.04 if run.words is None else 1.22  # names have a row of their own above
     ax.set(xlim=(low[0], high[0]), ylim=(-0.16, top), yticks=[], xlabel=view.labels[0], ylabel="particle")
     above = np.column_stack([coordinates[:, 0], np.full(len(coordinates), 1.12)])
-    write_words(ax, run.words, above, weights, 0.0, axes=1)
+    write_words(ax, _shown_words(run, len(above)), above, weights, 0.0, axes=1)
 
 
 def _circle(
     ax: "Axes", run: Any, view: Projection, coordinates: np.ndarray, colors: np.ndarray, weights: np.ndarray, _: Any
 ) -> None:
-    theme = style.current()
-    turn = np.linspace(0, 2 * np.pi, 361)
-    roomy = inches(ax) > 1.5
-    ax.plot(np.cos(turn), np.sin(turn), color=theme.grid, linewidth=3.0 if roomy else 1.6, zorder=1)
-    quarters = np.array([[1, 0], [0, 1], [-1, 0], [0, -1]])
-    for place, name in zip(quarters, ("0", "π/2", "±π", "−π/2") if roomy else ("",) * 4, strict=True):
-        ax.plot(*np.outer(place, (0.93, 0.97)), color=theme.muted, linewidth=0.8, zorder=1)
-        ax.text(
-            0.8 * place[0],
-            0.8 * place[1],
-            name,
-            ha="center",
-            va="center",
-            color=theme.muted,
-            fontsize=0.85 * theme.font_size,
-        )
+    empty_ring(ax, 3.0 if inches(ax) > 1.5 else 1.6)
     _scatter(ax, coordinates, colors, marker_areas(crowd_mass(coordinates, weights)), alpha=0.9)
-    write_words(ax, run.words, coordinates, weights, _marker_scale(ax))
-    _bare(ax, 1.16)
-
-
-def _bare(ax: "Axes", reach: float) -> None:
-    ax.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal")
-    ax.set_axis_off()
+    write_words(ax, _shown_words(run, len(coordinates)), coordinates, weights, _marker_scale(ax))
+    bare(ax, 1.16)
 
 
 def _plane(
@@ -180,7 +187,7 @@ def _plane(
     low, high = frame_limits(run, view)
     area = marker_areas(crowd_mass(coordinates, weights, _crowd_cell(run, view)))
     _scatter(ax, coordinates[:, :2], colors, area, alpha=0.9)
-    write_words(ax, run.words, coordinates[:, :2], weights, _marker_scale(ax))
+    write_words(ax, _shown_words(run, len(coordinates)), coordinates[:, :2], weights, _marker_scale(ax))
     half, middle = max(high - low) / 2, (low + high) / 2
     if view.kind == "plane" and max(high - low) > 12 * min(high - low):  # a sliver is stretched rather than lost
         ax.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
@@ -201,8 +208,8 @@ def _sphere(
 ) -> None:
     camera = camera_of(run, aim)
     globe(ax, camera)
-    draw_depth(ax, coordinates @ camera.T, colors, weights, run.words)
-    _bare(ax, 1.09)
+    draw_depth(ax, coordinates @ camera.T, colors, weights, _shown_words(run, len(coordinates)))
+    bare(ax, 1.09)
 
 
 def draw_depth(
@@ -234,5 +241,6 @@ def _space(
     for edge in box_edges(low, high):
         ends = np.stack(edge) @ camera.T
         ax.plot(ends[:, 0], ends[:, 1], color=theme.muted, linewidth=0.6, alpha=0.35 + 0.2 * np.sign(ends[:, 2].mean()))
-    draw_depth(ax, box_coordinates(coordinates, limits) @ camera.T, colors, weights, run.words, solid=False)
-    _bare(ax, 1.04)
+    words = _shown_words(run, len(coordinates))
+    draw_depth(ax, box_coordinates(coordinates, limits) @ camera.T, colors, weights, words, solid=False)
+    bare(ax, 1.04)

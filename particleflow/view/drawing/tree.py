@@ -9,10 +9,12 @@ from particleflow.analysis.frames import first_run
 from particleflow.errors import ShapeError
 from particleflow.view import style
 from particleflow.view.drawing.base import (
+    MAX_LINES,
     angles,
     drawn_times,
     emptiest_angle,
     frame_points,
+    gather,
     mark_changes,
     new_axes,
     new_figure,
@@ -105,8 +107,8 @@ def _particle_places(run: Any) -> np.ndarray:
     coordinates = view(frame_points(run, 0))
     if view.kind != "circle":
         return coordinates[:, 0]
-    seen = [angles(view(frame_points(run, int(frame)))) for frame in thinned(len(run), 60)]
-    return angles(coordinates, emptiest_angle(np.concatenate(seen)))
+    seen = view(gather(run, thinned(len(run), 60), thinned(run.count, MAX_LINES)))
+    return angles(coordinates, emptiest_angle(angles(seen)))
 
 
 def find_leaves(run: Any, labels: Any = None) -> Leaves:

@@ -104,10 +104,10 @@ def _content(trajectory: Any, clusters: Clusters, runs: int | None, max_bytes: f
     timeline = data.choose_frames(times, found.arc, data.TIMELINE_LIMIT)
     codes = None
     if clusters.labels is not None:
-        codes = data.rank_labels(data.check_series("labels", clusters.labels, (total, count)))
+        codes = data.CodedLabels.of(data.check_series("labels", clusters.labels, (total, count)))
     fixed, extra = _panels(trajectory, clusters, codes, timeline)
     fixed += [array_section("times", times[timeline]), array_section("arc", found.arc[timeline])]
-    shell = len(_assemble({**_facts(trajectory), **extra}, fixed)) + 8 * total + 12 * count + 4096
+    shell = len(_assemble({**_facts(trajectory), **extra}, fixed)) + 8 * total + 12 * min(count, data.CROWD) + 4096
     if max_bytes < shell + 20_000:
         raise ArgumentError(f"`max_bytes` must be above {shell + 20_000} for this run, but is {max_bytes:.0f}.")
     chosen, stored = data.fit(trajectory, found, codes, max_bytes - shell)
@@ -117,7 +117,7 @@ def _content(trajectory: Any, clusters: Clusters, runs: int | None, max_bytes: f
 
 
 def _panels(
-    trajectory: Any, clusters: Clusters, codes: np.ndarray | None, timeline: np.ndarray
+    trajectory: Any, clusters: Clusters, codes: data.CodedLabels | None, timeline: np.ndarray
 ) -> tuple[list[Section], dict]:
     """Observables, cluster counts and the merge tree, with the names that go into the page's facts."""
     observables = data.scalar_observables(trajectory, timeline)
@@ -132,17 +132,12 @@ def _panels(
     if rows.size:
         begin, end = float(trajectory.times[0]), float(trajectory.times[-1])
         tree = layout_merge_tree(rows, leaves=trajectory.count, begin=begin, end=end, births=clusters.births)
-        tree["label"] = _branch_codes(tree["label"], clusters.labels, codes)
+        known = {} if codes is None else codes.codes  # −1: the name of a branch is no label of the run
+        tree["label"] = np.array([known.get(int(name), -1) for name in tree["label"]], np.float64)
         extra["tree"] = len(rows)
         sections += [array_section(f"tree_{name}", values) for name, values in tree.items()]
         sections.append(array_section("merge_times", np.sort(rows[:, 2])))
     return sections, extra
-
-
-def _branch_codes(names: np.ndarray, labels: Any, codes: np.ndarray | None) -> np.ndarray:
-    """Colour codes of branches that are named after cluster labels; −1 where the name is no label of the run."""
-    known = {} if codes is None else data.label_codes(np.asarray(labels), codes)
-    return np.array([known.get(int(name), -1) for name in names], np.float64)
 
 
 def _particles(trajectory: Any, chosen: np.ndarray | None) -> list[Section]:
@@ -153,7 +148,7 @@ def _particles(trajectory: Any, chosen: np.ndarray | None) -> list[Section]:
         found.append(array_section("positions_of", np.asarray(trajectory.positions, np.float64)[keep]))
     if trajectory.labels is not None:
         given = np.asarray(trajectory.labels)[keep].astype(np.int32)
-        ranks = data.rank_labels(given[None, :])[0]
+        ranks = data.CodedLabels.of(given[None, :])()[0]
         found += [array_section("labels", given), array_section("label_codes", ranks.astype(np.uint32))]
     if trajectory.words is not None:
         number = {word: place for place, word in enumerate(dict.fromkeys(trajectory.words.tolist()))}

@@ -9,6 +9,7 @@ import base64
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -126,9 +127,10 @@ def position_blocks(
         yield np.ascontiguousarray(np.swapaxes(grid.encode(points), 1, 2))
 
 
-def label_blocks(labels: np.ndarray, frames: np.ndarray, particles: np.ndarray | None) -> Iterator[np.ndarray]:
+def label_blocks(
+    codes: Callable[[np.ndarray, Any], np.ndarray], frames: np.ndarray, particles: np.ndarray | slice, count: int
+) -> Iterator[np.ndarray]:
     """Cluster codes of the chosen frames, block by block, as (F, N); 65535 means that a particle has no cluster."""
-    size = frames_per_chunk(labels.shape[1])
+    size = frames_per_chunk(count)
     for begin in range(0, len(frames), size):
-        rows = labels[frames[begin : begin + size]]
-        yield np.ascontiguousarray(rows if particles is None else rows[:, particles]).astype(np.uint16)
+        yield np.ascontiguousarray(codes(frames[begin : begin + size], particles))

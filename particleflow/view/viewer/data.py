@@ -1,5 +1,6 @@
 """What the page shows, as arrays: a survey of the run, the frames worth keeping, the projection, the fit to a size."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,6 +24,7 @@ from particleflow.view.viewer.codec import (
 BLOCK_VALUES = 4_000_000  # coordinates read from the file at once: 32 MB of float64
 SAMPLE_FRAMES, SAMPLE_ROWS = 50, 50_000  # frames, and particles × frames, that the projection is computed from
 MINIMUM_FRAMES = 120  # fewer frames than this look like a slide show: particles are thinned out instead
+CROWD, SHOWN_OF_A_CROWD = 100_000, 20_000  # particles from which on a sample is shown, and of how many
 TIMELINE_LIMIT = 20_000
 NO_CLUSTER = 65_535
 
@@ -140,7 +142,7 @@ def reader(trajectory: Any, found: Survey, particles: np.ndarray | None) -> Call
 
     def read(frames: np.ndarray) -> np.ndarray:
         first, last = int(frames[0]), int(frames[-1])
-        if last - first == len(frames) - 1:  # one read for consecutive frames
+        if particles is None and last - first == len(frames) - 1:  # one read for consecutive frames
             points = np.asarray(trajectory.points[first : last + 1], np.float64)[:, kept]
         else:
             points = gather(trajectory, frames, kept)
@@ -149,25 +151,33 @@ def reader(trajectory: Any, found: Survey, particles: np.ndarray | None) -> Call
     return read
 
 
-def rank_labels(labels: np.ndarray) -> np.ndarray:
-    """Cluster codes: 0 for the label that holds most particles over all frames, 1 for the next, …; −1 → no cluster.
+@dataclass(frozen=True)
+class CodedLabels:
+    """Cluster labels (T, N) as they are, and the code of each: those of a few frames are made when they are asked for.
 
-    The first codes get the most distinct colours, so the clusters that last are the ones that can be told apart.
+    Code 0 is for the label that holds most particles over all frames, 1 for the next, …; −1 has no cluster. The first
+    codes get the most distinct colours, so the clusters that last are the ones that can be told apart.
     """
-    values, inverse, sizes = np.unique(labels, return_inverse=True, return_counts=True)
-    order = np.lexsort((values, np.where(values < 0, 1, -sizes)))  # of equals the smaller label comes first
-    codes = np.empty(len(values), np.int64)
-    codes[order] = np.arange(len(values))
-    codes = np.minimum(codes, NO_CLUSTER - 1)
-    codes[values < 0] = NO_CLUSTER
-    return codes[inverse.reshape(labels.shape)].astype(np.uint16)
 
+    labels: np.ndarray
+    codes: dict[int, int]
 
-def label_codes(labels: np.ndarray, codes: np.ndarray) -> dict[int, int]:
-    """The code that each original label was given."""
-    values, first = np.unique(labels, return_index=True)
-    flat = codes.reshape(-1)
-    return {int(value): int(flat[index]) for value, index in zip(values, first, strict=True)}
+    @staticmethod
+    def of(labels: np.ndarray) -> "CodedLabels":
+        sizes: Counter[int] = Counter()
+        for row in labels:
+            values, counts = np.unique(row, return_counts=True)
+            sizes.update(dict(zip(values.tolist(), counts.tolist(), strict=True)))
+        order = sorted((value for value in sizes if value >= 0), key=lambda value: (-sizes[value], value))
+        codes = {value: min(code, NO_CLUSTER - 1) for code, value in enumerate(order)}
+        return CodedLabels(labels, codes | {value: NO_CLUSTER for value in sizes if value < 0})
+
+    def __call__(self, frames: Any = slice(None), particles: Any = slice(None)) -> np.ndarray:
+        """The codes of some frames and particles, as 16-bit numbers."""
+        known = np.array(sorted(self.codes))
+        table = np.array([self.codes[value] for value in known.tolist()], np.uint16)
+        rows = np.arange(len(self.labels))[frames]
+        return np.stack([table[np.searchsorted(known, self.labels[row][particles])] for row in rows])
 
 
 def scalar_observables(trajectory: Any, frames: np.ndarray) -> dict[str, np.ndarray]:
@@ -204,7 +214,7 @@ def _sample_codes(trajectory: Any, found: Survey, chosen: Selection) -> np.ndarr
 
 
 def _encode(
-    trajectory: Any, found: Survey, chosen: Selection, labels: np.ndarray | None, budget: float
+    trajectory: Any, found: Survey, chosen: Selection, labels: CodedLabels | None, budget: float
 ) -> tuple[list[Section], float]:
     """Sections of one selection, and their size as a fraction of the budget, extrapolated if it was passed early."""
     count = trajectory.count if chosen.particles is None else len(chosen.particles)
@@ -214,16 +224,21 @@ def _encode(
     done = sum(section.shape[0] for section in sections)
     extra: list[Section] = []
     if labels is not None and done == len(chosen.frames):
-        extra, more = code_sections("clusters", label_blocks(labels, chosen.frames, chosen.particles), 1)
+        shown = slice(None) if chosen.particles is None else chosen.particles
+        extra, more = code_sections("clusters", label_blocks(labels, chosen.frames, shown, count), 1)
         used += more
     return sections + extra, used * len(chosen.frames) / (done * budget)
 
 
-def fit(trajectory: Any, found: Survey, labels: np.ndarray | None, budget: float) -> tuple[Selection, list[Section]]:
-    """The richest selection whose text stays under `budget` bytes: fewer bits first, then frames, then particles."""
+def fit(trajectory: Any, found: Survey, labels: CodedLabels | None, budget: float) -> tuple[Selection, list[Section]]:
+    """The richest selection whose text stays under `budget` bytes: fewer bits first, then frames, then particles.
+
+    Of more than 100,000 particles, 20,000 drawn at random are enough for any screen.
+    """
     low, high = box(found, circle_radius(trajectory))
     times = np.asarray(trajectory.times, np.float64)
-    chosen = Selection(np.arange(len(times)), None, Grid(low, high, BITS[0]), 1)
+    some = _drawn(trajectory.count, SHOWN_OF_A_CROWD, 0) if trajectory.count > CROWD else None
+    chosen = Selection(np.arange(len(times)), some, Grid(low, high, BITS[0]), 1)
     for attempt in range(24):
         chosen = replace(chosen, order=cheapest_order(_sample_codes(trajectory, found, chosen)))
         sections, ratio = _encode(trajectory, found, chosen, labels, budget)
@@ -246,5 +261,9 @@ def _reduce(chosen: Selection, ratio: float, times: np.ndarray, arc: np.ndarray,
     target = max(1, int(kept / (ratio * 1.03)))
     if target == kept or kept == 1:
         return replace(chosen, frames=choose_frames(times, arc, max(2, frames)))
-    drawn = np.random.default_rng(attempt).choice(count, target, replace=False)
-    return replace(chosen, particles=np.sort(drawn))
+    return replace(chosen, particles=_drawn(count, target, attempt))
+
+
+def _drawn(count: int, target: int, seed: int) -> np.ndarray:
+    """So many particles drawn at random, in their order."""
+    return np.sort(np.random.default_rng(seed).choice(count, target, replace=False))

@@ -11,8 +11,11 @@ function groups(app) {
   }
   const k = app.held >= 0 ? app.held : app.player.moment.k;
   const words = (code) => (app.names.usable ? `${app.names.ofCluster(code, k)} · ` : "");
+  // of a sample only the shares mean something
+  const sampled = app.facts.count < app.facts.totalCount;
+  const amount = (size) => (sampled ? `≈ ${formatNumber((100 * size) / run.count, 3)} %` : formatCount(size));
   return [...app.sizesAt(k)].filter(([code]) => code !== MISSING_LABEL).sort((a, b) => b[1] - a[1])
-    .map(([code, size], place) => ({ code, name: (place < LEGEND_ITEMS ? words(code) : "") + formatCount(size) }));
+    .map(([code, size], place) => ({ code, name: (place < LEGEND_ITEMS ? words(code) : "") + amount(size) }));
 }
 
 // A given label by its number, or by the words of its particles where that says more.
@@ -54,8 +57,11 @@ function heavyClusters(app) {
     for (let c = 0; c < 3; c++) entry.centre[c] += point[c];
     entry.found++;
   }
+  // a chain all around the circle has its centre where nobody is
+  const apart = (entry) => run.radius && Math.hypot(...entry.centre) < 0.7 * run.radius;
   return [...heavy.values()].filter((entry) => entry.found)
-    .map((entry) => ({ ...entry, centre: entry.centre.map((sum) => sum / entry.found) }));
+    .map((entry) => ({ ...entry, centre: entry.centre.map((sum) => sum / entry.found) }))
+    .filter((entry) => !apart(entry));
 }
 
 // CSS colour of particle j in stored frame k, as the points have it.

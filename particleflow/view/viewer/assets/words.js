@@ -44,7 +44,8 @@ function describeParticle(app, j) {
   if (run.hasClusters) {
     const code = run.cluster(j, moment.k);
     const size = app.sizesAt(moment.k).get(code);
-    const named = `${formatCount(code + 1)} (${formatCount(size)} particle${size === 1 ? "" : "s"})`;
+    const noun = app.facts.count < app.facts.totalCount ? "shown particle" : "particle";
+    const named = `${formatCount(code + 1)} (${formatCount(size)} ${noun}${size === 1 ? "" : "s"})`;
     rows.push(["cluster", code === MISSING_LABEL ? "none" : named]);
     if (app.names.usable && code !== MISSING_LABEL && size > 1) rows.push(["its words", app.names.ofCluster(code, moment.k, 5)]);
   }
