@@ -11,13 +11,15 @@ from page_oracles import two_groups
 import particleflow as pf
 from particleflow.analysis import find_plateaus, metastable, spreads
 from particleflow.cli.closing import clusters_line
+from particleflow.errors import ArgumentError
 from particleflow.trajectory import Trajectory
 from particleflow.view.animation.movie import Movie
 from particleflow.view.drawing.base import small_print
 from particleflow.view.drawing.camera import facing, rotation
 from particleflow.view.drawing.collection import _plan
-from particleflow.view.drawing.colors import last_clusters, position_colors
+from particleflow.view.drawing.colors import last_clusters, particle_colors, position_colors
 from particleflow.view.drawing.distributions import picture
+from particleflow.view.drawing.series import approach
 from particleflow.view.findings import worth_showing
 from particleflow.view.viewer.build import page
 
@@ -157,6 +159,36 @@ def test_the_dot_of_a_movie_lies_on_its_curve(log):
     assert np.ptp(panel.dots) > 50
     assert steps.dots is not None
     assert len(np.unique(steps.dots)) == 4
+
+
+@pytest.mark.parametrize(
+    ("gap", "label"),
+    [
+        (lambda t: np.exp(-0.5 * t), r"$\propto e^{-0.5\,t}$"),
+        (lambda t: np.minimum(1.0, t**-2.0), r"$\propto t^{-2.00}$"),
+        (lambda t: np.exp(-4 * np.sqrt(t)), None),
+    ],
+)
+def test_the_approach_to_one_has_the_law_that_explains_it(gap, label):
+    times = np.geomspace(0.01, 40, 200)
+    run = Trajectory.from_arrays(times, np.zeros((200, 1, 3)), observables={"mean_similarity": 1 - gap(times)})
+    drawn = {str(line.get_label()): line for line in approach(run).lines}
+    assert set(drawn) - {"1 − mean similarity"} == ({label} if label else set())
+    if label is not None:
+        law = drawn[label]
+        np.testing.assert_allclose(law.get_ydata(), gap(np.asarray(law.get_xdata())), rtol=0.1)
+    assert "approach" in dict(_plan(run, None))
+    away = Trajectory.from_arrays(times, run.points, observables={"mean_similarity": 0.5 - 0.1 * gap(times)})
+    assert "approach" not in dict(_plan(away, None))
+    with pytest.raises(ArgumentError, match="near 1"):
+        approach(away)
+
+
+def test_tokens_of_a_sequence_without_clusters_are_coloured_along_it():
+    causal = {"kernel": {"kind": "attention", "form": "inner", "beta": 1.0}, "positional": {"kind": "causal"}}
+    metadata = {"space": {"kind": "sphere", "radius": 1.0, "sees_stored": True}, "interactions": [causal]}
+    run = make(2, sphere=True, count=30, metadata=metadata, positions=np.arange(30.0)[::-1])
+    np.testing.assert_allclose(particle_colors(run), position_colors(-np.arange(30.0)[:, None]))
 
 
 def test_the_page_looks_at_the_last_clusters_first(tmp_path):

@@ -26,7 +26,7 @@ from particleflow.view.drawing.distributions import (
 from particleflow.view.drawing.matrices import MAX_ATTENTION, MAX_MATRIX, attention, gram, similarity
 from particleflow.view.drawing.paths import kymograph, paths
 from particleflow.view.drawing.saving import save_figure
-from particleflow.view.drawing.series import energy, observable, observable_values, staircase
+from particleflow.view.drawing.series import approach, energy, late_stretch, observable, observable_values, staircase
 from particleflow.view.drawing.snapshots import snapshots
 from particleflow.view.drawing.tree import check_merges, kymograph_with_tree, merge_tree
 from particleflow.view.findings import pick
@@ -183,6 +183,9 @@ def _plateaus(run: Any, counts: Any, analysis: Any) -> list[Any]:
 def _observables(trajectory: "Trajectory") -> Iterator[tuple[str, Draw]]:
     """Every other observable that is one number a frame; at most twelve, under names of letters, digits and _."""
     drawn: set[str] = set()
+    with suppress(ArgumentError):
+        if late_stretch(1.0 - observable_values(trajectory, "mean_similarity")) is not None:
+            yield "approach", lambda: approach(trajectory)
     for name in trajectory.observables:
         safe = "".join(character if character.isascii() and character.isalnum() else "_" for character in name)[:40]
         if name == "energy" or safe in drawn or len(drawn) >= 12:

@@ -37,17 +37,27 @@ class LastClusters:
 def particle_colors(trajectory: "Trajectory", labels: Any = None, frame: int | None = None) -> np.ndarray:
     """One colour a particle, (N, 3): by the given labels, else the trajectory's own, else the cluster it ends in.
 
-    A run without a few tight clusters at its end is coloured by the places in its first frame. Labels of shape (T, N)
-    are read at `frame`; without a frame, at the first one.
+    A run without a few tight clusters at its end is coloured by the places in its first frame, or in the sequence where
+    that decides who sees whom. Labels of shape (T, N) are read at `frame`; without a frame, at the first one.
     """
     run = first_run(trajectory)
     if labels is None:
         labels = own_labels(run)
     if labels is None:
         found = last_clusters(run)
-        return position_colors(projection(run)(frame_points(run, 0))) if found is None else found.colors[found.labels]
+        return _first_colors(run) if found is None else found.colors[found.labels]
     labels = check_labels(run, labels)
     return style.label_colors(labels if labels.ndim == 1 else labels[0 if frame is None else frame])
+
+
+def _first_colors(run: "Trajectory") -> np.ndarray:
+    """Colours of where particles begin: in space, or in the sequence."""
+    acting = character_of(run).attention
+    if acting is None or acting.positions is None or not acting.positions.factors:
+        return position_colors(projection(run)(frame_points(run, 0)))
+    return position_colors(
+        np.arange(run.count, dtype=float)[:, None] if run.positions is None else run.positions[:, None]
+    )
 
 
 def own_labels(run: "Trajectory") -> np.ndarray | None:
