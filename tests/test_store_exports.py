@@ -105,7 +105,7 @@ def test_gsd_refuses_what_single_precision_cannot_hold(tmp_path):
                 assert np.isfinite(file[0].configuration.box).all()
                 assert file[0].particles.position[1, 0] == np.float32(reach)
         else:
-            with pytest.raises(ArgumentError, match="single precision.*Export to npz"):
+            with pytest.raises(ArgumentError, match=r"single precision.*Export to npz"):
                 export(trajectory, tmp_path / "large.gsd")
     assert not (tmp_path / "large.gsd").exists()
 

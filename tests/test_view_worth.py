@@ -185,7 +185,7 @@ def test_the_approach_to_one_has_the_law_that_explains_it(gap, label):
 
 
 def test_tokens_of_a_sequence_without_clusters_are_coloured_along_it():
-    causal = {"kernel": {"kind": "attention", "form": "inner", "beta": 1.0}, "positional": {"kind": "causal"}}
+    causal = {**REPELS, "value": 1.0, "positional": {"kind": "causal"}}
     metadata = {"space": {"kind": "sphere", "radius": 1.0, "sees_stored": True}, "interactions": [causal]}
     run = make(2, sphere=True, count=30, metadata=metadata, positions=np.arange(30.0)[::-1])
     np.testing.assert_allclose(particle_colors(run), position_colors(-np.arange(30.0)[:, None]))

@@ -119,7 +119,7 @@ def write_gsd(trajectory: "Trajectory", path: Path, project: "Projection") -> No
     extent = max((float(np.abs(project(frame.points)).max()) for frame in trajectory), default=1.0)
     if np.isfinite(extent) and extent > _LARGEST_SINGLE:
         raise ArgumentError(
-            f"GSD holds numbers in single precision, here up to {_LARGEST_SINGLE:.2g}, but the points reach {extent:.3g}. "
+            f"GSD holds single precision, here up to {_LARGEST_SINGLE:.2g}, but the points reach {extent:.3g}. "
             "Export to npz, h5md or netcdf, which keep them."
         )
     edge = 2.0 * (extent if np.isfinite(extent) and extent > 0 else 1.0) * 1.001
