@@ -159,9 +159,10 @@ def _figures(folder: Path, trajectory: "Trajectory", analysis: _Analysis, progre
 
 def _movie(folder: Path, trajectory: "Trajectory", analysis: _Analysis, progress: Progress) -> str:
     from particleflow import view
+    from particleflow.view.findings import pick, worth_showing
 
     name = "movie.mp4" if find_spec("imageio_ffmpeg") else "movie.gif"
-    counts, colors = analysis.track.counts, trajectory.labels
+    counts, colors = pick(worth_showing(trajectory, analysis.track), "counts"), trajectory.labels
     progress(0, 0)
     view.animate(trajectory, folder / name, counts=counts, colors=colors, progress=progress)
     return name
@@ -169,8 +170,9 @@ def _movie(folder: Path, trajectory: "Trajectory", analysis: _Analysis, progress
 
 def _page(folder: Path, trajectory: "Trajectory", analysis: _Analysis, progress: Progress) -> str:
     from particleflow import view
+    from particleflow.view.findings import worth_showing
 
-    clusters = analysis.track
+    clusters = worth_showing(trajectory, analysis.track) or False
     progress(0, 0)
     view.page(trajectory, folder / PAGE_FILE, analysis=clusters, progress=progress)
     return PAGE_FILE

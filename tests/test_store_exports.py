@@ -95,6 +95,21 @@ def test_gsd_opens(flat, tmp_path):
     np.testing.assert_array_equal(energies, flat.observables["energy"])
 
 
+def test_gsd_refuses_what_single_precision_cannot_hold(tmp_path):
+    points = np.zeros((1, 2, 3))
+    for reach, fits in ((1.5e38, True), (2e38, False), (1e300, False)):
+        points[0, 1, 0] = reach
+        trajectory = Trajectory.from_arrays([0.0], points)
+        if fits:
+            with opened(export(trajectory, tmp_path / "run.gsd")) as file:
+                assert np.isfinite(file[0].configuration.box).all()
+                assert file[0].particles.position[1, 0] == np.float32(reach)
+        else:
+            with pytest.raises(ArgumentError, match=r"single precision.*Export to npz"):
+                export(trajectory, tmp_path / "large.gsd")
+    assert not (tmp_path / "large.gsd").exists()
+
+
 def test_extended_xyz_reads_back_exactly(flat, tmp_path):
     lines = export(flat, tmp_path / "run", "xyz").read_text().splitlines()
     assert len(lines) == FRAMES * (COUNT + 2)

@@ -91,6 +91,11 @@ def test_small_print_says_what_is_known():
     many = [attention_of(beta={"runs": [0.5, 1.0, 2.0, 9.0]})]
     ensemble = make(2, runs=4, metadata=facts(interactions=many, temperature=0.25))
     assert small_print(ensemble) == "β = 0.5 … 9 · temperature 0.25 · n = 12 · d = 2 · seed 7 · 4 runs"
+    widths = [{"kernel": {"kind": "gaussian", "width": 0.5}}, {"kernel": {"radius": 2.0, "beta": 3.0}}]
+    wide = facts(interactions=widths, **{"common temperature": 0.1, "count": 500})
+    assert small_print(make(2, metadata=wide)) == (
+        "β = 3 · width 0.5 · radius 2 · common temperature 0.1 · n = 12 · d = 2 · seed 7"
+    )
     assert "\\$" in small_print(make(2, metadata={"seed": "$x$"}))
 
 
@@ -196,6 +201,7 @@ def test_covariance_is_numpys_and_its_pole_is_where_theory_says(dimension):
     [
         facts(FLAT, temperature=0.1),
         facts(FLAT, drift="sum"),
+        facts(FLAT, **{"interacts only": False}),
         facts(FLAT, interactions=[attention_of(normalization="none")]),
         facts(FLAT, interactions=[attention_of(positional={"kind": "causal"})]),
         facts(FLAT, schedule=ANNEALING),
@@ -294,6 +300,11 @@ def test_particles_have_the_colour_of_the_cluster_they_end_in():
     assert found is not None
     assert [np.unique(found.labels[member == k][:99]).size for k in range(3)] == [1, 1, 1]
     assert found.labels[299] == found.labels[1] != found.labels[2]
+    last[299] = [-4.0, -4.0]  # alone, and far from all others: a cluster of its own
+    found = last_clusters(Trajectory.from_arrays([0.0], last[None], metadata={}))
+    assert found is not None
+    assert (found.labels == found.labels[299]).sum() == 1
+    assert len(found.colors) == 4
     assert last_clusters(Trajectory.from_arrays([0.0], generator.normal(size=(1, 60, 2)))) is None
 
 
@@ -335,7 +346,11 @@ def test_runs_keep_what_kind_they_are():
 
     assert kept(attend, 0.5).temperature == 0.5
     repelling = kept(attend)
-    assert (repelling.drift, repelling.repels, repelling.temperature) == ("attend", True, 0.0)
+    assert (repelling.repels, repelling.temperature, repelling.apart) == (True, 0.0, "repulsion")
+    assert (kept(attend, 0.5).apart, kept(-1.0 * attend).apart) == ("noise", None)
+    bare = [attend, 2.0 * attend, attend + attend, annealed]
+    others = [attend + pf.drifts.Linear(1.0), pf.MeanShift(pf.kernels.Gaussian(1.0)), layers]
+    assert [kept(drift).interacts_only for drift in bare + others] == 4 * [True] + 3 * [False]
     assert repelling.attention is not None
     assert repelling.attention.value == -2.0
     assert kept(-1.0 * attend).repels is False

@@ -156,8 +156,17 @@ def test_times_are_written_with_three_digits(time, text):
 
 @pytest.mark.parametrize(
     ("counts", "frame"),
-    [([5, 4, 4, 2, 2], -1), ([5, 3, 2, 2, 2, 1, 1], 3), ([2, 2, 2, 2, 1], 1), ([1, 1], -1), ([3, 1], 0), (None, -1)],
+    [([5, 4, 4, 2, 2], -1), ([5, 3, 2, 2, 2, 1, 1], 3), ([2, 2, 2, 2, 1], 1), ([1, 1], -1), ([3, 1], 0), ([4], -1)],
 )
 def test_matrices_are_of_a_frame_that_has_blocks(counts, frame):
-    """Where all particles end as one, of the middle of the tread before."""
-    assert _frame_of_blocks({"counts": None if counts is None else np.array(counts)}) == frame
+    """Where all particles end as one, of the middle of the tread before: 40 particles in equal clusters."""
+    labels = np.array([np.arange(40) % count for count in counts])
+    assert _frame_of_blocks(labels) == frame
+
+
+def test_a_few_outliers_are_no_blocks():
+    """One of 40 apart: two are of one cluster with chance (39² + 1)/40² = 0.951, so the tread of thirds is shown."""
+    thirds, outlier = np.arange(40) % 3, np.arange(40) == 0
+    assert _frame_of_blocks(np.array([thirds, thirds, thirds, outlier, outlier])) == 1
+    assert _frame_of_blocks(None) == -1
+    assert _frame_of_blocks(thirds) == -1

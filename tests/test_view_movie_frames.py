@@ -171,9 +171,8 @@ def test_labels_colour_particles_by_frame():
     run = make(2, count=4, frames=3)
     labels = np.array([[0, 1, 2, 3], [0, 0, 2, 2], [0, 0, 0, 0]])
     movie = movie_of(run, frames=3, colors=labels)
-    for index in range(3):
-        lower = movie.instants.lower[index]
-        np.testing.assert_allclose(movie.sprites(index, np.eye(3))[2], style.palette(4)[labels[lower]])
+    for index in range(3):  # three instants of three frames: the last one is the last frame's
+        np.testing.assert_allclose(movie.sprites(index, np.eye(3))[2], style.palette(4)[labels[index]])
     own = np.random.default_rng(0).random((4, 3))
     np.testing.assert_allclose(movie_of(run, colors=own).sprites(0, np.eye(3))[2], own)
     with pytest.raises(ArgumentError, match="colors"):

@@ -48,6 +48,8 @@ from .plateaus import Plateau as Plateau
 from .plateaus import collapse_time as collapse_time
 from .plateaus import find_plateaus as find_plateaus
 from .plateaus import first_real_merge as first_real_merge
+from .plateaus import metastable as metastable
+from .plateaus import spreads as spreads
 from .rates import LineFit as LineFit
 from .rates import RateFit as RateFit
 from .rates import better_law as better_law

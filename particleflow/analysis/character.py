@@ -2,11 +2,13 @@
 
 Beside the tables that `facts` reads, a simulation stores
 
-    drift         the kind of its drift, "attend", "sum", "layers", …
-    temperature   of the noise that every particle has for itself
-    changes       [times at which the field jumps: layer boundaries, kinks of a schedule]
-    schedule      {name, times, values} of a parameter that changes with time, such as β
-    picture       [rows, columns] of the patches of an image
+    interacts only      whether nothing but its interactions moves the particles
+    temperature         of the noise that every particle has for itself
+    common temperature  of the noise that all share
+    count               how many particles move, of which some may be stored
+    changes             [times at which the field jumps: layer boundaries, kinks of a schedule]
+    schedule            {name, times, values} of a parameter that changes with time, such as β
+    picture             [rows, columns] of the patches of an image
 
 Nothing of it is trusted, and what a file does not say is unknown: an old run is shown like any other.
 """
@@ -18,10 +20,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from particleflow.analysis.facts import Interaction, LinearMap, interactions_of, numbers_in, space_of
+from particleflow.analysis.facts import (
+    Interaction,
+    LinearMap,
+    interactions_of,
+    interacts_only,
+    numbers_in,
+    space_of,
+)
 
 if TYPE_CHECKING:
     from particleflow.trajectory import Trajectory
+
+
+_SCALES = ("width", "radius")
 
 
 @dataclass(frozen=True)
@@ -39,12 +51,18 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Character:
-    """What is known of a run: see the module's first lines; `betas` are all inverse temperatures of its kernels."""
+    """What is known of a run: see the module's first lines.
 
-    drift: str | None
+    `betas` are all inverse temperatures of its kernels, `scales` (name, length) their widths and radii.
+    """
+
+    interacts_only: bool
     temperature: float
+    common_temperature: float
+    count: int
     repels: bool
     betas: tuple[float, ...]
+    scales: tuple[tuple[str, float], ...]
     attention: Interaction | None
     schedule: Schedule | None
     changes: tuple[float, ...]
@@ -53,7 +71,14 @@ class Character:
     @property
     def gathers(self) -> bool:
         """Whether clusters are to be expected: neither noise nor repulsion keeps the particles apart."""
-        return self.temperature == 0 and not self.repels
+        return self.apart is None
+
+    @property
+    def apart(self) -> str | None:
+        """What keeps the particles apart, if anything is known to."""
+        if self.temperature > 0:
+            return "noise"
+        return "repulsion" if self.repels else None
 
     def attention_at(self, time: float) -> Interaction | None:
         """The attention at a time, with the β of the schedule if that changes."""
@@ -70,14 +95,18 @@ def character_of(trajectory: "Trajectory") -> Character:
     table = metadata if isinstance(metadata, Mapping) else {}
     interactions = interactions_of(trajectory)
     values = [each.value for each in interactions]
-    drift, picture = table.get("drift"), numbers_in(table.get("picture"))
+    picture, count = numbers_in(table.get("picture")), numbers_in(table.get("count"))
+    whole_cloud = trajectory.particles is None
     whole = picture.size == 2 and (picture == np.floor(picture)).all() and picture.prod() == trajectory.count
     changes = np.unique(numbers_in(table.get("changes")))
     return Character(
-        drift=drift if isinstance(drift, str) else None,
+        interacts_only=interacts_only(trajectory),
         temperature=float(numbers_in(table.get("temperature")).max(initial=0.0)),
+        common_temperature=float(numbers_in(table.get("common temperature")).max(initial=0.0)),
+        count=trajectory.count if whole_cloud or count.size != 1 else int(count[0]),
         repels=bool(values) and all(is_negative(value) for value in values),
-        betas=_betas(trajectory),
+        betas=_of_kernels(trajectory, "beta"),
+        scales=tuple((name, each) for name in _SCALES for each in _of_kernels(trajectory, name)),
         attention=_attention(trajectory, interactions),
         schedule=_schedule(table.get("schedule")),
         changes=tuple(changes.tolist()),
@@ -98,19 +127,19 @@ def is_negative(value: LinearMap | None) -> bool:
 
 
 def _attention(trajectory: "Trajectory", interactions: tuple[Interaction, ...]) -> Interaction | None:
-    """The first attention of the particles to each other that can be computed from the stored points."""
-    if not space_of(trajectory).sees_stored:
+    """The first attention of the particles to each other that can be computed from the stored points, if all are."""
+    if not space_of(trajectory).sees_stored or trajectory.particles is not None:
         return None
     known = (each for each in interactions if each.is_attention and each.positions is not None)
     return next(known, None)
 
 
-def _betas(trajectory: "Trajectory") -> tuple[float, ...]:
-    """Every β that a run or the runs of an ensemble have, in increasing order."""
+def _of_kernels(trajectory: "Trajectory", name: str) -> tuple[float, ...]:
+    """Every number of this name that the kernels of a run, or of the runs of an ensemble, have, in increasing order."""
     rows = trajectory.metadata.get("interactions")
     tables = [row.get("kernel") for row in rows if isinstance(row, Mapping)] if isinstance(rows, list | tuple) else []
-    stored = [numbers_in(table.get("beta")) for table in tables if isinstance(table, Mapping)]
-    read = [each.beta for each in interactions_of(trajectory) if each.beta is not None]
+    stored = [numbers_in(table.get(name)) for table in tables if isinstance(table, Mapping)]
+    read = [each.beta for each in interactions_of(trajectory) if name == "beta" and each.beta is not None]
     return tuple(np.unique(np.concatenate([*stored, np.asarray(read, float)])).tolist())
 
 

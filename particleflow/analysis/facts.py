@@ -102,6 +102,12 @@ def interactions_of(trajectory: "Trajectory") -> tuple[Interaction, ...]:
     return tuple(_interaction(row) for row in table)
 
 
+def interacts_only(trajectory: "Trajectory") -> bool:
+    """Return whether nothing but its interactions moves the particles of a run; where that is not known, no."""
+    stored = _metadata(trajectory).get("interacts only")
+    return stored if isinstance(stored, bool) else _metadata(trajectory).get("drift") == _BARE_ATTENTION
+
+
 def linking_distance_of(trajectory: "Trajectory") -> float | None:
     """Return the distance at which the event of a run takes particles for one, None where there is none such."""
     distance = _number(_metadata(trajectory).get("linking distance"))
@@ -197,6 +203,7 @@ def _numbers(value: Any) -> NDArray[np.float64] | None:
 
 _UNIT_SPHERES = ("sphere", "ngpt", "pre_norm", "peri_norm", "sqrt_scaled")
 _ROOT_SPHERES = ("layer_norm", "rms_norm")
+_BARE_ATTENTION = "attend"  # the drift of older files that is nothing but its kernel
 
 
 def _space_from_name(trajectory: "Trajectory") -> Space:

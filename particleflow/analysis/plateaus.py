@@ -13,6 +13,7 @@ or, for log-spaced frames, log₁₀ t. It counts if it lasts at least `minimum`
 given in time and in decades of time. Both series are numbers of the measure, which weights have entered already.
 """
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -21,6 +22,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from particleflow.analysis.frames import FloatArray, as_series, in_units, is_log_spaced, mean
 from particleflow.errors import ArgumentError
+
+_FEW = 4
 
 
 @dataclass(frozen=True)
@@ -101,6 +104,21 @@ def first_real_merge(counts: ArrayLike) -> int | None:
     if frames.size:
         return broken + int(frames[0]) + 1
     return broken if broken and np.ptp(array) == 0 else None
+
+
+def metastable(plateaus: Iterable[Plateau], initial_count: int) -> list[Plateau]:
+    """Return the plateaus on which particles have found each other: at most ¾ of the first count, or four clusters.
+
+    A count that stands still at more is that of particles that have hardly met.
+    """
+    most = max(0.75 * initial_count, _FEW)
+    return [each for each in plateaus if each.count is not None and each.count <= most]
+
+
+def spreads(counts: ArrayLike) -> bool:
+    """Tell whether the count of clusters ends above its start and was never larger: nothing gathers."""
+    array = np.asarray(counts)
+    return bool(array[-1] > array[0] and array[-1] == array.max())
 
 
 def collapse_time(times: ArrayLike, counts: ArrayLike, *, target: int = 1) -> tuple[float, float] | None:

@@ -13,6 +13,7 @@ import numpy as np
 from particleflow._files import write_text
 from particleflow._version import __version__
 from particleflow.analysis import summary_parts as parts
+from particleflow.analysis.character import character_of
 from particleflow.analysis.clusters import DEFAULT_INNER
 from particleflow.analysis.facts import space_of
 from particleflow.analysis.frames import (
@@ -25,6 +26,7 @@ from particleflow.analysis.frames import (
     masses_of,
     single_run,
 )
+from particleflow.analysis.plateaus import spreads
 from particleflow.analysis.tracking import ClusterTrack, track_clusters
 from particleflow.analysis.wording import word_section
 from particleflow.errors import ArgumentError, ShapeError
@@ -164,6 +166,7 @@ def _summarize_run(
     return {
         **_header(),
         **_card(trajectory),
+        "kept_apart_by": character_of(trajectory).apart or ("the flow" if spreads(track.counts) else None),
         "thresholds": _thresholds(track, trajectory.dimension),
         "clusters": parts.cluster_section(track, weights),
         "merge_tree": track.tree.to_dict(),
@@ -209,7 +212,14 @@ def _card(trajectory: "Trajectory") -> dict[str, Any]:
         "frames": len(trajectory),
         "first_time": times[0],
         "last_time": times[-1],
+        "observables": _ends(trajectory),
     }
+
+
+def _ends(trajectory: "Trajectory") -> dict[str, dict[str, float]]:
+    """The first and the last value of every observable that is one number a frame."""
+    series = {name: np.asarray(values) for name, values in trajectory.observables.items() if values.ndim == 1}
+    return {name: {"first": values[0], "last": values[-1]} for name, values in series.items() if len(values)}
 
 
 def _thresholds(track: ClusterTrack, dimension: int) -> dict[str, Any]:

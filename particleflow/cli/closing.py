@@ -7,6 +7,7 @@ from particleflow._words import listed
 from particleflow.folder_contents import PAGE_FILE, products_in, read_summary
 
 _LISTED_TREADS = 3
+_LISTED_SERIES = 3
 _LISTED_MERGES = 3
 
 
@@ -16,36 +17,47 @@ def counted(number: int, noun: str) -> str:
 
 
 def clusters_line(summary: dict[str, Any] | None) -> str | None:
-    """What became of the clusters: "449 → 4 clusters; 5 until t = 12.4"; None where it is not known."""
+    """What became of the clusters: "449 → 4 clusters; 5 until t = 12.4"; None where it is not known.
+
+    Of particles that noise or repulsion keeps apart, what was recorded: chains that come and go are no clusters.
+    """
     try:
         if summary is None:
             return None
         if isinstance(summary.get("runs"), list):
             return _ensemble_line(summary)
+        if summary.get("kept_apart_by") is not None:
+            return _apart_line(summary)
         return None if summary.get("clusters") is None else _run_line(summary)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError):  # no summary of ours
         return None
 
 
 def _run_line(summary: dict[str, Any]) -> str:
-    from particleflow.analysis import find_plateaus
+    from particleflow.analysis.plateaus import find_plateaus, metastable
 
     clusters = summary["clusters"]
     first, last = int(clusters["initial_count"]), int(clusters["final_count"])
     if first == last and len(set(clusters["counts"])) == 1:
         return f"{counted(last, 'cluster')} from the first frame to the last"
     times, counts = clusters["times"], clusters["counts"]
-    # What stands still before particles have found each other is no tread.
-    treads = dict.fromkeys(
-        plateau.count
-        for plateau in find_plateaus(times, counts)
-        if plateau.count is not None and plateau.count != last and 4 * plateau.count <= 3 * first
-    )
+    found = metastable(find_plateaus(times, counts), first)
+    treads = dict.fromkeys(plateau.count for plateau in found if plateau.count != last)
     words = [f"{count} until t = {_first_time_after(count, times, counts):.4g}" for count in treads]
     if not words:
         other = next(count for count in reversed(counts) if count != last)
         words = [f"{last} since t = {_first_time_after(other, times, counts):.4g}"]
     return f"{first} → {counted(last, 'cluster')}; {', '.join(words[-_LISTED_TREADS:])}"
+
+
+def _apart_line(summary: dict[str, Any]) -> str:
+    """ "kept apart by noise; energy 0.51 → 0.66": what keeps particles apart, and what was recorded of them."""
+    ends = [
+        f"{name.replace('_', ' ')} {float(each['first']):.3g} → {float(each['last']):.3g}"
+        for name, each in summary["observables"].items()
+        if each["first"] is not None and each["last"] is not None
+    ]
+    return "; ".join([f"kept apart by {summary['kept_apart_by']}", ", ".join(ends[:_LISTED_SERIES])]).removesuffix("; ")
 
 
 def _first_time_after(count: int, times: list[float], counts: list[int]) -> float:

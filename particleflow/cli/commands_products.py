@@ -122,11 +122,13 @@ def animate(
     target = output or run_folder.folder_of(run) / "movie.mp4"
     _headless()
     from particleflow import view
+    from particleflow.view.findings import pick, worth_showing
 
     with run_folder.open_run(run) as trajectory, Meter(quiet=quiet) as meter:
+        clusters = worth_showing(trajectory, _track(run, trajectory, threshold, meter))
         path = view.animate(
             trajectory, target, frames=frames, fps=fps, spacing=spacing, theme=theme, colors=trajectory.labels,
-            counts=_track(run, trajectory, threshold, meter).counts, progress=partial(meter.update, "filming"),
+            counts=pick(clusters, "counts"), progress=partial(meter.update, "filming"),
         )  # fmt: skip
     _print_paths([str(path)], json=json)
     return 0
@@ -155,11 +157,12 @@ def view(
     """
     from particleflow import run_folder
     from particleflow.view import page
+    from particleflow.view.findings import worth_showing
 
     run = ready(run, quiet=quiet)
     target = output or run_folder.folder_of(run) / "viewer.html"
     with run_folder.open_run(run) as trajectory, Meter(quiet=quiet) as meter:
-        analysis = _track(run, trajectory, threshold, meter)
+        analysis = worth_showing(trajectory, _track(run, trajectory, threshold, meter)) or False
         path = page(trajectory, target, analysis=analysis, progress=partial(meter.update, "writing the page"))
     _print_paths([str(path)], json=json)
     if open and not json:

@@ -81,6 +81,10 @@ class Attend(AbstractDrift):
         maps = {"value": self.value, "output": self.output}
         return (Interaction(self.kernel, self.normalization, self.positional, self.summation, None, **maps),)
 
+    def interacts_only(self, time: Any) -> bool:
+        """It is nothing but its kernel."""
+        return True
+
     def resummed(self, time: Any, choose: Chooser) -> "Attend":
         """With another summation."""
         return with_summation(self, time, choose)

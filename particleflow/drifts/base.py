@@ -9,6 +9,7 @@ with a number (`0.5 * d`).
 Beside its velocity a drift says
 - `interactions(time)`: which kernels act, how they are normalised and summed, and which measure they look at. Energies,
   entropies and figures ask this, so a drift inside a sum, a schedule or a stack of layers is seen like a bare one;
+- `interacts_only(time)`: whether these kernels are all there is;
 - `stages(time)`: what an explicit layer applies one after the other (attention, then feed-forward);
 - `changes()`: when it jumps, so that an adaptive solver can step exactly there;
 - `resummed(time, choose)`: the same drift, with what sums its kernels chosen anew.
@@ -138,6 +139,10 @@ class AbstractDrift(eqx.Module):
         """The kernels that act at this time; none unless a drift says so."""
         return ()
 
+    def interacts_only(self, time: Any) -> bool:
+        """Whether the velocity is the sum of O V m (or O V e^G m) over its interactions, and nothing else."""
+        return False
+
     def stages(self, time: Any) -> tuple[tuple["AbstractDrift", "AbstractGeometry | None"], ...]:
         """What an explicit layer applies in turn: a drift, and the geometry it moves on (None: that of the flow)."""
         return ((self, None),)
@@ -189,6 +194,10 @@ class Sum(AbstractDrift):
         """Those of all summands."""
         return tuple(each for drift in self.drifts for each in drift.interactions(time))
 
+    def interacts_only(self, time: Any) -> bool:
+        """Whether all summands do nothing else."""
+        return all(drift.interacts_only(time) for drift in self.drifts)
+
     def changes(self) -> tuple[Float[Array, " k"], ...]:
         """Those of all summands."""
         return tuple(each for drift in self.drifts for each in drift.changes())
@@ -219,6 +228,10 @@ class Multiple(AbstractDrift):
         """Those of the drift, whose outputs are multiplied, too."""
         known = self.drift.interactions(time)
         return tuple(each if each.output is None else each._replace(output=self.factor * each.output) for each in known)
+
+    def interacts_only(self, time: Any) -> bool:
+        """As the drift."""
+        return self.drift.interacts_only(time)
 
     def stages(self, time: Any) -> tuple[tuple[AbstractDrift, "AbstractGeometry | None"], ...]:
         """The multiples of the drift's stages."""

@@ -144,6 +144,10 @@ class Varying(AbstractDrift):
         """Those of the drift, with the parameter of this time."""
         return self.at(time).interactions(time)
 
+    def interacts_only(self, time: Any) -> bool:
+        """As the drift."""
+        return self.drift.interacts_only(time)
+
     def stages(self, time: Any) -> Stages:
         """Those of the drift, with the parameter of this time."""
         return self.at(time).stages(time)

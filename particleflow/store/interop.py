@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from particleflow.store.formats import Projection
     from particleflow.trajectory import Trajectory
 
+_LARGEST_SINGLE = float(np.finfo(np.float32).max) / 2.01  # the edge of the box is twice as long
+
 
 def _need(module: str) -> Any:
     try:
@@ -115,6 +117,11 @@ def write_gsd(trajectory: "Trajectory", path: Path, project: "Projection") -> No
     """
     hoomd = _need("gsd.hoomd")
     extent = max((float(np.abs(project(frame.points)).max()) for frame in trajectory), default=1.0)
+    if np.isfinite(extent) and extent > _LARGEST_SINGLE:
+        raise ArgumentError(
+            f"GSD holds single precision, here up to {_LARGEST_SINGLE:.2g}, but the points reach {extent:.3g}. "
+            "Export to npz, h5md or netcdf, which keep them."
+        )
     edge = 2.0 * (extent if np.isfinite(extent) and extent > 0 else 1.0) * 1.001
     names, type_ids = _types(trajectory)
     with hoomd.open(str(path), mode="w") as file:

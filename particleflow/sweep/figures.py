@@ -9,7 +9,7 @@ import numpy as np
 
 from particleflow._files import own_folder
 from particleflow.sweep.manifest import DONE, Manifest
-from particleflow.sweep.results import phase_values, repetitions, table
+from particleflow.sweep.results import finished_groups, phase_values, repetitions, table
 
 _MOST_PANELS = 6
 _MOST_TICKS = 8
@@ -185,11 +185,25 @@ def _hashable(value: Any) -> Any:
     return value if isinstance(value, int | float | str) else repr(value)
 
 
+def small_print(manifest: Manifest) -> str:
+    """n, d, seeds and runs of a sweep, from the smallest to the largest: "n = 32 · d = 8 · 16 seeds · 48 runs"."""
+    shapes = [group["last_points"].shape[1:] for _, group in finished_groups(manifest) if "last_points" in group]
+    parts = []
+    for name, sizes in zip(("n", "d"), zip(*shapes, strict=True), strict=False):
+        parts.append(f"{name} = {min(sizes)}" + (f" … {max(sizes)}" if max(sizes) > min(sizes) else ""))
+    done = [run["values"] for run in manifest.runs if run["state"] == DONE]
+    seeds = len({_hashable(values.get("seed")) for values in done})
+    parts += [f"{seeds} seeds"] if seeds > 1 else []
+    return " · ".join([*parts, f"{len(done)} run" + ("" if len(done) == 1 else "s")])
+
+
 def _saved(figure: Any, manifest: Manifest, name: str) -> Path:
     import matplotlib.pyplot as plt
 
+    from particleflow.view.drawing.base import write_small_print
     from particleflow.view.drawing.saving import save_figure
 
+    write_small_print(figure, small_print(manifest))
     path = own_folder(manifest.folder / "figures") / f"{name}.png"
     save_figure(figure, path)
     plt.close(figure)

@@ -43,7 +43,7 @@ def table(manifest: Manifest) -> list[dict[str, Any]]:
         {"run": number, "state": run["state"], **run["values"], "message": run["message"]}
         for number, run in enumerate(manifest.runs)
     ]
-    for numbers, group in _groups(manifest):
+    for numbers, group in finished_groups(manifest):
         for place, number in enumerate(numbers):
             if manifest.runs[number]["state"] != DONE:
                 continue
@@ -69,7 +69,7 @@ def phase_values(manifest: Manifest, x: str, y: str, value: str) -> tuple[np.nda
         return sweep_grid(rows, x, y, value)
     other = y if x == "time" else x
     keys, times, mean, number = np.zeros(0), np.zeros(0), {}, {}
-    for numbers, group in _groups(manifest):
+    for numbers, group in finished_groups(manifest):
         series = group.get(_OBSERVABLE + value)
         if series is None or series.ndim != 2:
             raise UserError(f"{value!r} is not one number a frame, so it cannot be drawn over time.")
@@ -98,7 +98,7 @@ def repetitions(manifest: Manifest, keys: set[str]) -> tuple[int, int]:
     return min(numbers, default=1), max(numbers, default=1)
 
 
-def _groups(manifest: Manifest) -> Any:
+def finished_groups(manifest: Manifest) -> Any:
     """The run numbers and the arrays of every group whose results are there."""
     for index, numbers in enumerate(manifest.groups):
         path = group_path(manifest.folder, index)
@@ -122,7 +122,7 @@ def _write_hdf5(manifest: Manifest, rows: list[dict[str, Any]], columns: list[st
             else:
                 texts = ["" if value is None else str(value).replace("\0", " ") for value in values]
                 target.create_dataset(_safe(name), data=texts, dtype=h5py.string_dtype())
-        for index, (numbers, group) in enumerate(_groups(manifest)):
+        for index, (numbers, group) in enumerate(finished_groups(manifest)):
             node = file.create_group(f"groups/{index:05d}")
             node["runs"] = np.asarray(numbers)
             for name, values in group.items():

@@ -19,6 +19,7 @@ from .drawing.paths import kymograph as kymograph
 from .drawing.paths import paths as paths
 from .drawing.phase import phase_diagram as phase_diagram
 from .drawing.phase import sweep_grid as sweep_grid
+from .drawing.series import approach as approach
 from .drawing.series import cluster_count as cluster_count
 from .drawing.series import energy as energy
 from .drawing.series import observable as observable

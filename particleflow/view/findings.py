@@ -1,8 +1,14 @@
 """What pictures read off an analysis, whether it is a mapping, an object such as a `ClusterTrack`, or plain rows."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from particleflow.analysis.character import character_of
+from particleflow.analysis.plateaus import spreads
+
+if TYPE_CHECKING:
+    from particleflow.trajectory import Trajectory
 
 
 def pick(analysis: Any, *names: str) -> Any:
@@ -12,6 +18,13 @@ def pick(analysis: Any, *names: str) -> Any:
         if value is not None:
             return value
     return None
+
+
+def worth_showing(trajectory: "Trajectory", analysis: Any) -> Any:
+    """The analysis, or None where clusters mean nothing: noise, repulsion or the flow keeps the particles apart."""
+    counts = pick(analysis, "counts")
+    scattered = counts is not None and np.ndim(counts) == 1 and len(counts) > 0 and spreads(counts)
+    return None if scattered or not character_of(trajectory).gathers else analysis
 
 
 def merge_rows(merges: Any) -> np.ndarray:

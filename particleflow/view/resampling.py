@@ -6,8 +6,8 @@ Each spacing is a coordinate c that grows along the saved frames,
 
 and the shown instants are even in c. An instant between two saved frames k and k + 1 has the fraction (c −
 c_k)/(c_{k+1} − c_k); points are interpolated linearly by it (and put back to their norm on a sphere), counts and
-labels are taken from frame k. Nothing is simulated again: with few saved frames the motion in between is a straight
-line.
+labels are those of the last frame that was reached. Nothing is simulated again: with few saved frames the motion in
+between is a straight line.
 """
 
 from dataclasses import dataclass
@@ -36,6 +36,11 @@ class Resampling:
 
     def __len__(self) -> int:
         return len(self.lower)
+
+    @property
+    def reached(self) -> np.ndarray:
+        """The last saved frame that every shown instant has reached."""
+        return self.lower + (self.fraction >= 1.0)
 
     @property
     def nearest(self) -> np.ndarray:

@@ -159,7 +159,7 @@ class Movie:
         if self._words is None:
             return
         seen = self._seen(self.coordinates(index), index, camera)
-        weights = shown_weights(self.run, int(self.instants.lower[index]), self.particles)
+        weights = shown_weights(self.run, int(self.instants.reached[index]), self.particles)
         pixels, height = self.stage.main.transData.transform(seen[:, :2]), self.stage.size[1]
         pixels[:, 1] = height - pixels[:, 1]
         box = self.stage.main.get_window_extent()
@@ -197,11 +197,11 @@ class Movie:
         coordinates = self.coordinates(index)
         colors = self._colors
         if self._labels is not None:
-            labels = self._labels if self._labels.ndim == 1 else self._labels[self.instants.lower[index]]
+            labels = self._labels if self._labels.ndim == 1 else self._labels[self.instants.reached[index]]
             colors = colors[labels + 1]
         fits = np.isfinite(coordinates).all(axis=-1)
         coordinates, colors = coordinates[fits], colors[fits]
-        weights = shown_weights(self.run, int(self.instants.lower[index]), self.particles)[fits]
+        weights = shown_weights(self.run, int(self.instants.reached[index]), self.particles)[fits]
         mass = crowd_mass(coordinates, weights, self._cell())
         if self._blend:
             colors = crowd_colors(coordinates, colors, self._cell())

@@ -48,7 +48,10 @@ _TITLE_HEIGHT = 0.935  # of the frame
 
 @dataclass
 class Panel:
-    """One plot over time: its axes, pixel box (left, top, right, bottom), cursor column and dot row by instant."""
+    """One plot over time: its axes, pixel box (left, top, right, bottom), cursor column and dot row by instant.
+
+    Its curve goes through `values`, one a frame: straight from one to the next, or with `steps` only at the next.
+    """
 
     axes: Any
     box: tuple[int, int, int, int] = (0, 0, 0, 0)
@@ -56,6 +59,7 @@ class Panel:
     dots: np.ndarray | None = None
     color: Any = None
     values: np.ndarray | None = None
+    steps: bool = False
 
 
 @dataclass
@@ -182,6 +186,7 @@ def _panels(
     if counts is not None:
         cluster_count(run, counts, plateaus=plateaus, log=log, ax=add(small))
         panels[-1].values, panels[-1].color = np.asarray(counts, float), theme.categories[3]
+        panels[-1].steps = True
     for panel in panels:
         panel.axes.set_title("")
         if panel is not panels[-1]:
@@ -247,13 +252,13 @@ def freeze(stage: Stage, instants: "Resampling", all_times: np.ndarray) -> None:
     """Draw both backgrounds, and find each panel's box and where its cursor and dot are at every instant."""
     stage.canvas.draw()
     stage.past = np.array(stage.canvas.buffer_rgba())
-    shown = drawn_times(np.concatenate([all_times, instants.times]), stage.log)[len(all_times) :]
+    saved, shown = np.split(drawn_times(np.concatenate([all_times, instants.times]), stage.log), [len(all_times)])
     pixels, future = np.asarray(stage.canvas.buffer_rgba()), stage.past.copy()
     for panel in stage.panels:
         for artist in [*panel.axes.lines, *panel.axes.collections]:
             artist.set_visible(False)
         panel.axes.draw(stage.canvas.get_renderer())
-        _measure(stage, panel, shown, instants.lower)
+        _measure(stage, panel, saved, shown, instants.reached)
         left, top, right, bottom = panel.box
         inside = np.s_[top:bottom, left:right]
         # pictures are mixed rather than opacities lowered: many faint lines on one another would be strong again
@@ -262,16 +267,26 @@ def freeze(stage: Stage, instants: "Resampling", all_times: np.ndarray) -> None:
     stage.region = stage.canvas.copy_from_bbox(stage.main.bbox)
 
 
-def _measure(stage: Stage, panel: Panel, times: np.ndarray, lower: np.ndarray) -> None:
+def _measure(stage: Stage, panel: Panel, saved: np.ndarray, shown: np.ndarray, reached: np.ndarray) -> None:
+    """Find the box of a panel, and the pixels of cursor and dot at the `shown` times.
+
+    Frames are at the `saved` times, of which each shown one has `reached` one.
+    """
     height = stage.size[1]
     bounds = panel.axes.get_window_extent()
     # one column to the right of the axis line, and below the top: spines and ticks stay as they are in both pictures
     panel.box = int(bounds.x0) + 1, int(height - bounds.y1), int(np.ceil(bounds.x1)), int(height - bounds.y0)
-    heights = np.ones_like(times) if panel.values is None else panel.values[lower]
-    known = np.isfinite(heights)
-    pixels = panel.axes.transData.transform(np.column_stack([times, np.where(known, heights, 1.0)]))
-    panel.columns = np.clip(pixels[:, 0], panel.box[0], panel.box[2])
-    panel.dots = None if panel.values is None else np.where(known, height - pixels[:, 1], np.nan)
+    columns = _pixels(panel, shown, np.ones_like(shown))[:, 0]
+    panel.columns = np.clip(columns, panel.box[0], panel.box[2])
+    if panel.values is not None:
+        known = np.isfinite(panel.values)
+        corners = _pixels(panel, saved, np.where(known, panel.values, 1.0))
+        rows = np.where(known, height - corners[:, 1], np.nan)
+        panel.dots = rows[reached] if panel.steps else np.interp(columns, corners[:, 0], rows)
+
+
+def _pixels(panel: Panel, times: np.ndarray, heights: np.ndarray) -> np.ndarray:
+    return panel.axes.transData.transform(np.column_stack([times, heights]))
 
 
 def grab(stage: Stage) -> "Image":

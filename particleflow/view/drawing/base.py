@@ -173,7 +173,7 @@ def write_small_print(figure: "Figure", text: str) -> None:
 
 
 def small_print(trajectory: "Trajectory") -> str:
-    """β, temperature, n, d, seed and the number of runs, as far as they are known: "β = 9 · n = 512 · d = 3"."""
+    """β or the width of the kernel, noise, n, d, seed, number of runs, as far as known: "β = 9 · n = 512 · d = 3"."""
     check_trajectory(trajectory)
     known = character_of(trajectory)
     betas = [f"{beta:.4g}" for beta in known.betas]
@@ -182,9 +182,11 @@ def small_print(trajectory: "Trajectory") -> str:
         parts.append(f"β = {known.schedule.values[0]:.4g} → {known.schedule.values[-1]:.4g}")
     elif betas:
         parts.append("β = " + (", ".join(betas) if len(betas) < 4 else f"{betas[0]} … {betas[-1]}"))
-    if known.temperature > 0:
-        parts.append(f"temperature {known.temperature:.4g}")
-    parts += [f"n = {trajectory.count:,}", f"d = {trajectory.dimension}"]
+    parts += [f"{name} {length:.4g}" for name, length in known.scales[:3]]
+    temperatures = {"temperature": known.temperature, "common temperature": known.common_temperature}
+    parts += [f"{name} {value:.4g}" for name, value in temperatures.items() if value > 0]
+    shown = "" if known.count == trajectory.count else f" of {known.count:,}"
+    parts += [f"n = {trajectory.count:,}{shown}", f"d = {trajectory.dimension}"]
     seed = trajectory.metadata.get("seed")
     if seed is not None:
         parts.append(f"seed {style.clean(seed, 24)}")

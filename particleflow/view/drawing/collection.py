@@ -13,7 +13,7 @@ from particleflow.analysis.frames import first_run, masses_of
 from particleflow.analysis.plateaus import first_real_merge
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.view import style
-from particleflow.view.drawing.base import is_crowd, projection
+from particleflow.view.drawing.base import MAX_LINES, gather, is_crowd, projection, thinned
 from particleflow.view.drawing.distributions import (
     MOST_NEIGHBOURS,
     covariance,
@@ -23,10 +23,10 @@ from particleflow.view.drawing.distributions import (
     picture,
     schedule,
 )
-from particleflow.view.drawing.matrices import MAX_ATTENTION, attention, gram, similarity
+from particleflow.view.drawing.matrices import MAX_ATTENTION, MAX_MATRIX, attention, gram, similarity
 from particleflow.view.drawing.paths import kymograph, paths
 from particleflow.view.drawing.saving import save_figure
-from particleflow.view.drawing.series import energy, observable, observable_values, staircase
+from particleflow.view.drawing.series import approach, energy, late_stretch, observable, observable_values, staircase
 from particleflow.view.drawing.snapshots import snapshots
 from particleflow.view.drawing.tree import check_merges, kymograph_with_tree, merge_tree
 from particleflow.view.findings import pick
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 FORMATS = ("png", "svg", "pdf")
 MAX_TREE = 2000
+_MOSTLY_ONE = 0.7
+_LOOKED_AT = 400  # frames
 Draw = Callable[[], Any]
 
 
@@ -87,28 +89,40 @@ def _plan(trajectory: "Trajectory", analysis: Any) -> Iterator[tuple[str, Draw]]
     elif "energy" in trajectory.observables:
         yield "energy", lambda: energy(trajectory)
     if run.count > 1:
-        blocks, frame = (labels, _frame_of_blocks(analysis)) if known.gathers else (None, -1)
+        blocks, frame = (labels, _frame_of_blocks(labels)) if known.gathers else (None, -1)
         yield "similarity", lambda: similarity(trajectory)
         yield "gram", lambda: gram(trajectory, frame, labels=blocks)
-        if known.attention is not None and run.count <= MAX_ATTENTION:
+        if _selects(known) and run.count <= MAX_ATTENTION:
             yield "attention", lambda: attention(trajectory, frame, labels=blocks)
     if known.picture is not None:
         yield "picture", lambda: picture(trajectory, labels=labels)
     yield from _observables(trajectory)
 
 
-def _frame_of_blocks(analysis: Any) -> int:
-    """The frame whose matrix has something to show: the last, or if all particles are one there, one amid those before.
+def _selects(known: Character) -> bool:
+    """Whether there is attention that tells particles apart: at β = 0 without a mask all weights are equal."""
+    acting = known.attention
+    return acting is not None and (acting.beta != 0 or bool(acting.positions and acting.positions.factors))
 
-    That is the middle frame of the last tread of the count of clusters above one: at its end they all but touch.
+
+def _frame_of_blocks(labels: Any) -> int:
+    """The frame whose matrix has something to show: the last, or if most particles are one there, one before.
+
+    That is the middle frame of the last tread of the count of clusters before Σ_c (n_c/n)², the chance that two
+    particles are of one cluster, exceeds 0.7: at the end of the tread they all but touch.
     """
-    counts = pick(analysis, "counts")
-    several = np.flatnonzero(np.asarray(counts) > 1) if np.ndim(counts) == 1 else np.zeros(0, int)
-    if several.size == 0 or several[-1] == len(counts) - 1:
+    if np.ndim(labels) != 2 or len(labels) < 2:
         return -1
-    last = int(several[-1])
-    others = np.flatnonzero(np.asarray(counts[:last]) != counts[last])
-    return (int(others[-1]) + 1 + last) // 2 if others.size else last // 2
+    shown = thinned(len(labels), _LOOKED_AT)
+    chosen = thinned(np.shape(labels)[1], MAX_MATRIX)
+    sizes = [np.unique(labels[frame][chosen], return_counts=True)[1] for frame in shown]
+    alike = np.array([np.square(each / each.sum()).sum() for each in sizes])
+    several = np.flatnonzero(alike <= _MOSTLY_ONE)
+    if several.size == 0 or several[-1] == len(shown) - 1:
+        return -1
+    last, counts = int(several[-1]), np.array([len(each) for each in sizes])
+    others = np.flatnonzero(counts[:last] != counts[last])
+    return int(shown[(int(others[-1]) + 1 + last) // 2 if others.size else last // 2])
 
 
 def _motion(trajectory: "Trajectory", known: Character, kind: str) -> Iterator[tuple[str, Draw]]:
@@ -117,7 +131,8 @@ def _motion(trajectory: "Trajectory", known: Character, kind: str) -> Iterator[t
     if masses_of(run) is not None or not known.gathers or is_crowd(run):
         yield "density", lambda: particle_density(trajectory)
     if masses_of(run) is None and known.temperature == 0:
-        yield "kymograph", lambda: kymograph(trajectory)
+        if kind != "pca" or _tells_apart(run):
+            yield "kymograph", lambda: kymograph(trajectory)
         if kind not in ("line", "circle"):  # paths on a ring would all lie on one another
             yield "paths", lambda: paths(trajectory)
     if known.repels and 1 < run.count <= MOST_NEIGHBOURS:
@@ -126,6 +141,12 @@ def _motion(trajectory: "Trajectory", known: Character, kind: str) -> Iterator[t
         yield "schedule", lambda: schedule(trajectory)
     if gaussian_rate(run) is not None or "covariance" in trajectory.observables:
         yield "covariance", lambda: covariance(trajectory)
+
+
+def _tells_apart(run: "Trajectory") -> bool:
+    """Whether particles differ in what a kymograph draws; equiangular tokens have their first component alike."""
+    seen = projection(run)(gather(run, thinned(len(run), 24), thinned(run.count, MAX_LINES)))[..., 0]
+    return bool(np.ptp(seen, axis=1).max() > 1e-3 * np.ptp(seen))
 
 
 def _gathering(trajectory: "Trajectory", analysis: Any, kind: str) -> Iterator[tuple[str, Draw]]:
@@ -150,18 +171,21 @@ def _plateaus(run: Any, counts: Any, analysis: Any) -> list[Any]:
     given = pick(analysis, "plateaus")
     if given is not None or np.ndim(counts) != 1 or len(run) < 3:
         return list(given or ())
-    from particleflow.analysis import find_plateaus
+    from particleflow.analysis import find_plateaus, metastable
 
     energy = None
     with suppress(ArgumentError):
         values = observable_values(run, "energy")
         energy = values if np.isfinite(values).all() else None
-    return list(find_plateaus(run.times, counts, energy))
+    return metastable(find_plateaus(run.times, counts, energy), int(counts[0]))
 
 
 def _observables(trajectory: "Trajectory") -> Iterator[tuple[str, Draw]]:
     """Every other observable that is one number a frame; at most twelve, under names of letters, digits and _."""
     drawn: set[str] = set()
+    with suppress(ArgumentError):
+        if late_stretch(1.0 - observable_values(trajectory, "mean_similarity")) is not None:
+            yield "approach", lambda: approach(trajectory)
     for name in trajectory.observables:
         safe = "".join(character if character.isascii() and character.isalnum() else "_" for character in name)[:40]
         if name == "energy" or safe in drawn or len(drawn) >= 12:

@@ -8,6 +8,7 @@ import numpy as np
 from particleflow.analysis.character import character_of
 from particleflow.analysis.clusters import choose_threshold, label_active
 from particleflow.analysis.frames import first_run, frame_weights, masses_of
+from particleflow.analysis.shape import principal_components
 from particleflow.errors import ShapeError
 from particleflow.view import style
 from particleflow.view.drawing.base import frame_points, projection, remembered, thinned
@@ -17,8 +18,10 @@ if TYPE_CHECKING:
 
 MOST_CLUSTERS = 12
 _LEAST_MASS = 0.01  # of a cluster with a colour of its own
+_MOSTLY_ONE = 0.7
 _LOOSEST = 4.0  # thresholds that a tight cluster measures from its centre, on average
 _FRAMES = 48
+_ONE_SIDED = 0.9
 _SPACINGS = 0.25
 
 
@@ -34,17 +37,27 @@ class LastClusters:
 def particle_colors(trajectory: "Trajectory", labels: Any = None, frame: int | None = None) -> np.ndarray:
     """One colour a particle, (N, 3): by the given labels, else the trajectory's own, else the cluster it ends in.
 
-    A run without a few tight clusters at its end is coloured by the places in its first frame. Labels of shape (T, N)
-    are read at `frame`; without a frame, at the first one.
+    A run without a few tight clusters at its end is coloured by the places in its first frame, or in the sequence where
+    that decides who sees whom. Labels of shape (T, N) are read at `frame`; without a frame, at the first one.
     """
     run = first_run(trajectory)
     if labels is None:
         labels = own_labels(run)
     if labels is None:
         found = last_clusters(run)
-        return position_colors(projection(run)(frame_points(run, 0))) if found is None else found.colors[found.labels]
+        return _first_colors(run) if found is None else found.colors[found.labels]
     labels = check_labels(run, labels)
     return style.label_colors(labels if labels.ndim == 1 else labels[0 if frame is None else frame])
+
+
+def _first_colors(run: "Trajectory") -> np.ndarray:
+    """Colours of where particles begin: in space, or in the sequence."""
+    acting = character_of(run).attention
+    if acting is None or acting.positions is None or not acting.positions.factors:
+        return position_colors(projection(run)(frame_points(run, 0)))
+    return position_colors(
+        np.arange(run.count, dtype=float)[:, None] if run.positions is None else run.positions[:, None]
+    )
 
 
 def own_labels(run: "Trajectory") -> np.ndarray | None:
@@ -64,7 +77,8 @@ def may_blend(run: "Trajectory", labels: Any) -> bool:
 def last_clusters(run: "Trajectory") -> LastClusters | None:
     """The last frame of one run that has two to twelve tight clusters; None without such a frame, or if it repels.
 
-    Clusters of less than 1 % of the mass have no colour of their own: their particles go with the nearest other one.
+    Particles that end as one are told apart by clusters of which none is most of them. Clusters of less than 1 % of the
+    mass have a colour of their own only far from others; else their particles go with the nearest other one.
     """
     if masses_of(run) is not None or not character_of(run).gathers:
         return None
@@ -73,12 +87,13 @@ def last_clusters(run: "Trajectory") -> LastClusters | None:
         return None
     threshold = choose_threshold(run).value
     for frame in thinned(len(run), _FRAMES)[::-1].tolist():
-        points = frame_points(run, frame)
-        found = _tight_clusters(points, frame_weights(run, frame), threshold) if np.isfinite(points).all() else None
+        points, weights = frame_points(run, frame), frame_weights(run, frame)
+        found = _tight_clusters(points, weights, threshold) if np.isfinite(points).all() else None
         if found is None:
             continue
         labels, centres = found
-        if len(centres) > 1:
+        alike = np.square(np.bincount(labels, weights)).sum()  # the chance that two particles are of one cluster
+        if len(centres) > 1 and (alike <= _MOSTLY_ONE or frame == len(run) - 1):
             return LastClusters(frame, labels, contrasting_colors(centres)) if len(centres) <= MOST_CLUSTERS else None
     return None
 
@@ -90,14 +105,20 @@ def frame_clusters(run: "Trajectory", frame: int) -> np.ndarray:
 
 
 def _tight_clusters(points: np.ndarray, weights: np.ndarray, threshold: float) -> tuple[np.ndarray, np.ndarray] | None:
-    """Every particle's cluster (N,) and the centres (k, d) of those with enough mass; None if they are loose chains."""
+    """Every particle's cluster (N,) and the centres (k, d) of those with a colour; None if they are loose chains."""
     labels = label_active(points, weights > 0, threshold)
     active = labels >= 0
     mass = np.bincount(labels[active], weights[active])
     heavy = np.flatnonzero(mass >= _LEAST_MASS)
     if mass[heavy].sum() < 0.9:
         return None
-    centres = np.stack([np.average(points[labels == each], axis=0, weights=weights[labels == each]) for each in heavy])
+    sums = [np.bincount(labels[active], weights[active] * column[active]) for column in points.T]
+    middles = np.stack(sums, axis=-1) / mass[:, None]
+    if 1 < len(heavy) < len(mass) <= MOST_CLUSTERS:
+        away = np.linalg.norm(middles[:, None] - middles[heavy], axis=-1)
+        gap = np.min(away[heavy] + np.where(np.eye(len(heavy)), np.inf, 0.0))
+        heavy = np.flatnonzero((mass >= _LEAST_MASS) | (away.min(axis=1) > gap / 2))
+    centres = middles[heavy]
     number = np.full(len(mass) + 1, -1)
     number[heavy] = np.arange(len(heavy))
     own = number[labels]
@@ -140,11 +161,16 @@ def contrasting_colors(centres: np.ndarray) -> np.ndarray:
 
 
 def position_colors(coordinates: np.ndarray) -> np.ndarray:
-    """Colours (N, 3) of where particles are: their order (1-D), their angle (2-D), longitude and latitude (3-D)."""
+    """Colours (N, 3) of where particles are: their order (1-D), their angle (2-D), longitude and latitude (3-D).
+
+    A cloud in space that lies in one direction from the origin is coloured by the angle around its middle.
+    """
     theme = style.current()
     if coordinates.shape[-1] == 1:
         order = np.argsort(np.argsort(coordinates[:, 0], kind="stable"), kind="stable")
         return style.ordered_colors(order / max(len(order) - 1, 1), theme)
+    if coordinates.shape[-1] == 3 and _is_one_sided(coordinates):
+        coordinates = principal_components(coordinates, 2)(coordinates)
     centred = coordinates - (0 if coordinates.shape[-1] == 3 else np.nanmean(coordinates, axis=0))
     angle = np.nan_to_num(np.arctan2(centred[:, 1], centred[:, 0]))
     if coordinates.shape[-1] == 2:
@@ -152,6 +178,13 @@ def position_colors(coordinates: np.ndarray) -> np.ndarray:
     low, high = theme.lightness
     height = np.nan_to_num(centred[:, 2] / np.maximum(np.linalg.norm(centred, axis=-1), 1e-300))
     return style.oklch(low + (high - low) * (height + 1) / 2, np.full(height.shape, 0.13), angle + 0.5)
+
+
+def _is_one_sided(coordinates: np.ndarray) -> bool:
+    """Whether the directions of points (N, 3) are so alike that longitude and latitude would not tell them apart."""
+    lengths = np.linalg.norm(coordinates, axis=-1, keepdims=True)
+    directions = coordinates[np.isfinite(lengths[:, 0])] / np.maximum(lengths[np.isfinite(lengths[:, 0])], 1e-300)
+    return len(directions) > 1 and bool(np.linalg.norm(directions.mean(axis=0)) > _ONE_SIDED)
 
 
 def check_labels(trajectory: "Trajectory", labels: Any) -> np.ndarray:

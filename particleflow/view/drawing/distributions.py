@@ -133,7 +133,7 @@ def gaussian_rate(run: "Trajectory") -> float | None:
     """β q k v of a run for which the law of Gaussian tokens holds, else None."""
     known: Character = character_of(run)
     acting = known.attention
-    if acting is None or known.drift != "attend" or known.temperature > 0 or known.schedule is not None:
+    if acting is None or not known.interacts_only or known.temperature > 0 or known.schedule is not None:
         return None
     plain = acting.normalization == "row" and acting.positions is not None and not acting.positions.factors
     maps = [acting.query, acting.key, acting.value]
@@ -183,11 +183,11 @@ def schedule(trajectory: "Trajectory", *, log: bool | str = "auto", ax: "Axes | 
 def picture(trajectory: "Trajectory", frame: int = -1, *, labels: Any = None, ax: "Axes | None" = None) -> "Axes":
     """Draw the patches of an image at their places, coloured by the cluster that each has come to: a segmentation.
 
-    `labels` (N,) or (T, N) are the clusters; left out, they are those of the frame. The largest have the most distinct
-    colours.
+    `labels` (N,) or (T, N) are the clusters; left out, they are those of the frame. Colours are those of the other
+    figures, where these know the same clusters; else the largest have the most distinct ones.
     """
     from particleflow.view.drawing.base import MATRIX
-    from particleflow.view.drawing.colors import check_labels, frame_clusters
+    from particleflow.view.drawing.colors import check_labels, frame_clusters, last_clusters
 
     run = first_run(trajectory)
     shape = character_of(run).picture
@@ -197,8 +197,11 @@ def picture(trajectory: "Trajectory", frame: int = -1, *, labels: Any = None, ax
     clusters = clusters if clusters.ndim == 1 else clusters[frame]
     _, number, sizes = np.unique(clusters, return_inverse=True, return_counts=True)
     rank = np.argsort(np.argsort(-sizes, kind="stable"), kind="stable")
+    known = last_clusters(run)
+    alike = known is not None and len({*zip(number.tolist(), known.labels.tolist(), strict=True)}) == len(sizes)
+    colors = known.colors[known.labels] if known is not None and alike else style.label_colors(rank[number])
     ax = new_axes(ax, MATRIX, about=trajectory)
-    ax.imshow(style.label_colors(rank[number]).reshape(*shape, 3), interpolation="nearest")
+    ax.imshow(colors.reshape(*shape, 3), interpolation="nearest")
     ax.set(xticks=[], yticks=[], xlabel=f"{len(sizes)} clusters of {run.count} patches")
     set_title(ax, run, time=float(run.times[frame]))
     return ax

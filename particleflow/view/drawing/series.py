@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 
 _DECADES = 1e4
+_NOTHING = 1e-10  # what rounding leaves of a difference
+_EXPLAINED = 0.999
 _LARGEST = 1e250  # an axis needs room above
 
 
@@ -60,6 +62,50 @@ def observable(
 def energy(trajectory: "Trajectory", *, log: bool | str = "auto", ax: "Axes | None" = None) -> "Axes":
     """Draw the interaction energy against time."""
     return observable(trajectory, "energy", log=log, ax=ax)
+
+
+def approach(trajectory: "Trajectory", *, log: bool | str = "auto", ax: "Axes | None" = None) -> "Axes":
+    """Draw how tokens become one, 1 − ρ of the recorded mean similarity ρ against time, and the law of its last part.
+
+    The law, A t^r or A e^{rt}, is fitted where 1 − ρ is between 1e-10 and a tenth of what it was at first; the one that
+    explains more is drawn, if it explains 99.9 % of the variance of log (1 − ρ).
+    """
+    from particleflow.analysis import better_law
+
+    gap = 1.0 - observable_values(trajectory, "mean_similarity")
+    late = late_stretch(gap)
+    if late is None:
+        raise ArgumentError("The approach is drawn of a run whose mean similarity comes near 1, but this one does not.")
+    ax, theme = new_axes(ax, about=trajectory), style.current()
+    log = time_axis(ax, trajectory.times, log)
+    times, shown = drawn_times(trajectory.times, log), gap > _NOTHING
+    ax.plot(times[shown], gap[shown], color=theme.categories[0], label="1 − mean similarity")
+    fit = better_law(trajectory.times[late], gap[late])
+    if fit.r_squared > _EXPLAINED:
+        name = f"$\\propto t^{{{fit.rate:.2f}}}$" if fit.law == "power" else f"$\\propto e^{{{fit.rate:.3g}\\,t}}$"
+        ax.plot(
+            times[late], _law(fit, trajectory.times[late]), "--", color=theme.text, linewidth=0.9, label=name, zorder=4
+        )
+    ax.set(yscale="log", ylabel="1 − mean similarity")
+    ax.grid(True, axis="y")
+    ax.legend(loc="best", labelcolor=theme.text)
+    mark_changes(ax, trajectory)
+    set_title(ax, trajectory)
+    return ax
+
+
+def _law(fit: Any, times: Any) -> np.ndarray:
+    """A fitted law at some times."""
+    clock = np.asarray(times, float)
+    return fit.amplitude * (clock**fit.rate if fit.law == "power" else np.exp(fit.rate * clock))
+
+
+def late_stretch(gap: np.ndarray) -> np.ndarray | None:
+    """The frames in which a gap (T,) is between 1e-10 and a tenth of its first value; None if that are fewer than 8."""
+    if gap.ndim != 1 or not np.isfinite(gap).all():
+        return None
+    late = np.flatnonzero((gap <= 0.1 * gap[0]) & (gap > _NOTHING))
+    return late if len(late) >= 8 else None
 
 
 def with_band(name: str, values: np.ndarray) -> str:

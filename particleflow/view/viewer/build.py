@@ -26,6 +26,8 @@ from particleflow._words import visible
 from particleflow.analysis.frames import first_run
 from particleflow.errors import ArgumentError
 from particleflow.view import style
+from particleflow.view.drawing.base import projection
+from particleflow.view.drawing.camera import facing
 from particleflow.view.findings import merge_rows
 from particleflow.view.viewer import data
 from particleflow.view.viewer.clusters import Clusters, clusters_from, found_clusters
@@ -207,6 +209,7 @@ def _storage(trajectory: Any, found: data.Survey, chosen: data.Selection, runs: 
         "explained": found.explained,
         "runs": runs,
         "radius": data.circle_radius(trajectory),
+        "facing": np.radians(facing(trajectory)).tolist() if projection(trajectory).kind == "sphere" else None,
     }
 
 

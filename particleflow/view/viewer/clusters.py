@@ -3,8 +3,9 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
+from particleflow.analysis.character import character_of
 from particleflow.errors import ParticleflowError
-from particleflow.view.findings import merge_rows, pick
+from particleflow.view.findings import merge_rows, pick, worth_showing
 from particleflow.view.viewer.tree import Births
 
 
@@ -28,11 +29,13 @@ class Clusters:
 
 
 def found_clusters(trajectory: Any) -> Clusters:
-    """Clusters of a single run at the default threshold; a run that cannot be analysed is shown without them."""
+    """Clusters of a single run at the default threshold; without them where they cannot be found or mean nothing."""
     from particleflow.analysis.tracking import track_clusters
 
+    if not character_of(trajectory).gathers:
+        return Clusters()
     try:
-        return clusters_from(track_clusters(trajectory))
+        return clusters_from(worth_showing(trajectory, track_clusters(trajectory)))
     except ParticleflowError as problem:
         return Clusters(note=f"not analysed: {problem}")
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from particleflow.analysis.shape import PrincipalComponents, common_norm, principal_components
 from particleflow.errors import ArgumentError, ShapeError
-from particleflow.view.drawing.base import gather, thinned
+from particleflow.view.drawing.base import gather, projection, thinned
 from particleflow.view.resampling import step_lengths
 from particleflow.view.viewer.codec import (
     BITS,
@@ -40,8 +40,8 @@ class Survey:
 
     @property
     def explained(self) -> float | None:
-        """The share of the variance that the projection keeps; None without a projection."""
-        if self.components is None:
+        """The share of the variance that the projection keeps; None without a projection, or where all is kept."""
+        if self.components is None or self.components.shares.size == 0:
             return None
         return float(self.components.shares.sum()) or 1.0  # a run that stays in one point loses nothing
 
@@ -63,7 +63,13 @@ def _blocks(trajectory: Any) -> Iterator[np.ndarray]:
 
 
 def _components(trajectory: Any) -> PrincipalComponents:
-    """The three principal components of a sample of the run's points."""
+    """The three principal components of a sample of the run's points, or the three coordinates that they really have.
+
+    The latter are those of layer norm in four dimensions, whose points lie on a sphere in three: as in figures.
+    """
+    seen = projection(trajectory)
+    if seen.kind == "sphere":
+        return PrincipalComponents(seen.center, seen.matrix, np.zeros(0))
     frames = np.linspace(0, len(trajectory) - 1, min(len(trajectory), SAMPLE_FRAMES)).astype(int)
     stride = max(1, -(-trajectory.count * len(frames) // SAMPLE_ROWS))
     return principal_components(gather(trajectory, frames, slice(None, None, stride)), 3)
@@ -99,7 +105,8 @@ def survey(trajectory: Any) -> Survey:
 def circle_radius(trajectory: Any) -> float | None:
     """Radius of the circle (d = 2) or sphere (d = 3) on which the first, middle and last frames lie, else None."""
     if trajectory.dimension not in (2, 3):
-        return None
+        seen = projection(trajectory)
+        return seen.radius if seen.kind == "sphere" else None
     return common_norm(trajectory, gather(trajectory, thinned(len(trajectory), 3)))
 
 

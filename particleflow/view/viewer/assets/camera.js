@@ -18,8 +18,9 @@ function project(matrix, width, height, point, out) {
 }
 
 class OrbitCamera {
-  constructor(centre, radius, room) {
+  constructor(centre, radius, room, facing) {
     this.kind = "orbit";
+    this.facing = facing ?? [0.65, 0.35]; // yaw and pitch of the first look
     this.centre = centre;
     this.radius = radius;
     this.focal = 1 / Math.tan((28 * Math.PI) / 360);
@@ -28,8 +29,7 @@ class OrbitCamera {
   }
 
   reset() {
-    this.yaw = 0.65;
-    this.pitch = 0.35;
+    [this.yaw, this.pitch] = this.facing;
     this.magnification = 1;
   }
 
@@ -163,7 +163,7 @@ function makeCamera(run, radius) {
     return new PlaneCamera([-1.08 * radius, -1.08 * radius], [1.08 * radius, 1.08 * radius], [24, 24, 44, 34]);
   }
   if (run.dimension === 2) return new PlaneCamera(low, high, [56, 24, 52, 44]);
-  if (radius) return new OrbitCamera([0, 0, 0], radius, 1.14);
+  if (radius) return new OrbitCamera([0, 0, 0], radius, 1.14, run.facts.facing); // as in figures: at the last clusters
   const centre = low.map((entry, c) => (entry + high[c]) / 2);
   // the corners of a box rarely come to the edge of the stage
   return new OrbitCamera(centre, Math.hypot(...low.map((entry, c) => high[c] - entry)) / 2 || 1, 1);
