@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _NAMES = ("grows", "neutral", "shrinks")
 _MARGIN = 0.12
+_APART = 30.0  # rates that differ by so much do not show on one linear axis
 _LEAST = 0.05  # the height of the picture where every eigenvalue is real, as a share of its width
 
 
@@ -49,9 +50,28 @@ def eigenvalues(
             )  # fmt: skip
     _limits(ax, points, layers)
     ax.set(xlabel="Re λ", ylabel="Im λ")
+    if not layers:
+        _stretch(ax, growth[kinds != 1])
     if len(points):
-        ax.legend(loc="best", handletextpad=0.2)
+        for handle in ax.legend(loc="best", handletextpad=0.2).legend_handles:
+            handle.set_sizes([40.0])  # type: ignore[union-attr]
     return ax
+
+
+def _stretch(ax: "Axes", growth: np.ndarray) -> None:
+    """A real axis that is logarithmic on both sides of 0, where rates differ by orders of magnitude."""
+    sizes = np.abs(growth)
+    if len(sizes) < 2 or sizes.max() < _APART * sizes.min():
+        return
+    least = 10.0 ** np.floor(np.log10(sizes.min()))
+    ax.set_aspect("auto")
+    ax.set_xscale("symlog", linthresh=least, linscale=0.5)
+    ends = [max(side.max(initial=0.0), least) * 3 for side in (-growth, growth)]
+    ax.set_xlim(-ends[0], ends[1])
+    decades = np.arange(np.log10(least) + 1, np.log10(max(ends)) + 1e-9)
+    powers = 10.0 ** decades[:: -max(1, len(decades) // 2)]  # few, so that their names have room
+    ax.set_xticks([*(-powers[powers <= ends[0]]), 0.0, *powers[powers <= ends[1]]])
+    ax.minorticks_off()
 
 
 def _boundary(ax: "Axes", layers: bool, theme: style.Theme) -> None:
@@ -73,8 +93,10 @@ def _limits(ax: "Axes", points: np.ndarray, layers: bool) -> None:
     width = max(high - low, 1e-12)
     height = max(float(np.abs(imaginary).max()), _LEAST * width)
     ax.set(xlim=(low - _MARGIN * width, high + _MARGIN * width), ylim=(-1.15 * height, 1.15 * height))
+    if not np.abs(imaginary).max() > 1e-9 * width:
+        ax.set_yticks([0.0])
     if layers or height > 0.2 * width:
-        ax.set_aspect("equal", adjustable="datalim")
+        ax.set_aspect("equal", adjustable="box")
 
 
 def fixed_point(
