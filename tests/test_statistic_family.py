@@ -1,6 +1,6 @@
 """Families of any statistic against closed forms: normal laws, von Mises, Ising rings, Boltzmann machines."""
 
-# pyright: reportArgumentType=false
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false
 import itertools
 
 import jax

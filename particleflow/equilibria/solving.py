@@ -100,4 +100,4 @@ def _is_zero(end: Near) -> bool:
         return False
     slope = np.abs(end.jacobian).sum(axis=1).max(initial=0.0)
     scale = max(slope, 1e-3) * max(largest(np.asarray(end.vector, float)), 1e-3)
-    return largest(end.residual) <= _unit(end) ** _ROUNDING * scale
+    return bool(largest(end.residual) <= _unit(end) ** _ROUNDING * scale)

@@ -83,7 +83,6 @@ def _symmetries(system: System, end: Near, basis: np.ndarray, linear: np.ndarray
 def _is_smooth(found: Near | Apart) -> bool:
     """Whether small moves change the field as its linear part says.
 
-    Hardmax jumps where leaders tie, and a kernel with a corner (Laplace) bends where particles meet; there a Jacobian
-    exists on paper only.
+    Hardmax jumps where leaders tie, and a rectifier bends at 0; there a Jacobian exists on paper only.
     """
     return bool(np.isfinite(found.bend).all() and (found.bend <= _BENT * found.slope.max()).all())
