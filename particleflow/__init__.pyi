@@ -20,6 +20,8 @@ from .drifts import Attend as Attend
 from .drifts import FeedForward as FeedForward
 from .drifts import LogNormalizerAscent as LogNormalizerAscent
 from .drifts import MeanShift as MeanShift
+from .equilibria import FixedPoint as FixedPoint
+from .equilibria import fixed_points as fixed_points
 from .flow import Flow as Flow
 from .geometry import Euclidean as Euclidean
 from .geometry import LayerNorm as LayerNorm

@@ -14,7 +14,14 @@ from scipy import integrate, special, stats
 from shares import by_default
 
 from particleflow.errors import ArgumentError, DtypeError, ShapeError
-from particleflow.exponential_family import Bernoulli, Empirical, GaussianBase, Multinoulli, UniformSphereBase
+from particleflow.exponential_family import (
+    Bernoulli,
+    Empirical,
+    GaussianBase,
+    Multinoulli,
+    StatisticFamily,
+    UniformSphereBase,
+)
 from particleflow.kernels import Attention
 from particleflow.local import local_mean
 from particleflow.measure import Measure
@@ -35,6 +42,7 @@ FINITE = {
 FAMILIES = {name: family for name, (family, _, _) in FINITE.items()} | {
     "gaussian": GaussianBase(CENTRE, SPREAD),
     "sphere": UniformSphereBase(4),
+    "statistic": StatisticFamily(lambda x: jnp.stack([x[0] * x[1], jnp.sin(x[2])]), Measure.weighted(TOKENS, WEIGHTS)),
 }
 by_family = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
 by_finite = pytest.mark.parametrize(("family", "support", "weights"), FINITE.values(), ids=FINITE)
@@ -156,6 +164,18 @@ def test_mean_and_covariance_are_derivatives(family):
         np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("name", by_default(FAMILIES, ["gaussian"]))
+def test_the_fit_to_a_mean_has_this_mean(name):
+    """θ ↦ ∇G(θ) ↦ θ, up to directions in which all statistics agree (the outcomes of a multinoulli sum to one)."""
+    family = FAMILIES[name]
+    mean = family.mean(parameter_of(family, 12, 0.7))
+    theta = family.fit(mean)
+    np.testing.assert_allclose(family.mean(theta), mean, rtol=1e-9, atol=1e-10)
+    for seed in range(3):  # and no other parameter makes draws of this mean more likely
+        other = theta + parameter_of(family, seed, 0.3)
+        assert family.log_likelihood(other, mean) <= family.log_likelihood(theta, mean) + 1e-12
+
+
 @pytest.mark.parametrize("name", by_default(FAMILIES, ["multinoulli", "gaussian"]))
 def test_tilting_moves_the_origin(name):
     family = FAMILIES[name]
@@ -179,6 +199,7 @@ def test_samples_have_the_mean_and_covariance(name):
     family = FAMILIES[name]
     theta, count = parameter_of(family, 9, 1.5), 20000
     draws = np.asarray(jax.jit(lambda key: family.sample(key, theta, count))(jax.random.key(3)))
+    draws = np.asarray(family.statistic(jnp.asarray(draws)))
     assert draws.shape == (count, family.dimension)
     mean, covariance = np.asarray(family.mean(theta)), np.asarray(family.covariance(theta))
     deviation = np.sqrt(np.diag(covariance) / count)

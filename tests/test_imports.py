@@ -39,7 +39,7 @@ LEVELS = [
     ["events"],
     ["integrate"],
     ["plan"],
-    ["ensemble", "fingerprint", "approximation"],
+    ["ensemble", "equilibria", "fingerprint", "approximation"],
     ["loop"],
     ["provenance"],
     ["recording"],

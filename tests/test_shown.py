@@ -151,7 +151,7 @@ def help_of(thing):
 
 
 FUNCTIONS = ["run", "simulate", "stream", "evolve", "use_cache", "key_for", "local_moments", "local_mean", "local_mode"]
-FUNCTIONS += ["local_covariance", "log_normalizer", "resampled_local_mean"]
+FUNCTIONS += ["local_covariance", "log_normalizer", "resampled_local_mean", "fixed_points"]
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -15,6 +15,7 @@ from particleflow._files import advice_for
 from particleflow._version import __version__
 from particleflow.cli import (
     commands_compare,
+    commands_fixed_points,
     commands_inspect,
     commands_kinds,
     commands_products,
@@ -58,11 +59,12 @@ def make_app() -> App:
         commands_products.animate,
         commands_products.view,
         commands_compare.compare,
+        commands_fixed_points.fixed_points,
         commands_products.export,
         commands_products.recover,
         commands_inspect.schema,
     ):
-        app.command(function, name=function.__name__.rstrip("_"))
+        app.command(function, name=function.__name__.rstrip("_").replace("_", "-"))
     app.register_install_completion_command()
     return app
 

@@ -12,15 +12,19 @@ windows of a run a discretization may go on with another state, of other shapes,
 
 import abc
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import equinox as eqx
 import jax
 from jaxtyping import Array
 
 from particleflow._shown import shown
+from particleflow.errors import ArgumentError
 from particleflow.flow import Flow
 from particleflow.measure import Measure
+
+if TYPE_CHECKING:
+    from particleflow.discretization.gathering import Gathered
 
 # Fields of these names are the points and the masses of the measure that a frame stands for.
 POINTS, MASSES = "points", "masses"
@@ -72,6 +76,20 @@ class AbstractDiscretization(eqx.Module):
     def condensed(self, state: Any) -> tuple["AbstractDiscretization", Any]:
         """The same measure on as few points as are known, for sums over all pairs: as it is, unless said otherwise."""
         return self, state
+
+    def canonical(self, flow: Flow, time: Any, state: Any) -> Any:
+        """The one of all states that stand for the same measure: itself, unless several do (rescaled on a sphere)."""
+        return state
+
+    def gathered(self, flow: Flow, measure: Measure, distance: float) -> "Gathered":
+        """The state that the measure begins with, its particles of one place as one point; see `gathering`.
+
+        Refused where a state is not made of particles, or where they differ by more than their places.
+        """
+        raise ArgumentError(
+            f"Particles of one place cannot be taken together (`merge`): the discretization {type(self).__name__} "
+            "does not carry the measure by particles."
+        )
 
     def noises(self, flow: Flow, state: Any) -> tuple[Noise, ...]:
         """The Brownian motions that drive the state; none where noise is part of the velocity (diffusion)."""

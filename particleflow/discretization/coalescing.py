@@ -50,10 +50,10 @@ def coalesced(flow: Flow, time: Array, state: Coalesced, epsilon: float, layer: 
     # The field is asked only where somebody may merge: it costs as much as a stage of a step.
     if groups.max() + 1 == count:
         return state
-    shares = _shares(np.asarray(cloud.log_weights)[:count], groups)
+    shares = group_shares(np.asarray(cloud.log_weights)[:count], groups)
     rates = np.asarray(_rates(flow, time, cloud, layer))[:count]
     spreading = _spreading(places.own, rates, groups, shares, layer or 0.0)
-    means = _means(places.own, groups, shares)
+    means = group_means(places.own, groups, shares)
     # The means in an array of the size of all points, so that no further program is compiled for them.
     middle = np.array(cloud.moving)
     middle[: len(means)] = means
@@ -105,14 +105,17 @@ def _near_groups(points: np.ndarray, epsilon: float) -> np.ndarray:
 
     points = points.astype(float)
     groups = components(points, epsilon)
-    wide = _largest(_lengths(points - _means(points, groups, _shares(None, groups))[groups]), groups) > 0.5 * epsilon
+    wide = (
+        _largest(_lengths(points - group_means(points, groups, group_shares(None, groups))[groups]), groups)
+        > 0.5 * epsilon
+    )
     if wide.any():
         cells = cell_numbers(points, 0.5 * epsilon / math.sqrt(points.shape[1]))
         groups = distinct(np.stack([groups, np.where(wide[groups], 1 + cells, 0)], axis=1))
     return groups
 
 
-def _shares(log_weights: np.ndarray | None, groups: np.ndarray) -> np.ndarray:
+def group_shares(log_weights: np.ndarray | None, groups: np.ndarray) -> np.ndarray:
     """The share of every member in its group; equal ones without weights, or where no member has any."""
     if log_weights is None:
         return 1.0 / np.bincount(groups)[groups]
@@ -123,14 +126,14 @@ def _shares(log_weights: np.ndarray | None, groups: np.ndarray) -> np.ndarray:
     return weights / np.bincount(groups, weights)[groups]
 
 
-def _means(rows: np.ndarray, groups: np.ndarray, shares: np.ndarray) -> np.ndarray:
+def group_means(rows: np.ndarray, groups: np.ndarray, shares: np.ndarray) -> np.ndarray:
     """Σ w_i x_i of every group."""
     return np.stack([np.bincount(groups, shares * column) for column in rows.astype(float).T], axis=1)
 
 
 def _spreading(places: np.ndarray, rates: np.ndarray, groups: np.ndarray, shares: np.ndarray, layer: float) -> Any:
     """Which groups grow: Σ w_i (⟨x_i − x̄, r_i⟩ + ½h|r_i|²) > 0, r_i = ẋ_i − ẋ̄, by more than the field is rounded."""
-    around, apart = (rows - _means(rows, groups, shares)[groups] for rows in (places, rates))
+    around, apart = (rows - group_means(rows, groups, shares)[groups] for rows in (places, rates))
     growth = np.bincount(groups, shares * np.sum(apart * (around + 0.5 * layer * apart), axis=1))
     rounding = _ROUNDING * np.finfo(rates.dtype).eps * max(np.abs(rates).max(), np.abs(places).max())
     return growth > rounding * np.bincount(groups, shares * _lengths(around))
@@ -170,7 +173,7 @@ def _merged(
     return replace(
         state,
         moving=moving.astype(dtype),
-        log_masses=_summed(log_weights, members).astype(dtype),
+        log_masses=log_sums(log_weights, members).astype(dtype),
         carrying=np.asarray(len(first), np.int32),
         members=members,
         displacement=_largest(np.asarray(state.displacement)[: len(moved)] + moved, labels).astype(dtype),
@@ -178,7 +181,7 @@ def _merged(
     )
 
 
-def _summed(log_weights: np.ndarray, groups: np.ndarray) -> np.ndarray:
+def log_sums(log_weights: np.ndarray, groups: np.ndarray) -> np.ndarray:
     """log Σ w_i of every group."""
     highest = _largest(log_weights.astype(float), groups)
     shift = np.where(np.isneginf(highest), 0.0, highest)
@@ -186,11 +189,14 @@ def _summed(log_weights: np.ndarray, groups: np.ndarray) -> np.ndarray:
         return np.log(np.bincount(groups, np.exp(log_weights - shift[groups]))) + shift
 
 
-def check_alike(flow: Flow, measure: Measure, *, flow_per_run: bool) -> None:
-    """Raise where particles differ by more than where they are, so that two in one place would not stay together."""
-    begun = "Particles in one place cannot become one (`coalesce`), because "
+def check_alike(flow: Flow, measure: Measure, *, flow_per_run: bool, wish: str = "coalesce") -> None:
+    """Raise where particles differ by more than where they are, so that two in one place would not stay together.
+
+    Parameters: `wish`, the argument that asks for it.
+    """
+    begun = f"Particles in one place cannot become one (`{wish}`), because "
     if measure.values is not None:
-        raise ArgumentError(f"{begun}each carries a value of its own; leave out `values`, or `coalesce`.")
+        raise ArgumentError(f"{begun}each carries a value of its own; leave out `values`, or `{wish}`.")
     if not is_concrete(flow.temperature) or np.any(np.asarray(flow.temperature) > 0):
         raise ArgumentError(
             f"{begun}each has noise of its own (`temperature`), which parts them again; noise that all share "

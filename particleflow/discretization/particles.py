@@ -16,6 +16,7 @@ from particleflow._arrays import as_positive
 from particleflow.discretization.base import POINTS, AbstractDiscretization, Noise
 from particleflow.discretization.clouds import AbstractCloud, Cloud, Coalesced
 from particleflow.discretization.coalescing import bucket, check_alike, coalesced
+from particleflow.discretization.gathering import Gathered, gathered
 from particleflow.errors import ArgumentError
 from particleflow.flow import Flow
 from particleflow.geometry import check_retracted, retracted_by_run
@@ -63,6 +64,17 @@ class Particles(AbstractDiscretization):
     def condensed(self, state: AbstractCloud) -> tuple[AbstractDiscretization, Any]:
         """The points that carry the particles, as particles."""
         return Particles(), state.condensed()
+
+    def canonical(self, flow: Flow, time: Any, state: AbstractCloud) -> AbstractCloud:
+        """Retracted and lifted again: a state on a sphere may have any length, its point has one."""
+        geometry, moving = flow.geometry, state.moving
+        return state.moved(geometry.lift(geometry.retract(moving), geometry.fields(moving)))
+
+    def gathered(self, flow: Flow, measure: Measure, distance: float) -> Gathered:
+        """Particles within linking `distance` of each other as one point."""
+        check_alike(flow, measure, flow_per_run=False, wish="merge")
+        moving = flow.geometry.lift(measure.points, measure.fields)
+        return gathered(Cloud(moving, measure.log_weights), distance)
 
     def velocity(self, flow: Flow, time: Any, state: AbstractCloud) -> AbstractCloud:
         """The velocity of every particle."""

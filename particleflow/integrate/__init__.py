@@ -10,6 +10,7 @@ from particleflow.integrate.window import (
     compiled_frame,
     final_state,
     frame,
+    moved_by_a_layer,
     solve_window,
 )
 
@@ -23,5 +24,6 @@ __all__ = [
     "compiled_frame",
     "final_state",
     "frame",
+    "moved_by_a_layer",
     "solve_window",
 ]

@@ -214,7 +214,7 @@ class _Problem(eqx.Module):
         method: Method, flow: Flow, discretization: AbstractDiscretization, state: Any, begin: Array, numbers: Numbers,
         event: AbstractEvent | None, *, windowed: bool = True,
     ) -> "_Problem":  # fmt: skip
-        rate = _left_by_a_layer if method.solver == MAP else _rate
+        rate = moved_by_a_layer if method.solver == MAP else _rate
         precision = jnp.result_type(*(leaf for leaf in jax.tree.leaves(state) if eqx.is_inexact_array(leaf)))
         moving, fixed = split(state, rate(flow, discretization, begin.astype(precision), state))
         changes = flow.drift.changes() if method.solver not in _ASKED_AT_THE_BEGINNING else ()
@@ -338,7 +338,7 @@ def _rate(flow: Flow, discretization: AbstractDiscretization, time: Array, state
     return jax.eval_shape(lambda: discretization.velocity(flow, time, state))
 
 
-def _left_by_a_layer(flow: Flow, discretization: AbstractDiscretization, time: Array, state: Any) -> Any:
+def moved_by_a_layer(flow: Flow, discretization: AbstractDiscretization, time: Array, state: Any) -> Any:
     """What an explicit layer changes of a state, None for leaves that it hands on: a map need not have a velocity."""
     leaves, structure = jax.tree_util.tree_flatten(state)
 

@@ -92,6 +92,18 @@ def as_starts(start: Any, runs: int | None) -> tuple[Measure, int | None]:
     return measure, found
 
 
+def as_guesses(guesses: Any) -> list[Measure]:
+    """One measure or several, as a list; they need not have equal shapes."""
+    if isinstance(guesses, Measure):
+        return [as_start(guesses)]
+    if isinstance(guesses, list | tuple) and guesses and all(isinstance(each, Measure) for each in guesses):
+        return [as_start(each) for each in guesses]
+    points = as_float_array(guesses, "guesses")
+    if points.ndim not in (2, 3) or 0 in points.shape:
+        raise ShapeError(f"Argument `guesses` must have shape (n, d) or (guesses, n, d), but has {points.shape}.")
+    return [as_start(each) for each in (points[None] if points.ndim == 2 else points)]
+
+
 def _stacked_starts(measures: list[Measure]) -> Measure:
     if len({measure.points.dtype for measure in measures}) > 1:
         raise ArgumentError("The starts of an ensemble must have one precision, but have several.")

@@ -7,6 +7,8 @@ from .drawing.distributions import nearest_neighbours as nearest_neighbours
 from .drawing.distributions import particle_density as particle_density
 from .drawing.distributions import picture as picture
 from .drawing.distributions import schedule as schedule
+from .drawing.eigenvalues import eigenvalues as eigenvalues
+from .drawing.eigenvalues import fixed_point as fixed_point
 from .drawing.fields import density as density
 from .drawing.fields import density_profiles as density_profiles
 from .drawing.fields import regression as regression
