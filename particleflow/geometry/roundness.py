@@ -6,9 +6,11 @@ must move them by P_x v, drifts must see them where they are, and nothing else m
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
+from particleflow._arrays import is_concrete
 from particleflow.errors import ArgumentError
 from particleflow.geometry.base import AbstractGeometry, project_out
 
@@ -24,9 +26,18 @@ def round_radius(geometry: AbstractGeometry, dimension: int, *, noisy: bool = Fa
     facts = geometry.facts(dimension)
     if facts.kind != "sphere":
         raise ArgumentError(f"Harmonics live on a sphere, but the geometry is {geometry.name}; use `Sphere()`.")
+    if not all(map(is_concrete, jax.tree_util.tree_leaves(geometry))):
+        return facts.radius  # inside `jit` nobody can look
+    with jax.ensure_compile_time_eval():
+        _check_round(geometry, dimension, facts.radius, noisy, dtype)
+    return facts.radius
+
+
+def _check_round(geometry: AbstractGeometry, dimension: int, radius: Any, noisy: bool, dtype: Any) -> None:
+    """Raise unless points and velocities fare as they do on a round sphere."""
     rows = np.random.default_rng(0).normal(size=(2, _PROBES, dimension))
     units = jnp.asarray(rows[0] / np.linalg.norm(rows[0], axis=1, keepdims=True), dtype)
-    points, kicks = jnp.asarray(facts.radius, dtype) * units, jnp.asarray(rows[1], dtype)
+    points, kicks = jnp.asarray(radius, dtype) * units, jnp.asarray(rows[1], dtype)
     for what, found, expected in _deeds(geometry, points, units, kicks, noisy):
         if np.max(np.abs(np.asarray(found - expected))) > _SAME * float(jnp.finfo(dtype).eps) * _size(points):
             raise ArgumentError(
@@ -39,7 +50,6 @@ def round_radius(geometry: AbstractGeometry, dimension: int, *, noisy: bool = Fa
             f"Harmonics need points that move by themselves, but the geometry {geometry.name} carries "
             f"{', '.join(carried)} along; use `Sphere()`."
         )
-    return facts.radius
 
 
 def _deeds(geometry: AbstractGeometry, points: Any, units: Any, kicks: Any, noisy: bool) -> list[tuple[str, Any, Any]]:

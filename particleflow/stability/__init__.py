@@ -4,6 +4,7 @@ rates         growth rates, critical temperatures and switches of the fastest mo
 coefficients  a kernel's coefficients on a sphere (Funk and Hecke), by `quadrature`
 """
 
+from particleflow.stability.branches import Branch, Point, branches
 from particleflow.stability.rates import (
     Transition,
     critical_temperature,
@@ -15,7 +16,10 @@ from particleflow.stability.rates import (
 )
 
 __all__ = [
+    "Branch",
+    "Point",
     "Transition",
+    "branches",
     "critical_temperature",
     "fastest_mode",
     "growth_rates",

@@ -24,7 +24,7 @@ from particleflow.discretization.base import MASSES, AbstractDiscretization
 from particleflow.discretization.spectral.harmonics import AbstractHarmonics, harmonics_of
 from particleflow.errors import ArgumentError
 from particleflow.flow import Flow
-from particleflow.geometry import check_retracted, directions, retracted_by_run, round_radius
+from particleflow.geometry import check_retracted, retracted_by_run, round_radius
 from particleflow.measure import Measure
 
 _SAME_PLACE = 1e3  # units of rounding by which a start may be off the grid
@@ -89,6 +89,8 @@ class Spectral(AbstractDiscretization):
     def begin(self, flow: Flow, measure: Measure) -> dict[str, Array]:
         """The coefficients of the masses on the grid; every one is a row, so that no error hides behind others."""
         basis = self._basis(measure.dimension)
+        if measure.count != len(basis.shares):
+            raise ArgumentError(self._off_grid(basis, measure.count))
         values = jnp.exp(measure.log_weights) / jnp.asarray(basis.shares, measure.points.dtype)
         return {"coefficients": basis.coefficients(values)[:, None]}
 
@@ -146,7 +148,7 @@ class Spectral(AbstractDiscretization):
     def check(self, flow: Flow, measure: Measure, *, flow_per_run: bool = False) -> None:
         """A density of mass one on the grid of this sphere, whose particles differ by nothing but their places."""
         one = _of_run(flow, 0) if flow_per_run else flow
-        dimension, dtype = measure.dimension, measure.points.dtype
+        dimension, dtype = measure.points.shape[-1], measure.points.dtype
         _check_alike(one, measure)
         basis = self._basis(dimension)
         round_radius(one.geometry, dimension, noisy=one.may_be_noisy, dtype=dtype)
@@ -160,21 +162,26 @@ class Spectral(AbstractDiscretization):
         """The points must be those of the grid, and the masses a density that the harmonics resolve."""
         if not (is_concrete(measure.points) and is_concrete(measure.log_weights)):
             return
-        units = np.asarray(directions(measure.points))
+        points = np.asarray(measure.points)
+        units = points / np.linalg.norm(points, axis=-1, keepdims=True)
         rounding = _SAME_PLACE * float(np.finfo(units.dtype).eps)
         if units.shape[-2:] != basis.points.shape or np.max(np.abs(units - basis.points)) > rounding:
-            raise ArgumentError(
-                f"A density of {self.modes} modes begins with masses on its grid of {len(basis.points)} points, but "
-                f"the start has {units.shape[-2]} others; use `Spectral({self.modes}).measure_of(density)`, or an "
-                "initial kind that knows its density."
-            )
+            raise ArgumentError(self._off_grid(basis, units.shape[-2]))
         masses = np.exp(np.asarray(measure.log_weights, float)).reshape(-1, len(basis.points))
         for row in masses:
             if not abs(row.sum() - 1) <= _WHOLE:
                 raise ArgumentError(f"A density must have the mass one, but has {row.sum():.10g}; normalise it.")
-            values = np.asarray(basis.values(basis.coefficients(jnp.asarray(row / basis.shares))))
-            if trouble := _negative(values, self.modes):
+            with jax.ensure_compile_time_eval():
+                values = np.asarray(basis.values(basis.coefficients(jnp.asarray(row / basis.shares))))
+            if trouble := _negative(values.astype(points.dtype), self.modes):
                 raise ArgumentError(trouble)
+
+    def _off_grid(self, basis: AbstractHarmonics, count: int) -> str:
+        return (
+            f"A density of {self.modes} modes begins with masses on its grid of {len(basis.points)} points, but the "
+            f"start has {count} others; use `Spectral({self.modes}).measure_of(density)`, or an initial kind that "
+            "knows its density."
+        )
 
     def _basis(self, dimension: int) -> AbstractHarmonics:
         if dimension not in (2, 3):
