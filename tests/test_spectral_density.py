@@ -16,7 +16,7 @@ from particleflow.discretization.spectral.harmonics import harmonics_of
 from particleflow.errors import ArgumentError, RunError, UserError
 
 TIMES = np.linspace(0.0, 1.0, 5)
-TOLERANCES: dict[str, Any] = {"rtol": 1e-12, "atol": 1e-13}
+TOLERANCES: dict[str, Any] = {"rtol": 1e-12, "atol": 1e-13, "solver": "tsit5"}  # quicker to compile than dopri8
 NORMALIZATIONS = ["none", "row", "sinkhorn"]
 
 
@@ -86,7 +86,7 @@ def test_a_poisson_density_stays_one():
 DECAYS = [(2, 1.0), (3, 1.0), (2, 2.0)]
 
 
-@pytest.mark.parametrize("case", by_default(DECAYS, [(2, 2.0), (3, 1.0)]))
+@pytest.mark.parametrize("case", by_default(DECAYS, [(3, 1.0)]))
 def test_modes_decay_by_noise_alone(case):
     (dimension, radius), temperature = case, 0.3
     how, rng = discretization.Spectral(5), np.random.default_rng(1)
@@ -106,7 +106,7 @@ def test_modes_decay_by_noise_alone(case):
 LINEAR = [(dimension, normalization) for dimension in (2, 3) for normalization in NORMALIZATIONS]
 
 
-@pytest.mark.parametrize("case", by_default(LINEAR, [(2, "sinkhorn"), (2, "none"), (3, "row")]))
+@pytest.mark.parametrize("case", by_default(LINEAR, [(2, "none"), (3, "row")]))
 def test_the_jacobian_at_the_uniform_state_is_the_growth_rates(case):
     """Two independent ways: the derivative of the discretized equation, and the coefficients of the kernel."""
     (dimension, normalization), (modes, seen) = case, ((24, 12) if case[0] == 2 else (10, 5))
@@ -143,25 +143,22 @@ def test_a_turned_density_moves_as_the_density_turned():
     assert np.max(np.abs(here)) > 0.1
 
 
-def test_energy_dissipates_as_the_density_moves():
+@pytest.mark.parametrize("normalization", by_default(["row", "none"], ["row"]))
+def test_energy_dissipates_as_the_density_moves(normalization):
     """dE/dt along the equation is ∫ |v|² dμ for unnormalised attention and ∫ Z |v|² dμ for softmax."""
-    how = discretization.Spectral(24)
-    for normalization in ("none", "row"):
-        flow = attention(2.0, normalization)
-        state = how.begin(flow, how.measure_of(poisson(0.3)))
+    how, flow = discretization.Spectral(24), attention(2.0, normalization)
 
-        def at(state, observable, flow=flow):
-            return observable(pf.Present(flow, how, jnp.zeros(()), state))
+    def energy(state):
+        return observables.energy(pf.Present(flow, how, jnp.zeros(()), state))
 
-        @jax.jit
-        def both(state, at=at, flow=flow):
-            rate = how.velocity(flow, 0.0, state)
-            return jax.jvp(lambda each: at(each, observables.energy), (state,), (rate,))[1], at(
-                state, observables.dissipation
-            )
+    @jax.jit
+    def both(state):
+        rate = how.velocity(flow, 0.0, state)
+        lost = observables.dissipation(pf.Present(flow, how, jnp.zeros(()), state))
+        return jax.jvp(energy, (state,), (rate,))[1], lost
 
-        change, expected = map(float, both(state))
-        assert abs(change / expected - 1) < 1e-10
+    change, expected = map(float, both(how.begin(flow, how.measure_of(poisson(0.3)))))
+    assert abs(change / expected - 1) < 1e-10
 
 
 # A run like any other.
@@ -169,7 +166,7 @@ def test_energy_dissipates_as_the_density_moves():
 MODES = discretization.Spectral(12)
 FLOW, START = attention(1.0, temperature=0.1), MODES.measure_of(poisson(0.3))
 OPTIONS: dict[str, Any] = {
-    "discretization": MODES, "rtol": 1e-8, "atol": 1e-10, "observe": [observables.order_parameter], "window": 2,
+    "discretization": MODES, "rtol": 1e-6, "atol": 1e-8, "observe": [observables.order_parameter], "window": 2,
 }  # fmt: skip
 
 
@@ -202,11 +199,11 @@ def test_ensembles_events_and_a_solver_for_stiff_runs():
     event = events.Reached(observables.order_parameter, 0.35)
     single = pf.simulate(FLOW, START, TIMES, **OPTIONS, event=event)
     assert single.status == "stopped by event"
-    assert abs(single.observables["order_parameter"][-1] - 0.35) < 1e-8
+    assert abs(single.observables["order_parameter"][-1] - 0.35) < 1e-7
     flows = [FLOW, attention(1.0, temperature=0.3)]
     both = pf.simulate(flows, [START, MODES.measure_of(poisson(0.2))], TIMES, **OPTIONS)
     whole = pf.simulate(FLOW, START, TIMES, **OPTIONS)
-    assert np.max(np.abs(np.asarray(both.run(0).masses) - np.asarray(whole.masses))) < 1e-9
+    assert np.max(np.abs(np.asarray(both.run(0).masses) - np.asarray(whole.masses))) < 1e-7
     assert abs(both.run(1).observables["order_parameter"][0] - 0.2) < 1e-12
 
 
@@ -217,7 +214,8 @@ def test_an_implicit_solver_agrees():
     assert np.max(np.abs(np.asarray(implicit.masses) - np.asarray(whole.masses))) < 1e-8
 
 
-def test_derivatives_and_single_precision():
+@pytest.mark.slow
+def test_derivatives():
     def order(beta):
         flow = pf.Flow(pf.Attend(kernels.Attention(beta=beta)), pf.Sphere())
         end = pf.evolve(flow, START, 0.5, discretization=MODES, step=0.125, solver="tsit5")
@@ -227,6 +225,9 @@ def test_derivatives_and_single_precision():
     ends = [float(jax.jit(order)(1.0 + step)) for step in (-1e-4, 1e-4)]
     assert abs(slope - (ends[1] - ends[0]) / 2e-4) < 1e-7
     assert abs(slope) > 1e-3
+
+
+def test_single_precision():
     begun = MODES.measure_of(poisson(0.3), dtype=jnp.float32)
     flow = jax.tree_util.tree_map(lambda leaf: leaf.astype(jnp.float32), FLOW)
     run = pf.simulate(flow, begun, TIMES[:2], discretization=MODES, rtol=1e-4, atol=1e-5)

@@ -37,7 +37,7 @@ def bessel_rates(beta, degrees, dimension, normalization, value, radius, tempera
 CASES = [(dimension, normalization) for dimension in (2, 3, 6) for normalization in NORMALIZATIONS]
 
 
-@pytest.mark.parametrize("case", by_default(CASES, [(2, "none"), (3, "sinkhorn"), (6, "row")]))
+@pytest.mark.parametrize("case", by_default(CASES, [(2, "none"), (6, "row")]))
 def test_rates_of_attention_are_those_of_bessel_functions(case):
     (dimension, normalization), degrees = case, np.arange(1, 13)
     for beta, value, radius, temperature in [(5.0, 1.0, 1.0, 0.0), (0.8, -0.7, 2.0, 0.3)]:
@@ -64,8 +64,12 @@ def test_published_switches_of_the_fastest_mode(normalization):
     assert np.max(np.abs(values - [1.044457, 3.165434, 6.211298, 10.228483])) < 6e-7
 
 
-@pytest.mark.parametrize(("dimension", "beta"), [(2, 2.44691831), (3, 1.81615453), (4, 1.57525715)])
-def test_critical_temperature_and_order_of_the_transition(dimension, beta):
+TRICRITICAL = [(2, 2.44691831), (3, 1.81615453), (4, 1.57525715)]
+
+
+@pytest.mark.parametrize("case", by_default(TRICRITICAL, TRICRITICAL[1:2]))
+def test_critical_temperature_and_order_of_the_transition(case):
+    dimension, beta = case
     half = dimension / 2
     for each in (0.5, 7.0):
         expected = 2 ** (half - 1) * gamma(half) * iv(half, each) / each**half
@@ -108,7 +112,7 @@ FLOWS: dict[str, tuple[Any, float]] = {
 }
 
 
-@pytest.mark.parametrize("name", by_default(FLOWS, ["gaussian", "two heads"]))
+@pytest.mark.parametrize("name", by_default(FLOWS, ["two heads"]))
 def test_rates_are_eigenvalues_of_the_particles(name):
     """The Jacobian of equispaced particles is circulant: each rate of a mode is an eigenvalue, twice."""
     drift, radius = FLOWS[name]
@@ -125,10 +129,13 @@ def test_rates_are_eigenvalues_of_the_particles(name):
         assert np.sum(np.abs(eigenvalues - rate) < 1e-9) >= 2
 
 
-@pytest.mark.parametrize("normalization", by_default(NORMALIZATIONS, ["row"]))
-@pytest.mark.parametrize("kernel", [kernels.Gaussian(0.7), kernels.Cauchy(0.9)], ids=["gaussian", "cauchy"])
-def test_rates_on_the_sphere_from_waves_on_a_grid(normalization, kernel):
+WAVES = [(kernel, each) for kernel in (kernels.Gaussian(0.7), kernels.Cauchy(0.9)) for each in NORMALIZATIONS]
+
+
+@pytest.mark.parametrize("place", by_default(range(len(WAVES)), [1]))
+def test_rates_on_the_sphere_from_waves_on_a_grid(place):
     """The velocity of μ = (1 + ε P_l(z)) σ, derived in ε on a product grid, is p_l ∇P_l: compared at three heights."""
+    kernel, normalization = WAVES[place]
     heights, shares = np.polynomial.legendre.leggauss(24)
     turns = 2 * np.pi * np.arange(48) / 48
     grid = np.stack(np.meshgrid(heights, turns, indexing="ij"), axis=-1).reshape(-1, 2)

@@ -26,7 +26,7 @@ from particleflow.stability.stationary import Equation
 _NEWTON_ROUNDS = 12
 _ZERO = 1e-12  # of the residual, relative to the temperature
 _EASY = 3  # rounds after which the next step may be longer
-_FIRST_STEP, _SHORTEST, _LONGEST = 0.02, 1e-6, 0.25
+_FIRST_STEP, _SHORTEST, _LONGEST = 0.02, 1e-6, 0.15
 _UNRESOLVED = 1e-9
 _STABLE = 1e-8  # rates below are rounding
 _MOST_POINTS = 2000

@@ -1,6 +1,7 @@
 """Stability of uniform states: growth rates of modes, and the branches of stationary states over temperature."""
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,8 +19,8 @@ _DASHED = (0, (4, 2))
 def growth_rates(modes: Any, rates: Any, *, title: str = "", ax: "Axes | None" = None) -> "Axes":
     """Draw growth rates over the modes of a density: one line, or one for each of several flows by their names.
 
-    `rates` are what `particleflow.stability.growth_rates` returns for `modes`, or a mapping of names to such arrays. The
-    fastest mode of every line has a large mark, if it grows.
+    `rates` are what `particleflow.stability.growth_rates` returns for `modes`, or a mapping of names to such arrays.
+    The fastest mode of every line has a large mark, if it grows.
     """
     several = rates if isinstance(rates, Mapping) else {"": rates}
     modes, ax = np.asarray(modes), new_axes(ax)
@@ -68,7 +69,7 @@ def branches(found: Sequence[Any], *, title: str = "", figure: Any = None) -> np
             _draw(axes[1], each, each.free_energies, color, name)
             axes[1].plot([p.temperature for p in each.equal], [0.0] * len(each.equal), "D", color=color, markersize=5)
     axes[0].set(ylabel=r"order parameter $|\int e^{il\theta}\, d\mu|$", xlim=limits)
-    axes[0].legend(loc="upper right")
+    axes[-1].legend(loc="lower right" if energetic else "best")
     if energetic:
         axes[1].set(ylabel=r"free energy $F - F_{\mathrm{uniform}}$")
     axes[-1].set(xlabel="temperature $T$")
@@ -81,7 +82,7 @@ def _draw(ax: "Axes", branch: Any, values: np.ndarray, color: Any, name: str) ->
     stable, temperatures = np.asarray(branch.stable), np.asarray(branch.temperatures)
     edges = [0, *(np.flatnonzero(np.diff(stable)) + 1).tolist(), len(stable) - 1]
     ax.plot([], [], color=color, label=name)
-    for begin, end in zip(edges[:-1], edges[1:], strict=True):
+    for begin, end in pairwise(edges):
         piece = slice(begin, end + 1)
         line = "-" if stable[begin] else _DASHED
         ax.plot(temperatures[piece], values[piece], color=color, linestyle=line)
