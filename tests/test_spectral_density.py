@@ -16,7 +16,6 @@ from particleflow.discretization.spectral.harmonics import harmonics_of
 from particleflow.errors import ArgumentError, RunError, UserError
 
 TIMES = np.linspace(0.0, 1.0, 5)
-TOLERANCES: dict[str, Any] = {"rtol": 1e-12, "atol": 1e-13, "solver": "tsit5"}  # quicker to compile than dopri8
 NORMALIZATIONS = ["none", "row", "sinkhorn"]
 
 
@@ -32,6 +31,18 @@ def poisson(order):
 
 def kuramoto_order(initial, time):
     return initial * np.exp(time / 2) / np.sqrt(1 - initial**2 + initial**2 * np.exp(time))
+
+
+# One program serves every run on the circle below: the same shapes, observables and steps.
+MODES = discretization.Spectral(32)
+OPTIONS: dict[str, Any] = {
+    "discretization": MODES, "rtol": 1e-12, "atol": 1e-13, "solver": "tsit5", "window": 2,
+    "observe": [observables.order_parameter],
+}  # fmt: skip
+
+
+def options(**changes: Any) -> dict[str, Any]:
+    return OPTIONS | changes
 
 
 def scipy_harmonics(modes, points):
@@ -71,11 +82,7 @@ def test_transforms(dimension, modes):
 
 def test_a_poisson_density_stays_one():
     """β = 0 moves a Poisson density by Möbius maps: r(t) is Kuramoto's."""
-    how = discretization.Spectral(48)
-    run = pf.simulate(
-        attention(0.0), how.measure_of(poisson(0.3)), TIMES, discretization=how, **TOLERANCES,
-        observe=[observables.order_parameter],
-    )  # fmt: skip
+    run = pf.simulate(attention(0.0), MODES.measure_of(poisson(0.3)), TIMES, **OPTIONS)
     orders = kuramoto_order(0.3, TIMES)
     assert np.max(np.abs(np.asarray(run.observables["order_parameter"]) - orders)) < 1e-11
     for order, points, masses in zip(orders, run.points, np.asarray(run.masses), strict=True):
@@ -86,19 +93,19 @@ def test_a_poisson_density_stays_one():
 DECAYS = [(2, 1.0), (3, 1.0), (2, 2.0)]
 
 
-@pytest.mark.parametrize("case", by_default(DECAYS, [(3, 1.0)]))
+@pytest.mark.parametrize("case", by_default(DECAYS, [(2, 1.0)]))
 def test_modes_decay_by_noise_alone(case):
     (dimension, radius), temperature = case, 0.3
-    how, rng = discretization.Spectral(5), np.random.default_rng(1)
+    how, rng = discretization.Spectral(32 if dimension == 2 else 5), np.random.default_rng(1)
     flow = attention(1.0, value=0.0, radius=radius, temperature=temperature)
     start = rng.normal(size=len(harmonics_of(5, dimension).degrees)) / 60
     start[0] = 1.0
     begun = how.measure_of(lambda points: scipy_harmonics(5, points / radius) @ start, dimension, radius)
-    run = pf.simulate(flow, begun, TIMES, discretization=how, **TOLERANCES)
+    run = pf.simulate(flow, begun, TIMES, **options(discretization=how))
     degrees = harmonics_of(5, dimension).degrees
     decay = np.exp(-degrees * (degrees + dimension - 2) * temperature / radius**2 * TIMES[:, None])
     expected = (decay * start) @ scipy_harmonics(5, np.asarray(begun.points) / radius).T
-    shares = harmonics_of(5, dimension).shares
+    shares = harmonics_of(how.modes, dimension).shares
     assert np.max(np.abs(np.asarray(run.masses) / shares - expected)) < 1e-10
     assert np.max(np.abs(np.asarray(run.masses).sum(axis=1) - 1)) < 1e-12
 
@@ -126,6 +133,7 @@ def test_the_jacobian_at_the_uniform_state_is_the_growth_rates(case):
     assert np.max(np.abs(np.asarray(found)[:, known] - expected[:, known])) < 1e-10
 
 
+@pytest.mark.slow
 def test_a_turned_density_moves_as_the_density_turned():
     rng, how, flow = np.random.default_rng(2), discretization.Spectral(12), attention(1.5, temperature=0.1)
     turn = np.linalg.qr(rng.normal(size=(3, 3)))[0]
@@ -146,7 +154,7 @@ def test_a_turned_density_moves_as_the_density_turned():
 @pytest.mark.parametrize("normalization", by_default(["row", "none"], ["row"]))
 def test_energy_dissipates_as_the_density_moves(normalization):
     """dE/dt along the equation is ∫ |v|² dμ for unnormalised attention and ∫ Z |v|² dμ for softmax."""
-    how, flow = discretization.Spectral(24), attention(2.0, normalization)
+    how, flow = MODES, attention(2.0, normalization)
 
     def energy(state):
         return observables.energy(pf.Present(flow, how, jnp.zeros(()), state))
@@ -163,11 +171,7 @@ def test_energy_dissipates_as_the_density_moves(normalization):
 
 # A run like any other.
 
-MODES = discretization.Spectral(12)
 FLOW, START = attention(1.0, temperature=0.1), MODES.measure_of(poisson(0.3))
-OPTIONS: dict[str, Any] = {
-    "discretization": MODES, "rtol": 1e-6, "atol": 1e-8, "observe": [observables.order_parameter], "window": 2,
-}  # fmt: skip
 
 
 def test_in_memory_in_a_file_in_a_stream_and_resumed(tmp_path):
@@ -195,7 +199,8 @@ def test_in_memory_in_a_file_in_a_stream_and_resumed(tmp_path):
     assert np.max(np.abs(np.asarray(on.masses)[0] - np.asarray(whole.masses)[-1])) < 1e-15
 
 
-def test_ensembles_events_and_a_solver_for_stiff_runs():
+@pytest.mark.slow
+def test_ensembles_and_events():
     event = events.Reached(observables.order_parameter, 0.35)
     single = pf.simulate(FLOW, START, TIMES, **OPTIONS, event=event)
     assert single.status == "stopped by event"
@@ -209,8 +214,8 @@ def test_ensembles_events_and_a_solver_for_stiff_runs():
 
 @pytest.mark.slow
 def test_an_implicit_solver_agrees():
-    whole = pf.simulate(FLOW, START, TIMES, **OPTIONS)
-    implicit = pf.simulate(FLOW, START, TIMES, **OPTIONS, solver="kvaerno5")
+    whole = pf.simulate(FLOW, START, TIMES, **options(rtol=1e-8, atol=1e-10))
+    implicit = pf.simulate(FLOW, START, TIMES, **options(rtol=1e-8, atol=1e-10, solver="kvaerno5"))
     assert np.max(np.abs(np.asarray(implicit.masses) - np.asarray(whole.masses))) < 1e-8
 
 
@@ -227,17 +232,18 @@ def test_derivatives():
     assert abs(slope) > 1e-3
 
 
+@pytest.mark.slow
 def test_single_precision():
     begun = MODES.measure_of(poisson(0.3), dtype=jnp.float32)
     flow = jax.tree_util.tree_map(lambda leaf: leaf.astype(jnp.float32), FLOW)
-    run = pf.simulate(flow, begun, TIMES[:2], discretization=MODES, rtol=1e-4, atol=1e-5)
+    run = pf.simulate(flow, begun, TIMES[:2], **options(rtol=1e-4, atol=1e-5))
     assert run.masses[0].dtype == np.float32
     assert np.max(np.abs(np.asarray(run.masses).sum(axis=1) - 1)) < 1e-6
 
 
 def test_a_density_that_is_not_resolved_any_more_says_so():
-    with pytest.raises(RunError, match=r"below zero, because 12 modes do not resolve it; use more `modes`") as caught:
-        pf.simulate(attention(4.0), START, np.linspace(0.0, 20.0, 5), **OPTIONS)
+    with pytest.raises(RunError, match=r"below zero, because 32 modes do not resolve it; use more `modes`") as caught:
+        pf.simulate(attention(4.0), START, 20 * TIMES, **OPTIONS)
     assert caught.value.trajectory is not None
     assert np.asarray(caught.value.trajectory.masses).min() >= 0
 
@@ -248,13 +254,13 @@ def flow_with(**changes: Any) -> pf.Flow:
 
 
 REFUSED: dict[str, tuple[pf.Flow, Any, str]] = {
-    "particles": (FLOW, np.array([[1.0, 0.0], [0.0, 1.0]]), "grid of 37 points, but the start has 2 others"),
+    "particles": (FLOW, np.array([[1.0, 0.0], [0.0, 1.0]]), "grid of 97 points, but the start has 2 others"),
     "fewer modes": (FLOW, discretization.Spectral(6).measure_of(poisson(0.1)), "the start has 19 others"),
     "radius": (flow_with(geometry=pf.Sphere(2.0)), START, "must be on the geometry Sphere"),
     "flat": (flow_with(geometry=pf.Euclidean()), START, "live on a sphere"),
     "pace": (flow_with(geometry=geometry.Ngpt(1.0)), START, "moves points in another way"),
     "mass": (FLOW, START.tilted(jnp.full(START.count, 0.1)), "must have the mass one, but has 1.105"),
-    "too sharp": (FLOW, MODES.measure_of(poisson(0.9)), "12 modes do not resolve it"),
+    "too sharp": (FLOW, MODES.measure_of(poisson(0.97)), "32 modes do not resolve it"),
     "positional": (flow_with(positional=kernels.Causal()), START, "has no places in a sequence"),
     "common noise": (flow_with(common_temperature=0.1), START, "`common_temperature` must be 0"),
     "dimension": (FLOW, np.eye(4), "but d is 4"),
@@ -274,7 +280,7 @@ def test_arguments_that_make_no_sense():
         discretization.Spectral(0)
     with pytest.raises(ArgumentError, match="not negative"):
         MODES.measure_of(lambda points: points[:, 0])
-    with pytest.raises(ArgumentError, match="37 numbers"):
+    with pytest.raises(ArgumentError, match="97 numbers"):
         MODES.measure_of(lambda points: np.ones(3))
     with pytest.raises(ArgumentError, match="Explicit layers"):
         pf.simulate(attention(1.0), START, TIMES, discretization=MODES, step=0.25, solver="map")
