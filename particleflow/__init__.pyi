@@ -9,6 +9,7 @@ from . import kernels as kernels
 from . import observables as observables
 from . import operators as operators
 from . import scenario as scenario
+from . import stability as stability
 from . import store as store
 from . import summation as summation
 from . import view as view

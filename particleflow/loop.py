@@ -281,7 +281,10 @@ def _explanation(plan: Plan, window: Window, run: int, who: str) -> str:
             f"{who} needs more than {plan.method.max_steps} steps in one window at {place} (speed "
             f"{speeds[particle]:.3g}). If it is stiff, use solver = 'kvaerno5'; otherwise raise max_steps."
         )
-    if not broken.size and not np.isfinite(rate).all() and (trouble := _trouble(present)):
+    trouble = present.discretization.trouble(present.flow, present.time, present.state)
+    if trouble is None and not broken.size and not np.isfinite(rate).all():
+        trouble = _trouble(present)
+    if trouble:
         return f"{who} cannot go on at t = {time:.10g}: {trouble} All frames before are kept."
     step = float(plan.numbers.step)
     why = "no step is small enough" if plan.method.adaptive else f"after a step of {step:g} it is not finite"

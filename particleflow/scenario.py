@@ -289,6 +289,9 @@ def make_start(document: "Document", flow: "Flow") -> "Start":
     from particleflow.geometry import retracted
 
     spec = document.initial
+    laid_out = _laid_out(document, flow)
+    if laid_out is not None:
+        return laid_out
     start = Drawing(document).start(spec)
     measure = _cast(start.measure, document.precision)
     if spec.retract:
@@ -297,6 +300,25 @@ def make_start(document: "Document", flow: "Flow") -> "Start":
         given = {name: np.broadcast_to(value, (measure.count,)) for name, value in spec.fields.items()}
         measure = measure.with_fields({**measure.fields, **_cast_arrays(given, document.precision)})
     return start._replace(measure=measure)
+
+
+def _laid_out(document: "Document", flow: "Flow") -> "Start | None":
+    """The start of a discretization that carries a density, from an initial kind that knows its density."""
+    from particleflow.initial.base import Start
+
+    spec, draw = document.initial, Drawing(document)
+    how = None if document.discretization is None else document.discretization.build(draw)
+    if how is None or how.atoms:
+        return None
+    density = spec.build(draw).density(key_for(document.seed, spec.path))
+    if density is not None:
+        return Start(_cast(how.laid_out(flow, density), document.precision))
+    if spec.target.counted:
+        raise UserError(
+            f"initial.kind = {spec.kind!r} does not know its density, but the discretization begins with one; use "
+            "another kind, or particles."
+        )
+    return None
 
 
 def make_setup(document: "Document", flow: "Flow", start: "Start") -> Setup:

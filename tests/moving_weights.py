@@ -99,9 +99,17 @@ CYLINDER_OPTIONS: dict[str, Any] = {
 }  # fmt: skip
 
 
+SPECTRAL = discretization.Spectral(8)
+SPECTRAL_FLOW = pf.Flow(pf.Attend(kernels.Attention(beta=1.0)), pf.Sphere(), 0.1)
+SPECTRAL_OPTIONS: dict[str, Any] = {
+    "discretization": SPECTRAL, "rtol": 1e-9, "atol": 1e-11, "observe": [observables.energy], "window": 3,
+}  # fmt: skip
+
+
 RUNS: dict[str, tuple[pf.Flow, Any, dict[str, Any]]] = {
     "weights that move": (FLOW, START, OPTIONS),
     "geometry, kernel and summation": (CYLINDER_FLOW, ON_CYLINDER, CYLINDER_OPTIONS),
+    "harmonics": (SPECTRAL_FLOW, SPECTRAL.measure_of(lambda points: 1 + 0.5 * points[:, 0]), SPECTRAL_OPTIONS),
 }
 
 

@@ -22,7 +22,7 @@ FAMILIES = {
     "summation": ["summation"],
     "discretization": ["discretization"],
 }
-MATHEMATICAL = ["kernels", "geometry", "drifts", "summation", "discretization"]
+MATHEMATICAL = ["kernels", "geometry", "drifts", "summation", "discretization", "stability"]
 MATHEMATICAL_FILES = ["measure", "moments", "local", "operators", "flow", "observables", "events"]
 LEAST_SHARE = 0.20
 

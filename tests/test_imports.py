@@ -35,7 +35,7 @@ LEVELS = [
     ["operators", "exponential_family", "initial", "drifts", "folder_contents", "beside"],
     ["flow", "products"],
     ["discretization"],
-    ["observables", "models"],
+    ["observables", "models", "stability"],
     ["events"],
     ["integrate"],
     ["plan"],

@@ -158,7 +158,7 @@ def read_document(raw: dict[str, Any], name: str, folder: Path, registry: Regist
     file = validated(ScenarioFile, raw, "", problems)
     reader = TableReader(registry, folder, problems)
     single = {
-        family: reader.read(family, raw[family], family)
+        family: reader.read(family, raw[family], family, counted=family != "initial" or _has_particles(raw, registry))
         for family in ("initial", "geometry", "discretization", "event")
         if raw.get(family) is not None
     }
@@ -183,6 +183,17 @@ def read_document(raw: dict[str, Any], name: str, folder: Path, registry: Regist
         time=file.time.model_copy(update=chosen), record=file.record, output=file.output, sweep=file.sweep,
         chosen={joined("time", key): value for key, value in chosen.items()},
     )  # fmt: skip
+
+
+def _has_particles(raw: dict[str, Any], registry: Registry) -> bool:
+    """Whether the start is a cloud whose particles are counted; a discretization may carry a density instead."""
+    table = raw.get("discretization")
+    kind = table.get("kind") if isinstance(table, dict) else table
+    try:
+        found = registry.find("discretization", kind) if isinstance(kind, str) else None
+    except UserError:  # reported where the discretization itself is read
+        found = None
+    return found is None or found.atoms
 
 
 def _read_list(reader: TableReader, family: str, raw: Any, path: str) -> list[Any]:

@@ -38,8 +38,11 @@ class TableReader:
     def __init__(self, registry: Registry, folder: Path, problems: Problems):
         self.registry, self.folder, self.problems = registry, folder, problems
 
-    def read(self, family: str, raw: Any, path: str, depth: int = 0) -> Spec | None:
-        """The call that a table stands for, or None when something is wrong with it."""
+    def read(self, family: str, raw: Any, path: str, depth: int = 0, *, counted: bool = True) -> Spec | None:
+        """The call that a table stands for, or None when something is wrong with it.
+
+        Parameters: `counted`, whether a cloud must say how many particles it has; a density has none.
+        """
         if isinstance(raw, str):  # a kind by its name alone
             raw = {"kind": raw}
         target = self._target(family, raw, path, depth)
@@ -47,7 +50,7 @@ class TableReader:
             return None
         slots = slots_of(target, self.registry.families)
         before = len(self.problems.found)
-        values = self._flat_values(family, target, slots, raw, path)
+        values = self._flat_values(family, target, slots, raw, path, counted)
         arguments = {}
         for name, slot in slots.items():
             if slot.family is not None and name in raw:
@@ -86,9 +89,9 @@ class TableReader:
         return target
 
     def _flat_values(
-        self, family: str, target: Any, slots: dict[str, Slot], raw: dict[str, Any], path: str
+        self, family: str, target: Any, slots: dict[str, Slot], raw: dict[str, Any], path: str, counted: bool
     ) -> dict[str, Any]:
-        model = model_of(family, target, raw["kind"], tuple(slots.values()))
+        model = model_of(family, target, raw["kind"], tuple(slots.values()), counted)
         checked = validated(model, raw, path, self.problems)
         return {} if checked is None else {name: getattr(checked, name) for name in checked.model_fields_set}
 
@@ -155,14 +158,14 @@ def _located(spec: Spec, message: str) -> tuple[Any, ...]:
 
 
 @cache
-def model_of(family: str, target: Any, kind: str, slots: tuple[Slot, ...]) -> type[BaseModel]:
+def model_of(family: str, target: Any, kind: str, slots: tuple[Slot, ...], counted: bool = True) -> type[BaseModel]:
     """The pydantic model of a table; tables inside it are checked by themselves and are anything here."""
     fields: dict[str, Any] = {"kind": (Annotated[str, Strict(), WithJsonSchema({"const": kind})], ...)}
     for slot in slots:
         fields[slot.name] = (_field_type(slot), ... if slot.required else slot.default)
     if family == "initial":
         if target.counted:
-            fields["count"] = (Annotated[int, Strict(), Field(ge=1, description=_COUNT)], ...)
+            fields["count"] = (Annotated[int, Strict(), Field(ge=1, description=_COUNT)], ... if counted else None)
         fields["retract"] = (Annotated[bool, Strict(), Field(description=_RETRACT)], True)
         fields["fields"] = (Annotated[dict[Annotated[str, Strict()], NumberOrVector], Field(description=_FIELDS)], {})
     docstring = inspect.getdoc(target) or ""

@@ -4,8 +4,18 @@ from particleflow.discretization.base import AbstractDiscretization, Noise
 from particleflow.discretization.clouds import AbstractCloud, Cloud, Coalesced
 from particleflow.discretization.particles import Particles
 from particleflow.discretization.present import Present
+from particleflow.discretization.spectral import Spectral
 
-__all__ = ["AbstractCloud", "AbstractDiscretization", "Cloud", "Coalesced", "Noise", "Particles", "Present"]
+__all__ = [
+    "AbstractCloud",
+    "AbstractDiscretization",
+    "Cloud",
+    "Coalesced",
+    "Noise",
+    "Particles",
+    "Present",
+    "Spectral",
+]
 
 
 def __dir__() -> list[str]:

@@ -12,11 +12,12 @@ windows of a run a discretization may go on with another state, of other shapes,
 
 import abc
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
-from jaxtyping import Array
+import jax.numpy as jnp
+from jaxtyping import Array, Float
 
 from particleflow._shown import shown
 from particleflow.errors import ArgumentError
@@ -41,7 +42,13 @@ class Noise(NamedTuple):
 
 
 class AbstractDiscretization(eqx.Module):
-    """How a measure is carried; see the module's first lines."""
+    """How a measure is carried; see the module's first lines.
+
+    `atoms`: whether the points of the measure are particles; else they are places at which a density is known, of which
+    each stands for all that is near it: two of them are no pair of particles, and their number means nothing.
+    """
+
+    atoms: ClassVar[bool] = True
 
     @abc.abstractmethod
     def begin(self, flow: Flow, measure: Measure) -> Any:
@@ -68,6 +75,32 @@ class AbstractDiscretization(eqx.Module):
         return jax.tree_util.tree_map(
             lambda move, leaf: leaf if move is None else leaf + size * move, rate, state, is_leaf=lambda x: x is None
         )
+
+    def motion(self, flow: Flow, time: Any, state: Any) -> Float[Array, "n d"]:
+        """How the points of the measure move: the derivative of `measure` along d state/dt, unless said otherwise."""
+        rate = self.velocity(flow, time, state)
+        moving, fixed = split(state, rate)
+
+        def points(time: Any, moving: Any) -> Array:
+            return self.measure(flow, time, eqx.combine(moving, fixed)).points
+
+        time = jnp.asarray(time)
+        return jax.jvp(points, (time, moving), (jnp.ones_like(time), eqx.filter(rate, eqx.is_array)))[1]
+
+    def log_density(self, flow: Flow, time: Any, state: Any) -> Float[Array, " n"] | None:
+        """log dμ/dx at the points of the measure, x the length, area or volume of the geometry; None if unknown."""
+        return None
+
+    def laid_out(self, flow: Flow, start: Any) -> Any:
+        """What a run is begun with, on points that can carry it; what is given, unless said otherwise.
+
+        Called outside of compiled programs. Parameters: `start`, a measure, points, or an initial density.
+        """
+        return start
+
+    def trouble(self, flow: Flow, time: Any, state: Any) -> str | None:
+        """Why a state that is finite cannot go on with the steps it was given, as a sentence; None if unknown."""
+        return None
 
     def seen(self, flow: Flow, time: Any, state: Any) -> Measure:
         """The measure that drifts look at: that of the state, unless a geometry shows them something else."""
@@ -123,3 +156,9 @@ class AbstractDiscretization(eqx.Module):
 
     def __repr__(self) -> str:
         return shown(self)
+
+
+def split(state: Any, rate: Any) -> tuple[Any, Any]:
+    """The leaves of a state that have a velocity, and the others."""
+    moves = jax.tree_util.tree_map(lambda leaf: leaf is not None, rate, is_leaf=lambda leaf: leaf is None)
+    return eqx.partition(state, moves)

@@ -3,7 +3,6 @@
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -56,15 +55,8 @@ class Present(eqx.Module):
 
     @property
     def velocity(self) -> Float[Array, "n d"]:
-        """d/dt of the stored points: the derivative of `measure.points` along d state/dt."""
-        rate = self.discretization.velocity(self.flow, self.time, self.state)
-        moving, fixed = split(self.state, rate)
-
-        def points(time: Any, moving: Any) -> Array:
-            return self.discretization.measure(self.flow, time, eqx.combine(moving, fixed)).points
-
-        time = jnp.asarray(self.time)
-        return jax.jvp(points, (time, moving), (jnp.ones_like(time), eqx.filter(rate, eqx.is_array)))[1]
+        """How the stored points move; where they are places of a density, how the flow moves what is there."""
+        return self.discretization.motion(self.flow, self.time, self.state)
 
     @property
     def interaction(self) -> Interaction:
@@ -79,9 +71,3 @@ class Present(eqx.Module):
     def frame(self) -> dict[str, Array]:
         """What a frame stores of the state."""
         return self.discretization.fields(self.flow, self.time, self.state)
-
-
-def split(state: Any, rate: Any) -> tuple[Any, Any]:
-    """The leaves of a state that have a velocity, and the others."""
-    moves = jax.tree_util.tree_map(lambda leaf: leaf is not None, rate, is_leaf=lambda leaf: leaf is None)
-    return eqx.partition(state, moves)

@@ -10,6 +10,7 @@ from particleflow.geometry.base import (
     retracted,
     retracted_by_run,
 )
+from particleflow.geometry.roundness import round_radius
 from particleflow.geometry.schemes import Ngpt, PeriNorm, PostNorm, PreNorm, SqrtScaled
 from particleflow.geometry.spaces import AbstractSphere, Euclidean, LayerNorm, Rescaled, RmsNorm, Sphere
 
@@ -33,6 +34,7 @@ __all__ = [
     "project_out",
     "retracted",
     "retracted_by_run",
+    "round_radius",
 ]
 
 

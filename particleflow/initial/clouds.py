@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 from particleflow._arrays import apply_linear_map, as_float_array, as_linear_map, as_nonnegative, default_dtype
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.initial.base import AbstractInitial, Start, check_count, whole
+from particleflow.initial.densities import Density, sphere_area
 from particleflow.measure import Measure
 from particleflow.sphere_sampling import sample_uniform_sphere
 
@@ -26,6 +27,10 @@ class UniformSphere(AbstractInitial):
         """The cloud as a measure."""
         points = sample_uniform_sphere(key, self.dim, check_count(count, self.dim))
         return Start(Measure.uniform(points))
+
+    def density(self, key: Array) -> Density:
+        """The same everywhere."""
+        return Density("sphere", self.dim, lambda points: np.full(len(points), 1 / sphere_area(self.dim)))
 
 
 class Gaussian(AbstractInitial):

@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 from particleflow._arrays import as_positive, as_scalar, default_dtype
 from particleflow.errors import ArgumentError
 from particleflow.initial.base import AbstractInitial, Start, check_count, check_own_count, whole
+from particleflow.initial.densities import Density, circle_density
 from particleflow.measure import Measure
 
 
@@ -53,6 +54,13 @@ class UniformCircle(AbstractInitial):
         length = 1 + 2 * self.order * cosine + square  # |1 + order · z|²
         real, imaginary = (cosine * (1 + square) + 2 * self.order) / length, sine * (1 - square) / length
         return Start(Measure.uniform(jnp.stack([real, imaginary], axis=1)))
+
+    def density(self, key: Array) -> Density | None:
+        """That of many such points, in both spacings; none where the perturbation folds the circle."""
+        if abs(self.mode * float(self.amplitude)) >= 1:
+            return None
+        law = self.mode, float(self.amplitude), float(self.order)
+        return Density("sphere", 2, lambda points: circle_density(points, *law))
 
 
 class Grid(AbstractInitial):

@@ -11,7 +11,7 @@ import optimistix as optx
 from jaxtyping import Array, Float
 
 from particleflow.discretization import AbstractDiscretization
-from particleflow.discretization.present import split
+from particleflow.discretization.base import split
 from particleflow.flow import Flow
 from particleflow.integrate.implicit import uncounted
 from particleflow.integrate.watching import unwatched

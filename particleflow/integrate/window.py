@@ -17,7 +17,7 @@ import optimistix as optx
 from jaxtyping import Array, Bool, Float
 
 from particleflow.discretization import AbstractDiscretization, Noise, Present
-from particleflow.discretization.present import split
+from particleflow.discretization.base import split
 from particleflow.errors import ArgumentError
 from particleflow.events import AbstractEvent
 from particleflow.flow import Flow

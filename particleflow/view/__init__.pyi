@@ -28,6 +28,8 @@ from .drawing.series import observable as observable
 from .drawing.series import staircase as staircase
 from .drawing.snapshots import snapshot as snapshot
 from .drawing.snapshots import snapshots as snapshots
+from .drawing.stability import branches as branches
+from .drawing.stability import growth_rates as growth_rates
 from .drawing.tree import kymograph_with_tree as kymograph_with_tree
 from .drawing.tree import merge_tree as merge_tree
 from .resampling import resample as resample

@@ -1,0 +1,44 @@
+"""Densities that initial kinds know of themselves, for discretizations that carry a density.
+
+A density is with respect to the length, area or volume of its space: of the *unit* sphere in R^dimension, or of flat
+space. It is asked outside of compiled programs, in NumPy.
+"""
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+_ROUNDS = 100
+
+
+class Density(NamedTuple):
+    """A density on the unit sphere or in flat space: `values(points)` are its numbers at points (n, dimension)."""
+
+    space: Literal["sphere", "flat"]
+    dimension: int
+    values: Callable[[np.ndarray], np.ndarray]
+
+
+def sphere_area(dimension: int) -> float:
+    """The area 2π^{d/2}/Γ(d/2) of the unit sphere in R^d."""
+    from scipy.special import gammaln
+
+    return float(2 * np.exp(0.5 * dimension * np.log(np.pi) - gammaln(0.5 * dimension)))
+
+
+def circle_density(points: np.ndarray, mode: int, amplitude: float, order: float) -> np.ndarray:
+    """The density of z = (w + order)/(1 + order · w), w = e^{i(θ + amplitude sin(mode θ))}, θ uniform.
+
+    Backwards: w = (z − r)/(1 − r z) turns by (1 − r²)/|1 − r z|² where z turns by one, and E = mode θ solves Kepler's
+    equation E + e sin E = M with e = mode · amplitude, which has one solution for |e| < 1.
+    """
+    z = points @ np.array([1.0, 1j])
+    image = (z - order) / (1 - order * z)
+    turn = (1 - order**2) / np.abs(1 - order * z) ** 2
+    mean, eccentricity = mode * np.angle(image), mode * amplitude
+    anomaly = np.array(mean)
+    for _ in range(_ROUNDS):  # Newton's steps, shortened where the equation is flat
+        step = (mean - anomaly - eccentricity * np.sin(anomaly)) / (1 + eccentricity * np.cos(anomaly))
+        anomaly = anomaly + np.clip(step, -1.0, 1.0)
+    return turn / (2 * np.pi * (1 + eccentricity * np.cos(anomaly)))

@@ -1,0 +1,33 @@
+"""Stability of uniform states: which modes of a density grow, and what they grow into.
+
+rates         growth rates, critical temperatures and switches of the fastest mode, from the kernel alone
+coefficients  a kernel's coefficients on a sphere (Funk and Hecke), by `quadrature`
+"""
+
+from particleflow.stability.branches import Branch, Point, branches
+from particleflow.stability.rates import (
+    Transition,
+    critical_temperature,
+    fastest_mode,
+    growth_rates,
+    mode_temperatures,
+    switches,
+    transition,
+)
+
+__all__ = [
+    "Branch",
+    "Point",
+    "Transition",
+    "branches",
+    "critical_temperature",
+    "fastest_mode",
+    "growth_rates",
+    "mode_temperatures",
+    "switches",
+    "transition",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
