@@ -16,15 +16,17 @@ which is what one simulates whether by particles, by cells or by moments.
 from typing import Any
 
 import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from particleflow._arrays import as_nonnegative, is_concrete
 from particleflow._shown import shown
-from particleflow.drifts.base import AbstractDrift, Chooser, Interaction, Sum
+from particleflow.drifts.base import AbstractDrift, Chooser, Interaction, Sum, added
 from particleflow.errors import check_kind
 from particleflow.geometry import AbstractGeometry, Euclidean
-from particleflow.measure import Measure
+from particleflow.measure import Measure, Sites
+from particleflow.normal import Affine, Normal
 
 
 class Flow(eqx.Module):
@@ -88,18 +90,72 @@ class Flow(eqx.Module):
         """How the states of particles move: the drift of the observed measure, made tangent, summed over its stages."""
         first, *others = (
             geometry.tangent(state, self._said(drift, time, state, start, geometry), time)
-            for drift, geometry in self._stages(time)
+            for drift, geometry in self._stages(time, start)
         )
         return sum(others, start=first)
 
+    def field(
+        self,
+        time: Any,
+        probes: Float[Array, "m d"],
+        state: Float[Array, "n d"],
+        start: Measure,
+        positions: Float[Array, " m"] | None = None,
+    ) -> Float[Array, "m d"]:
+        """How test particles would move amid the particles: `velocity` at other places, the measure being the same.
+
+        This is what cell faces, quadratures and divergences ask: the part that normalising the whole set takes off, and
+        that of the diffusion with it, is that of the measure. At the particles themselves it is `velocity`, but for
+        that diffusion, since noise moves particles one by one.
+
+        Parameters: `probes`, the places that ask, and their `positions`; `state` and `start` as for `velocity`.
+        """
+        first, *others = (
+            self._beside(drift, geometry, time, probes, state, start, positions, heat)
+            for (drift, geometry), heat in zip(self._stages(time, start), self._heats(time, start), strict=True)
+        )
+        return sum(others, start=first)
+
+    def law_velocity(self, time: Any, law: Normal) -> Affine:
+        """How a normal law moves: the affine field of its stages, each as its geometry moves laws."""
+        fields = [
+            geometry.tangent_law(law, drift.affine(time, law), heat)
+            for (drift, geometry), heat in zip(self._stages(time, None), self._heats(time, None), strict=True)
+        ]
+        return added(fields)
+
     def step(self, time: Any, state: Float[Array, "n d"], start: Measure, size: Any) -> Float[Array, "n d"]:
         """One explicit layer, x ← N(x + size · v(x)); the stages of a block one after the other."""
-        for drift, geometry in self._stages(time):
+        for drift, geometry in self._stages(time, start):
             state = geometry.advance(state, self._said(drift, time, state, start, geometry), size, time)
         return state
 
-    def _stages(self, time: Any) -> list[tuple[AbstractDrift, AbstractGeometry]]:
-        return [(drift, own or self.geometry) for drift, own in self.drift.stages(time)]
+    def law_step(self, time: Any, law: Normal, size: Any) -> Normal:
+        """One explicit layer of a normal law, the law of x ← N(x + size · v(x)); stages one after the other."""
+        for drift, geometry in self._stages(time, None):
+            law = geometry.advance_law(law, drift.affine(time, law), size)
+        return law
+
+    def _stages(self, time: Any, start: Measure | None) -> list[tuple[AbstractDrift, AbstractGeometry]]:
+        stages = [(drift, own or self.geometry) for drift, own in self.drift.stages(time)]
+        return stages if start is None else [(drift, space.given(start.log_weights)) for drift, space in stages]
+
+    def _heats(self, time: Any, start: Measure | None) -> list[Any]:
+        """The temperature, for the first stage: there is one diffusion, however many stages there are."""
+        return [self.temperature, *(jnp.zeros_like(self.temperature),) * (len(self._stages(time, start)) - 1)]
+
+    def _beside(
+        self, drift: AbstractDrift, geometry: AbstractGeometry, time: Any, probes: Array, state: Array, start: Measure,
+        positions: Array | None, heat: Any,
+    ) -> Float[Array, "m d"]:  # fmt: skip
+        if not geometry.whole_set:
+            measure = self.observed(time, state, start, geometry)
+            said = drift(time, Sites(geometry.observe(probes, time), positions), measure)
+            return geometry.tangent(probes, said, time)
+        measure = start.with_points(state)
+        shares = jnp.exp(measure.log_weights - measure.log_mass)
+        said, own = (drift(time, sites, measure) for sites in (Sites(probes, positions), measure.sites))
+        return said - geometry.restoring(state, own, shares, heat).at(probes)
 
     def _said(
         self, drift: AbstractDrift, time: Any, state: Array, start: Measure, geometry: AbstractGeometry

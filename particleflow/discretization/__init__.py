@@ -1,11 +1,23 @@
 """How a measure is carried by numbers that time can move."""
 
 from particleflow.discretization.base import AbstractDiscretization, Noise
+from particleflow.discretization.characteristics import Characteristics
 from particleflow.discretization.clouds import AbstractCloud, Cloud, Coalesced
+from particleflow.discretization.gaussian import Gaussian
 from particleflow.discretization.particles import Particles
 from particleflow.discretization.present import Present
 
-__all__ = ["AbstractCloud", "AbstractDiscretization", "Cloud", "Coalesced", "Noise", "Particles", "Present"]
+__all__ = [
+    "AbstractCloud",
+    "AbstractDiscretization",
+    "Characteristics",
+    "Cloud",
+    "Coalesced",
+    "Gaussian",
+    "Noise",
+    "Particles",
+    "Present",
+]
 
 
 def __dir__() -> list[str]:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
 from particleflow._shown import shown
 from particleflow.flow import Flow
@@ -92,6 +92,19 @@ class AbstractDiscretization(eqx.Module):
     def alike(self, states: Sequence[Any]) -> Sequence[Any]:
         """The states of all runs, as `between` left them, in equal shapes, of which there should be few."""
         return states
+
+    def log_density(self, flow: Flow, time: Any, state: Any) -> Float[Array, " n"] | None:
+        """log of the density of μ_t at the points of the measure, for entropies; None where nobody knows it."""
+        return None
+
+    def is_closed_form(self) -> bool:
+        """Whether velocities come from formulas, and nothing is summed over pairs of points."""
+        return False
+
+    def trouble(self, flow: Flow, time: Any, state: Any) -> str | None:
+        """Why a finite state does not move on, as a sentence; None where nothing is known to be wrong."""
+        seen = self.seen(flow, time, state)
+        return next(filter(None, (each.trouble(seen) for each in flow.interactions(time))), None)
 
     def statistics(self, states: Any) -> dict[str, Any]:
         """What the card of a run should say, by name; every array of `states` has a leading axis of runs."""

@@ -3,6 +3,7 @@
 from particleflow.geometry.base import (
     AbstractGeometry,
     Facts,
+    Restoring,
     check_retracted,
     directions,
     norms,
@@ -12,6 +13,7 @@ from particleflow.geometry.base import (
 )
 from particleflow.geometry.schemes import Ngpt, PeriNorm, PostNorm, PreNorm, SqrtScaled
 from particleflow.geometry.spaces import AbstractSphere, Euclidean, LayerNorm, Rescaled, RmsNorm, Sphere
+from particleflow.geometry.whole import SetNorm
 
 __all__ = [
     "AbstractGeometry",
@@ -24,7 +26,9 @@ __all__ = [
     "PostNorm",
     "PreNorm",
     "Rescaled",
+    "Restoring",
     "RmsNorm",
+    "SetNorm",
     "Sphere",
     "SqrtScaled",
     "check_retracted",

@@ -184,7 +184,7 @@ def make_plan(
         flow_per_run=flow_per_run,
         window=window or _longest_window(single, runs, len(saved_times), merging=how.resolution() > 0),
         growing=window is None,
-        choices={"solver": chosen, "summation": _summation_note(one_flow, single, runs)},
+        choices={"solver": chosen, "summation": _summation_note(one_flow, how, single, runs)},
     )
 
 
@@ -229,13 +229,12 @@ def make_method(
             raise ArgumentError(f"The solver {chosen!r} cannot adapt its steps; give a fixed `step`.")
     elif not step > 0:  # pyright: ignore[reportOptionalOperand]
         raise ArgumentError(f"Argument `step` must be positive, but is {step}.")
-    if noisy and chosen not in STOCHASTIC_SOLVERS:
-        # In flat space the noise is additive, and the Itô and Stratonovich senses agree.
-        flat = flow.geometry.facts(start.dimension).kind == "flat"
-        if not (chosen == "euler" and flat):
-            raise ArgumentError(
-                f"The solver {chosen!r} does not converge to this noise; use one of {', '.join(STOCHASTIC_SOLVERS)}."
-            )
+    # Where the noise is additive the Itô and Stratonovich senses agree.
+    allowed = (*STOCHASTIC_SOLVERS, "euler") if flow.geometry.noise_is_additive else STOCHASTIC_SOLVERS
+    if noisy and chosen not in allowed:
+        raise ArgumentError(
+            f"The solver {chosen!r} does not converge to this noise; use one of {', '.join(STOCHASTIC_SOLVERS)}."
+        )
     return method
 
 
@@ -279,8 +278,10 @@ def _check_tolerances(start: Measure, rtol: float, atol: float) -> None:
         raise ArgumentError("Arguments `rtol` and `atol` must not both be zero.")
 
 
-def _summation_note(flow: Flow, start: Measure, runs: int | None) -> str:
+def _summation_note(flow: Flow, discretization: AbstractDiscretization, start: Measure, runs: int | None) -> str:
     """How the first kernel is summed, and why; one summation must serve all runs of an ensemble, the exact one."""
+    if discretization.is_closed_form():
+        return "none: integrals in closed form"
     for each in flow.interactions(jnp.zeros((), start.points.dtype)):
         choices = each.choices(start)
         alike = "" if runs is None or len(choices) == 1 else "; all runs of an ensemble are summed exactly"
