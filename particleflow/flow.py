@@ -94,25 +94,19 @@ class Flow(eqx.Module):
         )
         return sum(others, start=first)
 
-    def field(
-        self,
-        time: Any,
-        probes: Float[Array, "m d"],
-        state: Float[Array, "n d"],
-        start: Measure,
-        positions: Float[Array, " m"] | None = None,
+    def velocity_at(
+        self, time: Any, places: Float[Array, "m d"], measure: Measure, positions: Float[Array, " m"] | None = None
     ) -> Float[Array, "m d"]:
-        """How test particles would move amid the particles: `velocity` at other places, the measure being the same.
+        """How a particle would move at some places, where the measure is: what carries a density from cell to cell.
 
-        This is what cell faces, quadratures and divergences ask: the part that normalising the whole set takes off, and
-        that of the diffusion with it, is that of the measure. At the particles themselves it is `velocity`, but for
-        that diffusion, since noise moves particles one by one.
+        At the points of the measure it is `velocity`. What normalising the whole set takes off is that of the measure,
+        wherever it is asked; the spreading by diffusion is in it, which `velocity` leaves to the noise of particles.
 
-        Parameters: `probes`, the places that ask, and their `positions`; `state` and `start` as for `velocity`.
+        Parameters: `places` that ask, and their `positions`; `measure`, whose points are the states of the particles.
         """
         first, *others = (
-            self._beside(drift, geometry, time, probes, state, start, positions, heat)
-            for (drift, geometry), heat in zip(self._stages(time, start), self._heats(time, start), strict=True)
+            self._at(drift, geometry, time, Sites(places, positions), measure, heat)
+            for (drift, geometry), heat in zip(self._stages(time, measure), self._heats(time, measure), strict=True)
         )
         return sum(others, start=first)
 
@@ -144,18 +138,17 @@ class Flow(eqx.Module):
         """The temperature, for the first stage: there is one diffusion, however many stages there are."""
         return [self.temperature, *(jnp.zeros_like(self.temperature),) * (len(self._stages(time, start)) - 1)]
 
-    def _beside(
-        self, drift: AbstractDrift, geometry: AbstractGeometry, time: Any, probes: Array, state: Array, start: Measure,
-        positions: Array | None, heat: Any,
-    ) -> Float[Array, "m d"]:  # fmt: skip
+    def _at(
+        self, drift: AbstractDrift, geometry: AbstractGeometry, time: Any, asking: Sites, measure: Measure, heat: Any
+    ) -> Float[Array, "m d"]:
+        """The velocity of one stage at sites that are not of the measure."""
         if not geometry.whole_set:
-            measure = self.observed(time, state, start, geometry)
-            said = drift(time, Sites(geometry.observe(probes, time), positions), measure)
-            return geometry.tangent(probes, said, time)
-        measure = start.with_points(state)
+            seen = measure.with_points(geometry.observe(measure.points, time))
+            said = drift(time, asking._replace(points=geometry.observe(asking.points, time)), seen)
+            return geometry.tangent(asking.points, said, time)
         shares = jnp.exp(measure.log_weights - measure.log_mass)
-        said, own = (drift(time, sites, measure) for sites in (Sites(probes, positions), measure.sites))
-        return said - geometry.restoring(state, own, shares, heat).at(probes)
+        said, own = (drift(time, sites, measure) for sites in (asking, measure.sites))
+        return said - geometry.restoring(measure.points, own, shares, heat).at(asking.points)
 
     def _said(
         self, drift: AbstractDrift, time: Any, state: Array, start: Measure, geometry: AbstractGeometry

@@ -172,8 +172,15 @@ def blow_up_time(present: Present) -> Float[Array, ""]:
 
 @observable
 def entropy(present: Present) -> Float[Array, ""]:
-    """−∫ log ρ dμ of the density ρ of the measure, which the discretization must know (characteristics, gaussian)."""
-    return -jnp.sum(_shares(present.measure) * present.log_density())
+    """−∫ log(dμ/dx) dμ, x the length, area or volume of the space; for discretizations that know the density."""
+    logs = present.discretization.log_density(present.flow, present.time, present.state)
+    if logs is None:
+        raise ArgumentError(
+            "The entropy needs a density, which particles have not; use a discretization that carries one, such as "
+            "gaussian or characteristics."
+        )
+    weights = _shares(present.measure)
+    return -jnp.sum(jnp.where(weights > 0, weights * jnp.where(weights > 0, logs, 0.0), 0.0))
 
 
 @observable

@@ -188,21 +188,21 @@ def test_a_gaussian_on_a_normalised_set_stands_still_and_turns():
 
 
 def test_the_field_is_asked_anywhere():
-    """`Flow.field` at the particles is their velocity; elsewhere it takes off the same affine field."""
+    """`Flow.velocity_at` at the particles is their velocity; elsewhere it takes off the same affine field."""
     name = "full with a target"
     measure = start(name)
-    field = flow(name).field(0.0, measure.points, measure.points, measure)
+    field = flow(name).velocity_at(0.0, measure.points, measure)
     velocity = flow(name).velocity(0.0, measure.points, measure)
     assert np.max(np.abs(np.asarray(field - velocity))) < 1e-13
     places = jnp.asarray(_RNG.normal(size=(4, 2)))
-    found = flow(name).field(0.0, places, measure.points, measure)
+    found = flow(name).velocity_at(0.0, places, measure)
     own = attention(np.asarray(measure.points))
     bare = pf.Attend(kernels.Attention(BETA), TURN)(0.0, pf.Sites(places), measure)
     taken = space(name).restoring(measure.points, jnp.asarray(own), jnp.asarray(WEIGHTS), 0.0).at(places)
     assert np.max(np.abs(np.asarray(found - (bare - taken)))) < 1e-13
     sphere, round_ = pf.Flow(pf.Attend(kernels.Attention(BETA)), pf.Sphere()), oracle.random_sphere(1, 5, 3)
     cloud = pf.Measure.uniform(round_)
-    found = sphere.field(0.0, jnp.asarray(round_), jnp.asarray(round_), cloud)
+    found = sphere.velocity_at(0.0, jnp.asarray(round_), cloud)
     assert np.array_equal(np.asarray(found), np.asarray(sphere.velocity(0.0, jnp.asarray(round_), cloud)))
 
 

@@ -94,17 +94,16 @@ class AbstractDiscretization(eqx.Module):
         return states
 
     def log_density(self, flow: Flow, time: Any, state: Any) -> Float[Array, " n"] | None:
-        """log of the density of μ_t at the points of the measure, for entropies; None where nobody knows it."""
+        """log dμ/dx at the points of the measure, x the length, area or volume of the geometry; None if unknown."""
+        return None
+
+    def trouble(self, flow: Flow, time: Any, state: Any) -> str | None:
+        """Why a state that is finite cannot go on with the steps it was given, as a sentence; None if unknown."""
         return None
 
     def is_closed_form(self) -> bool:
         """Whether velocities come from formulas, and nothing is summed over pairs of points."""
         return False
-
-    def trouble(self, flow: Flow, time: Any, state: Any) -> str | None:
-        """Why a finite state does not move on, as a sentence; None where nothing is known to be wrong."""
-        seen = self.seen(flow, time, state)
-        return next(filter(None, (each.trouble(seen) for each in flow.interactions(time))), None)
 
     def statistics(self, states: Any) -> dict[str, Any]:
         """What the card of a run should say, by name; every array of `states` has a leading axis of runs."""

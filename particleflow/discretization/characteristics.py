@@ -86,7 +86,7 @@ class Characteristics(AbstractDiscretization):
             moving = flow.geometry.given(start.log_weights).retract(moving)
 
         def field(probes: Array) -> Array:
-            return flow.field(time, probes, moving, start, start.positions)
+            return flow.velocity_at(time, probes, start.with_points(moving), start.positions)
 
         return Traced(Particles().velocity(flow, time, state.cloud), -self._divergence(field, moving))
 

@@ -76,20 +76,6 @@ class Present(eqx.Module):
             )
         return found[0]
 
-    def trouble(self) -> str | None:
-        """Why a finite state does not move on, as a sentence; None where nothing is known to be wrong."""
-        return self.discretization.trouble(self.flow, self.time, self.state)
-
-    def log_density(self) -> Float[Array, " n"]:
-        """log of the density of μ_t at the points of the measure."""
-        found = self.discretization.log_density(self.flow, self.time, self.state)
-        if found is None:
-            raise ArgumentError(
-                "This observable needs the density of the measure, which particles alone do not have; use the "
-                'discretization "characteristics" or "gaussian".'
-            )
-        return found
-
     def frame(self) -> dict[str, Array]:
         """What a frame stores of the state."""
         return self.discretization.fields(self.flow, self.time, self.state)
