@@ -52,6 +52,7 @@ def test_linear_flows_spread_by_their_trace(tmp_path):
     assert np.array_equal(np.asarray(resumed.fields["log_density"]), np.asarray(run.fields["log_density"]))
 
 
+@pytest.mark.slow
 def test_attention_of_a_gaussian():
     """Particles at the nodes of a quadrature carry the density of the Gaussian that they stay."""
     start, flow = normal_grid(1, 24), pf.Flow(pf.Attend(kernels.Attention(beta=0.4)))
@@ -120,6 +121,7 @@ def test_densities_are_divided_by_the_jacobian_of_the_flow(space):
 MATRIX_3 = np.array([[0.9, 0.3, -0.2], [-0.4, 0.7, 0.1], [0.2, -0.3, 1.1]])
 
 
+@pytest.mark.slow
 def test_random_signs_estimate_the_trace():
     """Σ_k z_k ∂v_k/∂z averages to the trace: exact where the Jacobian is diagonal, within its error where it is not."""
     start, times = normal_grid(2, 3), [0.0, 1.0]

@@ -86,6 +86,17 @@ def test_repulsion_comes_to_the_gaussian(law):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("dimension", [1, 2])
+def test_samples_end_as_one_atom_more_than_dimensions(dimension):
+    """Independent samples of a Gaussian, V = 1: d + 1 atoms of unequal weight, the corners of a simplex."""
+    from scipy.cluster.hierarchy import fcluster, linkage
+
+    start = pf.initial.Gaussian(dimension).start(jax.random.key(5), 300).measure
+    end = np.asarray(layers(flow(1.0), start, [0, 1000]).points)[-1]
+    assert fcluster(linkage(end, "single"), 0.1, "distance").max() == dimension + 1
+
+
+@pytest.mark.slow
 def test_uniform_starts_leave_with_attraction():
     run = layers(flow(1.0), quantiles("uniform"), [0, 1000])
     assert abs(kurtosis(run)[0] + 1.2) < 1e-3
@@ -96,7 +107,7 @@ def test_observables_of_gaussianity_against_scipy():
     """Two atoms, uniform quantiles and weighted points: moments by NumPy, W₂ by SciPy's quantiles on a fine grid."""
     from scipy.stats import norm
 
-    levels = (np.arange(200_000) + 0.5) / 200_000
+    levels = (np.arange(100_000) + 0.5) / 100_000
     rng = np.random.default_rng(2)
     for points, weights in (
         (np.array([-1.0, 1.0]), np.array([0.5, 0.5])),

@@ -93,8 +93,8 @@ class Characteristics(AbstractDiscretization):
     def step(self, flow: Flow, time: Any, state: Traced, size: Any) -> Traced:
         """There is none."""
         raise ArgumentError(
-            'The density along particles changes with the divergence of a flow in continuous time, but solver = "map" '
-            'takes explicit layers; use adaptive steps, or the solver "euler".'
+            "The density along particles changes with the divergence of a flow in continuous time, but the solver "
+            "'map' takes explicit layers; use adaptive steps, or the solver 'euler'."
         )
 
     def fields(self, flow: Flow, time: Any, state: Traced) -> dict[str, Array]:
@@ -115,7 +115,7 @@ class Characteristics(AbstractDiscretization):
         if flow.is_noisy:
             raise ArgumentError(
                 "With noise the density does not move along the paths of particles, but the flow has temperature; use "
-                'a discretization of the density itself, or "gaussian".'
+                "a discretization of the density itself, or 'gaussian'."
             )
         points = jax.ShapeDtypeStruct(measure.points.shape[-2:], measure.points.dtype)
         hidden = sorted(jax.eval_shape(flow.geometry.fields, points))
