@@ -68,6 +68,7 @@ def poisson_log_density(order: float, angles: np.ndarray) -> np.ndarray:
     return np.log((1 - order**2) / (2 * np.pi * (1 - 2 * order * np.cos(angles) + order**2)))
 
 
+@pytest.mark.slow
 def test_the_poisson_density_of_kuramoto_stays_one():
     """β = 0 on the circle (THEORY 4): r(t) = r₀ e^{t/2}/√(1 − r₀² + r₀² e^t), and the density is Poisson's kernel."""
     order, time = 0.3, 1.5

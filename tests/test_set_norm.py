@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.linalg import sqrtm
-from shares import by_default
 
 import particleflow as pf
 from particleflow import drifts, geometry, kernels, observables
@@ -104,7 +103,8 @@ def start(name: str) -> pf.Measure:
     return pf.Measure.weighted(normalised(STATE, name), WEIGHTS)
 
 
-@pytest.mark.parametrize("name", by_default(SPACES, ["full with a target"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SPACES)
 def test_flows_and_layers_against_numpy(name):
     kind = SPACES[name][0]
 
