@@ -27,7 +27,7 @@ from particleflow.discretization import Present
 from particleflow.errors import ArgumentError
 from particleflow.kernels.base import squared_distances
 from particleflow.measure import Measure
-from particleflow.observables import Observable, diameter, energy, measured, name_of
+from particleflow.observables import Observable, diameter, energy, largest_variance, measured, name_of
 
 __all__ = [
     "AbstractEvent",
@@ -36,6 +36,7 @@ __all__ = [
     "EnergyReached",
     "Merged",
     "Reached",
+    "SpreadReached",
     "spanning_edges",
 ]
 
@@ -189,6 +190,31 @@ class BlewUp(AbstractEvent):
 
     def has_happened(self, present: Present) -> Bool[Array, ""]:
         """A particle is outside already."""
+        return self.level(present) <= 0
+
+
+class SpreadReached(AbstractEvent):
+    """The largest variance of the measure, the largest eigenvalue of its covariance, comes to `variance`.
+
+    A Gaussian under softmax attention blows up in finite time, V = 1 on the line at 1/(2βs₀) (THEORY 10). Near the pole
+    a variance λ comes λ/λ̇ before it, so that a large `variance` is met just before; `blow_up_time` says when it is.
+    """
+
+    variance: Float[Array, ""]
+
+    def __init__(self, variance: Any):
+        self.variance = as_positive(variance, "variance")
+
+    def level(self, present: Present) -> Float[Array, ""]:
+        """log of variance over largest variance: poles are smooth in it."""
+        return jnp.log(self.variance) - jnp.log(largest_variance(present))
+
+    def describe(self) -> str:
+        """What has happened, in a few words."""
+        return f"the largest variance reached {float(self.variance):g}"
+
+    def has_happened(self, present: Present) -> Bool[Array, ""]:
+        """The spread is as large already."""
         return self.level(present) <= 0
 
 

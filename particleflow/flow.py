@@ -16,15 +16,17 @@ which is what one simulates whether by particles, by cells or by moments.
 from typing import Any
 
 import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from particleflow._arrays import as_nonnegative, is_concrete
 from particleflow._shown import shown
-from particleflow.drifts.base import AbstractDrift, Chooser, Interaction, Sum
+from particleflow.drifts.base import AbstractDrift, Chooser, Interaction, Sum, added
 from particleflow.errors import check_kind
 from particleflow.geometry import AbstractGeometry, Euclidean
-from particleflow.measure import Measure
+from particleflow.measure import Measure, Sites
+from particleflow.normal import Affine, Normal
 
 
 class Flow(eqx.Module):
@@ -88,18 +90,65 @@ class Flow(eqx.Module):
         """How the states of particles move: the drift of the observed measure, made tangent, summed over its stages."""
         first, *others = (
             geometry.tangent(state, self._said(drift, time, state, start, geometry), time)
-            for drift, geometry in self._stages(time)
+            for drift, geometry in self._stages(time, start)
         )
         return sum(others, start=first)
 
+    def velocity_at(
+        self, time: Any, places: Float[Array, "m d"], measure: Measure, positions: Float[Array, " m"] | None = None
+    ) -> Float[Array, "m d"]:
+        """How a particle would move at some places, where the measure is: what carries a density from cell to cell.
+
+        At the points of the measure it is `velocity`. What normalising the whole set takes off is that of the measure,
+        wherever it is asked; the spreading by diffusion is in it, which `velocity` leaves to the noise of particles.
+
+        Parameters: `places` that ask, and their `positions`; `measure`, whose points are the states of the particles.
+        """
+        first, *others = (
+            self._at(drift, geometry, time, Sites(places, positions), measure, heat)
+            for (drift, geometry), heat in zip(self._stages(time, measure), self._heats(time, measure), strict=True)
+        )
+        return sum(others, start=first)
+
+    def law_velocity(self, time: Any, law: Normal) -> Affine:
+        """How a normal law moves: the affine field of its stages, each as its geometry moves laws."""
+        fields = [
+            geometry.tangent_law(law, drift.affine(time, law), heat)
+            for (drift, geometry), heat in zip(self._stages(time, None), self._heats(time, None), strict=True)
+        ]
+        return added(fields)
+
     def step(self, time: Any, state: Float[Array, "n d"], start: Measure, size: Any) -> Float[Array, "n d"]:
         """One explicit layer, x ← N(x + size · v(x)); the stages of a block one after the other."""
-        for drift, geometry in self._stages(time):
+        for drift, geometry in self._stages(time, start):
             state = geometry.advance(state, self._said(drift, time, state, start, geometry), size, time)
         return state
 
-    def _stages(self, time: Any) -> list[tuple[AbstractDrift, AbstractGeometry]]:
-        return [(drift, own or self.geometry) for drift, own in self.drift.stages(time)]
+    def law_step(self, time: Any, law: Normal, size: Any) -> Normal:
+        """One explicit layer of a normal law, the law of x ← N(x + size · v(x)); stages one after the other."""
+        for drift, geometry in self._stages(time, None):
+            law = geometry.advance_law(law, drift.affine(time, law), size)
+        return law
+
+    def _stages(self, time: Any, start: Measure | None) -> list[tuple[AbstractDrift, AbstractGeometry]]:
+        stages = [(drift, own or self.geometry) for drift, own in self.drift.stages(time)]
+        return stages if start is None else [(drift, space.given(start.log_weights)) for drift, space in stages]
+
+    def _heats(self, time: Any, start: Measure | None) -> list[Any]:
+        """The temperature, for the first stage: there is one diffusion, however many stages there are."""
+        return [self.temperature, *(jnp.zeros_like(self.temperature),) * (len(self._stages(time, start)) - 1)]
+
+    def _at(
+        self, drift: AbstractDrift, geometry: AbstractGeometry, time: Any, asking: Sites, measure: Measure, heat: Any
+    ) -> Float[Array, "m d"]:
+        """The velocity of one stage at sites that are not of the measure."""
+        if not geometry.whole_set:
+            seen = measure.with_points(geometry.observe(measure.points, time))
+            said = drift(time, asking._replace(points=geometry.observe(asking.points, time)), seen)
+            return geometry.tangent(asking.points, said, time)
+        shares = jnp.exp(measure.log_weights - measure.log_mass)
+        said, own = (drift(time, sites, measure) for sites in (asking, measure.sites))
+        return said - geometry.restoring(measure.points, own, shares, heat).at(asking.points)
 
     def _said(
         self, drift: AbstractDrift, time: Any, state: Array, start: Measure, geometry: AbstractGeometry

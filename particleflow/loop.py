@@ -281,10 +281,7 @@ def _explanation(plan: Plan, window: Window, run: int, who: str) -> str:
             f"{who} needs more than {plan.method.max_steps} steps in one window at {place} (speed "
             f"{speeds[particle]:.3g}). If it is stiff, use solver = 'kvaerno5'; otherwise raise max_steps."
         )
-    trouble = present.discretization.trouble(present.flow, present.time, present.state)
-    if trouble is None and not broken.size and not np.isfinite(rate).all():
-        trouble = _trouble(present)
-    if trouble:
+    if not broken.size and (trouble := _trouble(present, moves=bool(np.isfinite(rate).all()))):
         return f"{who} cannot go on at t = {time:.10g}: {trouble} All frames before are kept."
     step = float(plan.numbers.step)
     why = "no step is small enough" if plan.method.adaptive else f"after a step of {step:g} it is not finite"
@@ -295,8 +292,11 @@ def _explanation(plan: Plan, window: Window, run: int, who: str) -> str:
     )
 
 
-def _trouble(present: Present) -> str | None:
-    """What the interactions of a state that is finite, but does not move on, say of it."""
+def _trouble(present: Present, *, moves: bool) -> str | None:
+    """What is said of a state that is finite but does not go on, by itself or, unless it `moves`, by interactions."""
+    told = present.discretization.trouble(present.flow, present.time, present.state)
+    if told or moves:
+        return told
     said = (each.trouble(present.seen) for each in present.flow.interactions(present.time))
     return next(filter(None, said), None)
 

@@ -295,7 +295,8 @@ def make_start(document: "Document", flow: "Flow") -> "Start":
     start = Drawing(document).start(spec)
     measure = _cast(start.measure, document.precision)
     if spec.retract:
-        measure = measure.with_points(retracted(flow.geometry, measure.points))
+        space = flow.geometry.given(measure.log_weights)
+        measure = measure.with_points(retracted(space, measure.points))
     if spec.fields:
         given = {name: np.broadcast_to(value, (measure.count,)) for name, value in spec.fields.items()}
         measure = measure.with_fields({**measure.fields, **_cast_arrays(given, document.precision)})

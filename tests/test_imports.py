@@ -26,6 +26,7 @@ LEVELS = [
     ["_arrays", "_files", "_toml", "frame", "progress_bar"],
     ["_shown"],
     ["measure"],
+    ["normal"],
     ["kernels"],
     ["moments", "geometry", "sphere_sampling", "store"],
     ["summation", "analysis"],

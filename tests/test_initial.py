@@ -12,6 +12,7 @@ from particleflow.errors import ArgumentError, ShapeError
 from particleflow.initial import (
     Equiangular,
     FromFile,
+    GaussHermite,
     Gaussian,
     Grid,
     ImagePatches,
@@ -119,6 +120,21 @@ def test_quantiles_are_those_of_scipy():
     assert np.allclose(uniform, stats.uniform(-1, 4).ppf(levels), atol=1e-14)
 
 
+def test_gauss_hermite_has_the_moments_of_its_law():
+    """Every monomial below degree 2 · nodes: E ξ^k = (k − 1)!! of independent coordinates, mapped by the scale."""
+    measure = GaussHermite(2, 5).start(KEY).measure
+    weights, (first, second) = np.exp(np.asarray(measure.log_weights)), np.asarray(measure.points).T
+    exact = [1.0, 0.0, 1.0, 0.0, 3.0, 0.0, 15.0, 0.0, 105.0, 0.0]
+    for one in range(10):
+        for other in range(10):
+            assert abs(weights @ (first**one * second**other) - exact[one] * exact[other]) < 1e-10
+    scale = np.array([[1.0, 0.5], [0.2, 2.0]])
+    moved = GaussHermite(2, 3, scale, [1.0, -1.0]).start(KEY).measure
+    shares, away = np.exp(np.asarray(moved.log_weights)), np.asarray(moved.points) - np.array([1.0, -1.0])
+    assert np.max(np.abs(shares @ away)) < 1e-14
+    assert np.max(np.abs(away.T @ (shares[:, None] * away) - scale @ scale.T)) < 1e-13
+
+
 def test_text_tokens_repeat_with_their_words():
     start = TextTokens("The cat, the dog", dim=32).start(KEY)
     points = np.asarray(start.measure.points)
@@ -199,6 +215,9 @@ def test_bad_files_are_refused(tmp_path):
         (lambda: TextTokens(), ArgumentError),
         (lambda: TextTokens(" \n").sample(KEY), ArgumentError),
         (lambda: Grid([]), ArgumentError),
+        (lambda: GaussHermite(1, 1000), ArgumentError),
+        (lambda: GaussHermite(20, 20), ArgumentError),
+        (lambda: GaussHermite(2, 3, centre=[1.0]), ShapeError),
     ],
 )
 def test_wrong_parameters_are_refused(make, error):

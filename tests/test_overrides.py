@@ -206,7 +206,7 @@ def test_one_kind_is_described(capsys):
     width = {"name": "width", "expected": "a number", "required": True, "default": None}
     assert kind["parameters"][0].items() >= width.items()
     assert main(["describe", "gaussian", "--json"]) == 0
-    assert [each["family"] for each in json.loads(capsys.readouterr().out)] == ["kernel", "initial"]
+    assert [each["family"] for each in json.loads(capsys.readouterr().out)] == ["kernel", "discretization", "initial"]
     assert main(["describe", "time"]) == 0
     assert "rtol a number; default none" in " ".join(capsys.readouterr().out.split())
 

@@ -144,6 +144,10 @@ class AbstractDiscretization(eqx.Module):
         """The states of all runs, as `between` left them, in equal shapes, of which there should be few."""
         return states
 
+    def is_closed_form(self) -> bool:
+        """Whether velocities come from formulas, and nothing is summed over pairs of points."""
+        return False
+
     def statistics(self, states: Any) -> dict[str, Any]:
         """What the card of a run should say, by name; every array of `states` has a leading axis of runs."""
         return {}

@@ -28,6 +28,11 @@ class AbstractCloud(eqx.Module):
     def on(self, points: Float[Array, "m d"]) -> Measure:
         """The measure that drifts sum over, on some points."""
 
+    @property
+    @abc.abstractmethod
+    def point_log_weights(self) -> Float[Array, " m"]:
+        """The log-weights of the points that move."""
+
     @abc.abstractmethod
     def each(self, rows: Array) -> Array:
         """What every particle has of something that is known for every point."""
@@ -60,6 +65,11 @@ class Cloud(AbstractCloud):
     def on(self, points: Float[Array, "n d"]) -> Measure:
         """The measure of these weights, values and positions on some points."""
         return Measure(points, self.log_weights, self.values, self.positions)
+
+    @property
+    def point_log_weights(self) -> Any:
+        """Those of the particles."""
+        return self.log_weights
 
     def each(self, rows: Array) -> Array:
         """The rows themselves."""
@@ -118,6 +128,11 @@ class Coalesced(AbstractCloud):
     def on(self, points: Float[Array, "m d"]) -> Measure:
         """The measure of the points that carry the particles; they have no positions, since several particles would."""
         return Measure(points, self.log_masses)
+
+    @property
+    def point_log_weights(self) -> Any:
+        """The sums of those of the particles."""
+        return self.log_masses
 
     def each(self, rows: Array) -> Array:
         """The row of the point that carries a particle, for every particle."""

@@ -197,6 +197,8 @@ def check_alike(flow: Flow, measure: Measure, *, flow_per_run: bool, wish: str =
     begun = f"Particles in one place cannot become one (`{wish}`), because "
     if measure.values is not None:
         raise ArgumentError(f"{begun}each carries a value of its own; leave out `values`, or `{wish}`.")
+    if flow.geometry.whole_set:
+        raise ArgumentError(f"{begun}the geometry {flow.geometry.name} looks at the whole set, which merging narrows.")
     if not is_concrete(flow.temperature) or np.any(np.asarray(flow.temperature) > 0):
         raise ArgumentError(
             f"{begun}each has noise of its own (`temperature`), which parts them again; noise that all share "

@@ -19,7 +19,7 @@ from particleflow.discretization.coalescing import bucket, check_alike, coalesce
 from particleflow.discretization.gathering import Gathered, gathered
 from particleflow.errors import ArgumentError
 from particleflow.flow import Flow
-from particleflow.geometry import check_retracted, retracted_by_run
+from particleflow.geometry import AbstractGeometry, check_retracted, retracted_by_run
 from particleflow.measure import Measure
 
 
@@ -54,12 +54,13 @@ class Particles(AbstractDiscretization):
 
     def measure(self, flow: Flow, time: Any, state: AbstractCloud) -> Measure:
         """The points on the geometry, with the fields from which the run could begin again."""
-        fields = {name: state.each(values) for name, values in flow.geometry.fields(state.moving).items()}
-        return state.particles(flow.geometry.retract(state.moving)).with_fields(fields)
+        geometry = _geometry(flow, state)
+        fields = {name: state.each(values) for name, values in geometry.fields(state.moving).items()}
+        return state.particles(geometry.retract(state.moving)).with_fields(fields)
 
     def seen(self, flow: Flow, time: Any, state: AbstractCloud) -> Measure:
         """What the geometry shows to drifts."""
-        return state.particles(flow.geometry.observe(state.moving, time))
+        return state.particles(_geometry(flow, state).observe(state.moving, time))
 
     def condensed(self, state: AbstractCloud) -> tuple[AbstractDiscretization, Any]:
         """The points that carry the particles, as particles."""
@@ -86,7 +87,8 @@ class Particles(AbstractDiscretization):
 
     def fields(self, flow: Flow, time: Any, state: AbstractCloud) -> dict[str, Array]:
         """The points, and what the geometry carries along."""
-        shown = {POINTS: flow.geometry.retract(state.moving), **flow.geometry.fields(state.moving)}
+        geometry = _geometry(flow, state)
+        shown = {POINTS: geometry.retract(state.moving), **geometry.fields(state.moving)}
         return {name: state.each(values) for name, values in shown.items()}
 
     def noises(self, flow: Flow, state: AbstractCloud) -> tuple[Noise, ...]:
@@ -96,7 +98,7 @@ class Particles(AbstractDiscretization):
         def driven(temperature: Array, shape: tuple[int, ...]) -> Noise:
             def act(time: Any, now: AbstractCloud, increment: Array) -> AbstractCloud:
                 kick = jnp.sqrt(2 * temperature) * jnp.broadcast_to(increment, now.moving.shape)
-                return now.rate(flow.geometry.diffuse(now.moving, kick, time))
+                return now.rate(_geometry(flow, now).diffuse(now.moving, kick, time))
 
             return Noise(shape, act)
 
@@ -133,7 +135,7 @@ class Particles(AbstractDiscretization):
 
     def check(self, flow: Flow, measure: Measure, *, flow_per_run: bool = False) -> None:
         """Points must be on the geometry, and only fields that it carries may be set."""
-        geometry, points = flow.geometry, measure.points
+        geometry, points = flow.geometry.given(measure.log_weights), measure.points
         if flow_per_run:
             check_retracted(geometry, points, retracted_by_run(geometry, points))
         else:
@@ -148,3 +150,8 @@ class Particles(AbstractDiscretization):
             )
         if self.coalesce is not None:
             check_alike(flow, measure, flow_per_run=flow_per_run)
+
+
+def _geometry(flow: Flow, state: AbstractCloud) -> AbstractGeometry:
+    """The geometry of particles of these weights."""
+    return flow.geometry.given(state.point_log_weights)

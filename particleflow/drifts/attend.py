@@ -31,6 +31,7 @@ from particleflow.errors import ArgumentError
 from particleflow.kernels.base import AbstractKernel
 from particleflow.kernels.inner import Attention
 from particleflow.measure import Measure, Sites
+from particleflow.normal import Affine, Normal
 from particleflow.summation.auto import Auto
 from particleflow.summation.base import AbstractSummation, value_columns
 
@@ -96,6 +97,10 @@ class Attend(AbstractDrift):
         if self.normalization == "none":
             velocity = jnp.exp(moments.log_mass)[:, None] * velocity
         return apply_linear_map(self.output, apply_linear_map(self.value, velocity, "value"), "output")
+
+    def affine(self, time: Any, law: Normal) -> Affine:
+        """O V m(x): affine with softmax and Sinkhorn weights (THEORY 10); the nearest affine field to O V e^{G} m."""
+        return self.interactions(time)[0].affine(law).mapped(self.value, "value").mapped(self.output, "output")
 
 
 class Hardmax(AbstractDrift):
@@ -173,3 +178,8 @@ class LinearAttention(AbstractDrift):
         memory = (jnp.exp(measure.log_weights)[:, None] * keys).T @ value_columns(measure)
         read = apply_linear_map(self.query, queries.points, "query") @ memory
         return apply_linear_map(self.value, read, "value")
+
+    def affine(self, time: Any, law: Normal) -> Affine:
+        """V (∫ y (Ky)ᵀ dN) Q x: the memory is a second moment, which a cloud of 2d points has."""
+        cloud = law.cloud()
+        return Affine.of(lambda points: self(time, Sites(points), cloud), law.mean)

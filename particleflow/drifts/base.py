@@ -12,11 +12,13 @@ Beside its velocity a drift says
 - `interacts_only(time)`: whether these kernels are all there is;
 - `stages(time)`: what an explicit layer applies one after the other (attention, then feed-forward);
 - `changes()`: when it jumps, so that an adaptive solver can step exactly there;
-- `resummed(time, choose)`: the same drift, with what sums its kernels chosen anew.
+- `resummed(time, choose)`: the same drift, with what sums its kernels chosen anew;
+- `affine(time, law)`: the velocity that a normal law gives it, where that is an affine field.
 """
 
 import abc
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import equinox as eqx
@@ -24,14 +26,17 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from particleflow._arrays import as_scalar
+from particleflow._names import snake_case
 from particleflow._shown import shown
 from particleflow.drifts.sinkhorn import sinkhorn_tilt, unbalanced
 from particleflow.drifts.support import check_total_support
 from particleflow.errors import ArgumentError, check_kind
 from particleflow.kernels.base import AbstractKernel
 from particleflow.kernels.description import described_numbers
+from particleflow.kernels.quadratic import LocalLaw, coupled_mean, local_law, weighted_mean
 from particleflow.measure import Measure, Sites
 from particleflow.moments import Moments
+from particleflow.normal import Affine, Normal
 from particleflow.summation.base import AbstractSummation, Choice, logits_of
 
 if TYPE_CHECKING:
@@ -79,6 +84,24 @@ class Interaction(NamedTuple):
     def moments(self, queries: Sites, seen: Measure) -> Moments:
         """G and m of the queries, under the tilt of Sinkhorn attention."""
         return self.summation.moments(self.whole_kernel, self.looked_at(seen), queries)
+
+    def local_law(self, law: Normal) -> LocalLaw:
+        """G and m under a normal law in closed form, without any tilt; refused where the kernel has none."""
+        reason = None
+        if self.data is not None:
+            reason = "looks at fixed data, under which a local mean is not affine"
+        elif self.positional is not None or not self.kernel.is_quadratic():
+            reason = f"is no quadratic form of two points ({self.whole_kernel!r}), as attention and the Gaussian are"
+        if reason is not None:
+            raise ArgumentError(f"A Gaussian does not stay one: the kernel {reason}. Use particles.")
+        return local_law(self.kernel, law)
+
+    def affine(self, law: Normal) -> Affine:
+        """The local mean under a normal law; times e^{G}, as the nearest affine field, without normalisation."""
+        local = self.local_law(law)
+        if self.normalization == "none":
+            return weighted_mean(local, law)
+        return coupled_mean(self.kernel, law) if self.normalization == "sinkhorn" else local.mean
 
     def choices(self, seen: Measure) -> list[Choice]:
         """What could sum it as the particles are now, the best first."""
@@ -155,6 +178,16 @@ class AbstractDrift(eqx.Module):
         """The drift with the summation that `choose` names for each interaction; itself if it cannot be exchanged."""
         return self
 
+    def affine(self, time: Any, law: Normal) -> Affine:
+        """The velocity amid a normal law, u + B ξ about its mean; refused unless a drift says so.
+
+        Where the velocity is affine a Gaussian stays one; of another it is the nearest affine field, E[v] and E[∇v].
+        """
+        raise ArgumentError(
+            f"A Gaussian does not stay one under the drift {snake_case(type(self).__name__)}, whose velocity is not "
+            "affine. Use particles."
+        )
+
     def __add__(self, other: "AbstractDrift") -> "Sum":
         return Sum((*terms_of(self), *terms_of(other)))
 
@@ -206,6 +239,10 @@ class Sum(AbstractDrift):
         """Every summand resummed."""
         return Sum(drift.resummed(time, choose) for drift in self.drifts)
 
+    def affine(self, time: Any, law: Normal) -> Affine:
+        """The sum of the fields."""
+        return added(drift.affine(time, law) for drift in self.drifts)
+
 
 class Multiple(AbstractDrift):
     """factor · drift(t, x, μ)."""
@@ -244,6 +281,15 @@ class Multiple(AbstractDrift):
     def resummed(self, time: Any, choose: Chooser) -> "Multiple":
         """The drift resummed."""
         return Multiple(self.drift.resummed(time, choose), self.factor)
+
+    def affine(self, time: Any, law: Normal) -> Affine:
+        """The multiple of the field."""
+        return self.drift.affine(time, law).times(self.factor)
+
+
+def added(fields: Iterable[Affine]) -> Affine:
+    """The sum of affine fields."""
+    return reduce(Affine.plus, fields)
 
 
 def with_summation(drift: AbstractDrift, time: Any, choose: Chooser) -> Any:

@@ -15,10 +15,11 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from particleflow._arrays import as_positive
-from particleflow.drifts.base import AbstractDrift, Chooser, Interaction, check_drifts
+from particleflow.drifts.base import AbstractDrift, Chooser, Interaction, added, check_drifts
 from particleflow.errors import ArgumentError
 from particleflow.geometry import AbstractGeometry
 from particleflow.measure import Measure, Sites
+from particleflow.normal import Affine, Normal
 
 # A time that is this many rounding units below a boundary belongs to the layer that begins there: k · step is rounded,
 # and so is 0.3.
@@ -66,8 +67,12 @@ class Layers(AbstractDrift):
         branches = [lambda *a, s=stack: self._current(s, time)(*a) for stack in range(len(self.stacks))]
         if len(branches) == 1:
             return branches[0](time, queries, measure)
-        kind = jnp.asarray(self.stack_of)[self._index(time)]
-        return jax.lax.switch(kind, branches, time, queries, measure)
+        return jax.lax.switch(self._kind(time), branches, time, queries, measure)
+
+    def affine(self, time: Any, law: Normal) -> Affine:
+        """The field of the current layer."""
+        branches = [lambda *a, s=stack: self._current(s, time).affine(*a) for stack in range(len(self.stacks))]
+        return branches[0](time, law) if len(branches) == 1 else jax.lax.switch(self._kind(time), branches, time, law)
 
     def interactions(self, time: Any) -> tuple[Interaction, ...]:
         """Those of the current layer; of several structures, those of the current or last layer of each."""
@@ -86,6 +91,10 @@ class Layers(AbstractDrift):
 
     def _index(self, time: Any) -> Array:
         return layer_index(time, self.duration, len(self.stack_of))
+
+    def _kind(self, time: Any) -> Array:
+        """The structure of the current layer."""
+        return jnp.asarray(self.stack_of)[self._index(time)]
 
     def _current(self, stack: int, time: Any) -> AbstractDrift:
         """The layer of a stack that acts now, or did last."""
@@ -143,6 +152,10 @@ class Block(AbstractDrift):
     def resummed(self, time: Any, choose: Chooser) -> "Block":
         """Every sub-layer resummed."""
         return Block([drift.resummed(time, choose) for drift in self.drifts], self.geometries)
+
+    def affine(self, time: Any, law: Normal) -> Affine:
+        """The sum of the fields."""
+        return added(drift.affine(time, law) for drift in self.drifts)
 
 
 def boundaries(duration: Array, count: int) -> Float[Array, " k"]:

@@ -4,6 +4,7 @@
 
 They know nothing of the measure, so under them alone μ_t is the push-forward of μ_0 by the flow map of one particle,
 and the continuity equation is linear. Together with attention they are the other half of a transformer block.
+A Gaussian stays one only under those that are affine: linear fields, quadratic confinement, layers without activation.
 """
 
 from functools import partial
@@ -12,12 +13,21 @@ from typing import Any, Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
-from particleflow._arrays import apply_linear_map, as_float_array, as_linear_map, as_nonnegative, as_scalar
+from particleflow._arrays import (
+    apply_linear_map,
+    as_float_array,
+    as_linear_map,
+    as_nonnegative,
+    as_scalar,
+    is_concrete,
+)
 from particleflow.drifts.base import AbstractDrift
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.measure import Measure, Sites
+from particleflow.normal import Affine, Normal
 
 Activation = Literal["tanh", "relu", "gelu", "gelu_exact", "sigmoid", "identity"]
 _ACTIVATIONS = {
@@ -77,6 +87,18 @@ class FeedForward(AbstractDrift):
         velocity = apply_linear_map(self.output, _ACTIVATIONS[self.activation](hidden), "output")
         return _plus(velocity, self.output_bias, "output_bias")
 
+    def affine(self, time: Any, law: Normal) -> Affine:
+        """The layer itself, if its activation is the identity: W₂(W₁ x + b₁) + b₂.
+
+        Any other activation bends a Gaussian out of shape, and is refused.
+        """
+        if self.activation != "identity":
+            raise ArgumentError(
+                f"A Gaussian does not stay one under a feed_forward with activation {self.activation!r}, whose "
+                "velocity is not affine. Use particles."
+            )
+        return Affine.of(lambda points: self(time, Sites(points), law.cloud()), law.mean)
+
 
 class RandomFeedForward(AbstractDrift):
     """A feed-forward layer with Gaussian weights drawn from its own `seed`; see `FeedForward.random`.
@@ -99,6 +121,10 @@ class RandomFeedForward(AbstractDrift):
         """The velocity of the layer."""
         return self.layer(time, queries, measure)
 
+    def affine(self, time: Any, law: Normal) -> Affine:
+        """That of the layer."""
+        return self.layer.affine(time, law)
+
 
 class Linear(AbstractDrift):
     """ẋ = A x, A a number, a diagonal or a matrix: x(t) = e^{tA} x(0)."""
@@ -111,6 +137,10 @@ class Linear(AbstractDrift):
     def __call__(self, time: Any, queries: Sites, measure: Measure) -> Float[Array, "m d"]:
         """A x."""
         return apply_linear_map(self.matrix, queries.points, "matrix")
+
+    def affine(self, time: Any, law: Normal) -> Affine:
+        """A x."""
+        return law.identity().mapped(self.matrix, "matrix")
 
 
 class Confinement(AbstractDrift):
@@ -132,6 +162,13 @@ class Confinement(AbstractDrift):
         nonzero = squares > 0
         growth = jnp.where(nonzero, jnp.where(nonzero, squares, 1.0) ** ((self.power - 2) / 2), 0.0)
         return -self.strength * growth * away
+
+    def affine(self, time: Any, law: Normal) -> Affine:
+        """−strength (x − c), if the power is 2."""
+        if is_concrete(self.power) and np.any(np.asarray(self.power) != 2):
+            raise ArgumentError("A Gaussian does not stay one under a confinement of another power than 2.")
+        field = law.identity()
+        return Affine(_plus(field.offset[None], -self.centre, "centre")[0], field.matrix).times(-self.strength)
 
 
 def _plus(rows: Float[Array, "m d"], vector: Array, name: str) -> Float[Array, "m d"]:

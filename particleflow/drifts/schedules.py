@@ -16,6 +16,7 @@ from particleflow.drifts.base import AbstractDrift, Chooser, Interaction
 from particleflow.drifts.layers import Stages, boundaries, layer_index
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.measure import Measure, Sites
+from particleflow.normal import Affine, Normal
 
 
 class AbstractSchedule(eqx.Module):
@@ -139,6 +140,10 @@ class Varying(AbstractDrift):
     def __call__(self, time: Any, queries: Sites, measure: Measure) -> Float[Array, "m d"]:
         """The velocity with the parameter of this time."""
         return self.at(time)(time, queries, measure)
+
+    def affine(self, time: Any, law: Normal) -> Affine:
+        """The field with the parameter of this time."""
+        return self.at(time).affine(time, law)
 
     def interactions(self, time: Any) -> tuple[Interaction, ...]:
         """Those of the drift, with the parameter of this time."""

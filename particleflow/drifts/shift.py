@@ -19,6 +19,7 @@ from particleflow.drifts.base import AbstractDrift, Chooser, Interaction, check_
 from particleflow.errors import ArgumentError
 from particleflow.kernels.base import AbstractKernel
 from particleflow.measure import Measure, Sites
+from particleflow.normal import Affine, Normal
 from particleflow.summation.auto import Auto
 from particleflow.summation.base import AbstractSummation
 
@@ -54,6 +55,10 @@ class MeanShift(AbstractDrift):
         """m(x) − x."""
         moments = self.summation.moments(self.kernel, self.data or measure, queries)
         return jnp.where(jnp.isneginf(moments.log_mass)[:, None], 0.0, moments.mean - queries.points)
+
+    def affine(self, time: Any, law: Normal) -> Affine:
+        """m(x) − x: for a Gaussian kernel log(σ/σ₀) + (β/2)(σ² − σ₀²) = −t on the line (THEORY 10)."""
+        return self.interactions(time)[0].affine(law).plus(law.identity().times(-1.0))
 
 
 class LogNormalizerAscent(AbstractDrift):
@@ -112,3 +117,8 @@ class LogNormalizerAscent(AbstractDrift):
         # G at one query depends on that query alone, so one backward pass gives all gradients.
         masses, pull_back = jax.vjp(log_masses, queries.points)
         return self._step() * pull_back(jnp.ones_like(masses))[0]
+
+    def affine(self, time: Any, law: Normal) -> Affine:
+        """rate · ∇G(x), G a quadratic form."""
+        local = self.interactions(time)[0].local_law(law)
+        return Affine(local.slope, local.bend).times(self._step())

@@ -3,6 +3,7 @@
 from particleflow.geometry.base import (
     AbstractGeometry,
     Facts,
+    Restoring,
     check_retracted,
     directions,
     norms,
@@ -13,6 +14,7 @@ from particleflow.geometry.base import (
 from particleflow.geometry.roundness import round_radius
 from particleflow.geometry.schemes import Ngpt, PeriNorm, PostNorm, PreNorm, SqrtScaled
 from particleflow.geometry.spaces import AbstractSphere, Euclidean, LayerNorm, Rescaled, RmsNorm, Sphere
+from particleflow.geometry.whole import SetNorm
 
 __all__ = [
     "AbstractGeometry",
@@ -25,7 +27,9 @@ __all__ = [
     "PostNorm",
     "PreNorm",
     "Rescaled",
+    "Restoring",
     "RmsNorm",
+    "SetNorm",
     "Sphere",
     "SqrtScaled",
     "check_retracted",

@@ -8,7 +8,9 @@ A *state* is what the integrator moves, one row y a particle. A geometry says
 - `tangent(state, velocity, time)`: how the state moves when the drift says `velocity`,
 - `diffuse(state, increment, time)`: how it moves under an increment of Brownian motion,
 - `advance(state, velocity, size, time)`: where one explicit step leads, as in a layer of a transformer,
-- `facts(dimension)`: what those who only see the stored points should know of the space.
+- `facts(dimension)`: what those who only see the stored points should know of the space;
+- `given(log_weights)`: the geometry of particles of these weights, which matters where it looks at the `whole_set`;
+- `retract_law`, `tangent_law`, `advance_law`: what `retract`, `tangent` and `advance` do to a normal law.
 
 Constrained spaces use fields that are homogeneous of degree one in the state,
 
@@ -31,6 +33,7 @@ from particleflow._arrays import is_concrete
 from particleflow._names import snake_case
 from particleflow._shown import shown
 from particleflow.errors import ArgumentError
+from particleflow.normal import Affine, Normal
 
 State = Float[Array, "n d"]
 _MEMBERSHIP = 1e3  # a start is on a geometry if retracting moves it by less than this many rounding units
@@ -51,6 +54,18 @@ class Facts(NamedTuple):
         """The facts as plain values; the radii of several runs are a list."""
         radius = None if self.radius is None else np.asarray(self.radius).tolist()
         return {**self._asdict(), "radius": radius}
+
+
+class Restoring(eqx.Module):
+    """The field E[v] + A (x − mean) that a normalised set does not follow."""
+
+    mean: Float[Array, " d"]
+    offset: Float[Array, " d"]
+    matrix: Float[Array, "d d"]
+
+    def at(self, points: Float[Array, "m d"]) -> Float[Array, "m d"]:
+        """The field at some points, which need not be those of the set."""
+        return self.offset[None, :] + (points - self.mean[None, :]) @ self.matrix.T
 
 
 class AbstractGeometry(eqx.Module):
@@ -83,6 +98,40 @@ class AbstractGeometry(eqx.Module):
     def lift(self, points: State, fields: Mapping[str, Array]) -> State:
         """The state that points and fields stand for: the points, where nothing else is carried along."""
         return points
+
+    @property
+    def whole_set(self) -> bool:
+        """Whether something is demanded of all particles together, not of each alone; no, unless a geometry says so."""
+        return False
+
+    def given(self, log_weights: Float[Array, "*runs n"]) -> "AbstractGeometry":
+        """The geometry of particles of these weights: itself, unless they matter."""
+        return self
+
+    def restoring(self, points: State, velocity: State, shares: Float[Array, " n"], heat: Any) -> Restoring:
+        """The affine field that a whole set of such velocities does not follow, to be taken off; for a `whole_set`.
+
+        Parameters: `points` of the set, their `velocity` and their `shares`, which sum to one; `heat`, the temperature
+        of a diffusion that acts beside it, 0 where noise moves the points one by one.
+        """
+        raise ArgumentError(f"The geometry {self.name} demands nothing of the whole set.")
+
+    @property
+    def noise_is_additive(self) -> bool:
+        """Whether an increment of noise acts alike everywhere, so that Itô and Stratonovich agree: in flat space."""
+        return self.facts(1).kind == "flat" and not self.whole_set
+
+    def retract_law(self, law: Normal) -> Normal:
+        """The normal law on the space that a normal law of states stands for; refused unless a geometry says so."""
+        raise ArgumentError(f"A Gaussian lives in flat space, but the geometry is {self.name}. Use particles.")
+
+    def tangent_law(self, law: Normal, field: Affine, heat: Any) -> Affine:
+        """How a normal law moves under an affine field; `heat` is the temperature whose diffusion acts beside it."""
+        raise ArgumentError(f"A Gaussian lives in flat space, but the geometry is {self.name}. Use particles.")
+
+    def advance_law(self, law: Normal, field: Affine, size: Any) -> Normal:
+        """Where one explicit step under an affine field leads a normal law."""
+        raise ArgumentError(f"A Gaussian lives in flat space, but the geometry is {self.name}. Use particles.")
 
     def facts(self, dimension: int) -> Facts:
         """What the stored points are; flat space unless a geometry says more."""

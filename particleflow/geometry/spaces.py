@@ -30,6 +30,7 @@ from particleflow._arrays import (
 )
 from particleflow.errors import ShapeError
 from particleflow.geometry.base import AbstractGeometry, Facts, State, directions, norms, project_out
+from particleflow.normal import Affine, Normal
 
 RESIDUAL_NORM, RESIDUAL_MEAN = "residual_norm", "residual_mean"
 
@@ -56,6 +57,18 @@ class Euclidean(AbstractGeometry):
     def advance(self, state: State, velocity: State, size: Any, time: Any = 0.0) -> State:
         """y + size · v."""
         return state + size * velocity
+
+    def retract_law(self, law: Normal) -> Normal:
+        """The law itself."""
+        return law
+
+    def tangent_law(self, law: Normal, field: Affine, heat: Any) -> Affine:
+        """The field itself."""
+        return field
+
+    def advance_law(self, law: Normal, field: Affine, size: Any) -> Normal:
+        """The law of x + size · v(x)."""
+        return law.pushed(field, size)
 
 
 class Rescaled(AbstractGeometry):

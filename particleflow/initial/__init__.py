@@ -7,13 +7,14 @@ them. Clouds whose size is their own (a grid, a text, an image, a file) are call
 from particleflow.initial.base import AbstractInitial, Start
 from particleflow.initial.clouds import Gaussian, Mixture, Moons, Rings, UniformSphere
 from particleflow.initial.files import FromFile
-from particleflow.initial.layouts import Equiangular, Grid, Quantiles, UniformCircle
+from particleflow.initial.layouts import Equiangular, GaussHermite, Grid, Quantiles, UniformCircle
 from particleflow.initial.tokens import ImagePatches, TextTokens
 
 __all__ = [
     "AbstractInitial",
     "Equiangular",
     "FromFile",
+    "GaussHermite",
     "Gaussian",
     "Grid",
     "ImagePatches",

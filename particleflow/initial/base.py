@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from particleflow._shown import shown
-from particleflow.errors import ArgumentError
+from particleflow.errors import ArgumentError, ShapeError
 from particleflow.initial.densities import Density
 from particleflow.measure import Measure
 
@@ -77,3 +77,11 @@ def check_own_count(count: int | None, found: int) -> None:
     """Raise if a cloud that has its own size is asked for another one."""
     if count is not None and count != found:
         raise ArgumentError(f"Argument `count` is {count}, but this cloud has {found} particles of its own.")
+
+
+def check_affine(scale: Array, centre: Array, dimension: int) -> None:
+    """Raise unless x = centre + scale ξ maps R^dimension into itself."""
+    if centre.ndim > 1 or (centre.ndim == 1 and centre.shape != (dimension,)):
+        raise ShapeError(f"Argument `centre` must be a number or {dimension} of them, but has shape {centre.shape}.")
+    if scale.ndim and scale.shape[0] != dimension:
+        raise ShapeError(f"Argument `scale` has shape {scale.shape}, but must map R^{dimension} into itself.")

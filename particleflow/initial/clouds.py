@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 
 from particleflow._arrays import apply_linear_map, as_float_array, as_linear_map, as_nonnegative, default_dtype
 from particleflow.errors import ArgumentError, ShapeError
-from particleflow.initial.base import AbstractInitial, Start, check_count, whole
+from particleflow.initial.base import AbstractInitial, Start, check_affine, check_count, whole
 from particleflow.initial.densities import Density, sphere_area
 from particleflow.measure import Measure
 from particleflow.sphere_sampling import sample_uniform_sphere
@@ -49,9 +49,7 @@ class Gaussian(AbstractInitial):
         self.centre = as_float_array(centre, "centre")
 
     def __check_init__(self):
-        _check_vector(self.centre, self.dim, "centre")
-        if self.scale.ndim and self.scale.shape[0] != self.dim:
-            raise ShapeError(f"Argument `scale` has shape {self.scale.shape}, but must map R^{self.dim} into itself.")
+        check_affine(self.scale, self.centre, self.dim)
 
     def start(self, key: Array, count: int | None = None) -> Start:
         """The cloud as a measure."""
@@ -160,8 +158,3 @@ class Rings(AbstractInitial):
         directions = jnp.stack([jnp.cos(angles), jnp.sin(angles)], axis=1)
         noise = self.noise * jax.random.normal(key_noise, (number, 2), default_dtype())
         return Start(Measure.uniform(self.radii[labels][:, None] * directions + noise), labels)
-
-
-def _check_vector(vector: Array, dimension: int, name: str) -> None:
-    if vector.ndim > 1 or (vector.ndim == 1 and vector.shape != (dimension,)):
-        raise ShapeError(f"Argument `{name}` must be a number or {dimension} of them, but has shape {vector.shape}.")

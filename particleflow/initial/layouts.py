@@ -7,11 +7,20 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from particleflow._arrays import as_positive, as_scalar, default_dtype
+from particleflow._arrays import (
+    apply_linear_map,
+    as_float_array,
+    as_linear_map,
+    as_positive,
+    as_scalar,
+    default_dtype,
+)
 from particleflow.errors import ArgumentError
-from particleflow.initial.base import AbstractInitial, Start, check_count, check_own_count, whole
+from particleflow.initial.base import AbstractInitial, Start, check_affine, check_count, check_own_count, whole
 from particleflow.initial.densities import Density, circle_density
 from particleflow.measure import Measure
+
+_MOST_NODES = 128  # the outermost weights of more nodes are below the smallest number
 
 
 class UniformCircle(AbstractInitial):
@@ -117,6 +126,45 @@ class Equiangular(AbstractInitial):
         common = (jnp.sqrt(1 - self.rho + number * self.rho) - own) / number
         simplex = own * jnp.eye(number, dtype=default_dtype()) + common
         return Start(Measure.uniform(jnp.pad(simplex, ((0, 0), (0, dimension - number)))))
+
+
+class GaussHermite(AbstractInitial):
+    """The normal law of mean `centre` and covariance `scale` scaleᵀ as a weighted grid: Gauss and Hermite's quadrature.
+
+    Every polynomial of degree up to 2 · nodes − 1 in each coordinate has the integral of the law: a Gaussian without
+    sampling noise, in few dimensions.
+    Parameters: `dim`; `nodes` along each axis; `scale`, a number, a diagonal or a matrix; `centre`, a number or vector.
+    """
+
+    counted: ClassVar[bool] = False
+    dim: int
+    nodes: int
+    scale: Float[Array, "..."]
+    centre: Float[Array, "..."]
+
+    def __init__(self, dim: int = 1, nodes: int = 16, scale: Any = 1.0, centre: Any = 0.0):
+        self.dim = whole(dim, "dim")
+        self.nodes = whole(nodes, "nodes")
+        self.scale = as_linear_map(scale, "scale")
+        self.centre = as_float_array(centre, "centre")
+
+    def __check_init__(self):
+        if self.nodes > _MOST_NODES:
+            raise ArgumentError(f"Argument `nodes` must be at most {_MOST_NODES}, but is {self.nodes}.")
+        check_count(int(min(float(self.nodes) ** self.dim, 1e18)), self.dim)
+        check_affine(self.scale, self.centre, self.dim)
+
+    def start(self, key: Array, count: int | None = None) -> Start:
+        """The cloud as a weighted measure, the last axis running fastest."""
+        check_own_count(count, self.nodes**self.dim)
+        places, weights = np.polynomial.hermite_e.hermegauss(self.nodes)
+        log_weights = np.log(weights / weights.sum())
+        grid = np.stack([axis.ravel() for axis in np.meshgrid(*[places] * self.dim, indexing="ij")], axis=1)
+        logs = np.sum([axis.ravel() for axis in np.meshgrid(*[log_weights] * self.dim, indexing="ij")], axis=0)
+        standard = jnp.asarray(grid, default_dtype())
+        centre = jnp.broadcast_to(self.centre, (self.dim,))
+        points = centre[None, :] + apply_linear_map(self.scale, standard, "scale")
+        return Start(Measure(points, jnp.asarray(logs, default_dtype())))
 
 
 class Quantiles(AbstractInitial):

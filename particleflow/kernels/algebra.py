@@ -53,6 +53,10 @@ class Product(AbstractMatrixKernel):
         """Where one factor does."""
         return any(kernel.vanishes() for kernel in self.kernels)
 
+    def is_quadratic(self) -> bool:
+        """Where all factors are."""
+        return all(kernel.is_quadratic() for kernel in self.kernels)
+
     def inverse_temperature(self) -> Float[Array, ""] | None:
         """That of the first factor that has one."""
         found = (kernel.inverse_temperature() for kernel in self.kernels)
@@ -132,6 +136,10 @@ class Scaled(AbstractMatrixKernel):
         """Where the kernel does; everywhere, if the factor is zero, and perhaps, if it is unknown as yet."""
         return self.kernel.vanishes() or not _is_positive(self.factor)
 
+    def is_quadratic(self) -> bool:
+        """Where the kernel is."""
+        return self.kernel.is_quadratic()
+
     def inverse_temperature(self) -> Float[Array, ""] | None:
         """That of the kernel."""
         return self.kernel.inverse_temperature()
@@ -169,6 +177,10 @@ class Transposed(AbstractMatrixKernel):
     def vanishes(self) -> bool:
         """Where the kernel does."""
         return self.kernel.vanishes()
+
+    def is_quadratic(self) -> bool:
+        """Where the kernel is."""
+        return self.kernel.is_quadratic()
 
     def inverse_temperature(self) -> Float[Array, ""] | None:
         """That of the kernel."""
@@ -208,6 +220,10 @@ class Symmetrised(AbstractMatrixKernel):
     def vanishes(self) -> bool:
         """Where the kernel does."""
         return self.kernel.vanishes()
+
+    def is_quadratic(self) -> bool:
+        """Where the kernel is, for the geometric mean."""
+        return self.kernel.is_quadratic() and self.mean == "geometric"
 
     def inverse_temperature(self) -> Float[Array, ""] | None:
         """That of the kernel."""

@@ -9,7 +9,7 @@ all pairs. A kernel is written once, either way: subclass `AbstractPairKernel` a
 
 What a faster method wants to know of a kernel, it asks the kernel, never the kernel's class: `bilinear`, `radial`,
 `band` and `factors` give its forms,
-`vanishes` and `inverse_temperature` its facts. Each has an answer that is always right (no
+`vanishes`, `is_quadratic` and `inverse_temperature` its facts. Each has an answer that is always right (no
 form, itself, perhaps, none), so a kernel of one's own needs none of them.
 """
 
@@ -83,6 +83,13 @@ class AbstractKernel(eqx.Module):
         Where False, no query of a measure with mass ever sees nothing.
         """
         return True
+
+    def is_quadratic(self) -> bool:
+        """Whether log K(x, y) is a polynomial of degree two in the points x, y, and looks at nothing else.
+
+        Where True, the local mean of a normal law is affine, and a Gaussian stays one (`kernels.quadratic`).
+        """
+        return False
 
     def inverse_temperature(self) -> Float[Array, ""] | None:
         """β, the number that ∇ₓ log K is naturally measured in, or None where the kernel has no such number.

@@ -75,6 +75,10 @@ class Attention(AbstractInner):
         """Ky."""
         return apply_linear_map(self.key, points_of(sites), "key")
 
+    def is_quadratic(self) -> bool:
+        """Always."""
+        return True
+
 
 class Cosine(AbstractInner):
     """K(x, y) = exp(β ⟨x, y⟩ / (|x| |y|)); a zero vector is orthogonal to everything.
@@ -221,6 +225,10 @@ class SquaredDistanceAttention(AbstractMatrixKernel):
         """Never."""
         return False
 
+    def is_quadratic(self) -> bool:
+        """Always."""
+        return True
+
     def inverse_temperature(self) -> Float[Array, ""]:
         """β, the parameter: ∇ₓ log K = 2β Qᵀ(Ky − Qx) has a factor 2 more."""
         return self.beta
@@ -243,6 +251,10 @@ class Constant(AbstractMatrixKernel):
     def bilinear(self) -> Bilinear:
         """No features and no offsets."""
         return Bilinear(_no_features, _no_features)
+
+    def is_quadratic(self) -> bool:
+        """Always."""
+        return True
 
     def vanishes(self) -> bool:
         """Never."""

@@ -72,6 +72,10 @@ class Gaussian(AbstractRadialKernel):
 
         return Bilinear(lambda xs: points_of(xs) / jnp.square(self.width), points_of, offset, offset)
 
+    def is_quadratic(self) -> bool:
+        """Always."""
+        return True
+
     def inverse_temperature(self) -> Float[Array, ""]:
         """1/width²."""
         return 1 / jnp.square(self.width)

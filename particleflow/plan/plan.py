@@ -190,7 +190,7 @@ def make_plan(
         flow_per_run=flow_per_run,
         window=window or _longest_window(single, runs, len(saved_times), merging=how.resolution() > 0),
         growing=window is None,
-        choices={"solver": chosen, "summation": _summation_note(acting, single, runs)},
+        choices={"solver": chosen, "summation": _summation_note(acting, how, single, runs)},
         approximates=runs is None and any(each.summation.allowed_error() is not None for each in acting),
     )
 
@@ -236,13 +236,12 @@ def make_method(
             raise ArgumentError(f"The solver {chosen!r} cannot adapt its steps; give a fixed `step`.")
     elif not step > 0:  # pyright: ignore[reportOptionalOperand]
         raise ArgumentError(f"Argument `step` must be positive, but is {step}.")
-    if noisy and chosen not in STOCHASTIC_SOLVERS:
-        # In flat space the noise is additive, and the Itô and Stratonovich senses agree.
-        flat = flow.geometry.facts(start.dimension).kind == "flat"
-        if not (chosen == "euler" and flat):
-            raise ArgumentError(
-                f"The solver {chosen!r} does not converge to this noise; use one of {', '.join(STOCHASTIC_SOLVERS)}."
-            )
+    # Where the noise is additive the Itô and Stratonovich senses agree.
+    allowed = (*STOCHASTIC_SOLVERS, "euler") if flow.geometry.noise_is_additive else STOCHASTIC_SOLVERS
+    if noisy and chosen not in allowed:
+        raise ArgumentError(
+            f"The solver {chosen!r} does not converge to this noise; use one of {', '.join(STOCHASTIC_SOLVERS)}."
+        )
     return method
 
 
@@ -284,8 +283,12 @@ def _check_tolerances(start: Measure, rtol: float, atol: float) -> None:
         raise ArgumentError("Arguments `rtol` and `atol` must not both be zero.")
 
 
-def _summation_note(acting: tuple[Interaction, ...], start: Measure, runs: int | None) -> str:
+def _summation_note(
+    acting: tuple[Interaction, ...], how: AbstractDiscretization, start: Measure, runs: int | None
+) -> str:
     """How the first kernel is summed, and why; one summation must serve all runs of an ensemble, the exact one."""
+    if how.is_closed_form():
+        return "none: integrals in closed form"
     for each in acting:
         choices = each.choices(start)
         alike = "" if runs is None or len(choices) == 1 else "; all runs of an ensemble are summed exactly"

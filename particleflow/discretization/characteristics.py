@@ -1,0 +1,141 @@
+"""Characteristics: particles that know the density at the places they pass.
+
+Along ẋ = v(t, x, μ_t) the density of μ_t changes by how much the field spreads,
+
+    d/dt log ρ(t, x(t)) = −div v(t, ·, μ_t) at x(t),
+
+the method of characteristics for the continuity equation, and the instantaneous change of variables of continuous
+normalizing flows (Chen et al. 2018). The divergence is that of the field at fixed μ: moving one test particle does not
+move the measure. On a sphere it is the Riemannian divergence, and ρ the density on the sphere: the field that moves
+states is homogeneous of degree one and has no radial part, so that its divergence in R^d is just that.
+
+μ itself is still the sum of the particles: the density is that of the law which the particles are quadrature points of,
+as good as their sums are.
+"""
+
+from typing import Any, Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from particleflow.discretization.base import AbstractDiscretization
+from particleflow.discretization.clouds import AbstractCloud
+from particleflow.discretization.particles import Particles
+from particleflow.errors import ArgumentError
+from particleflow.flow import Flow
+from particleflow.measure import Measure
+
+LOG_DENSITY = "log_density"
+
+
+class Traced(eqx.Module):
+    """Particles, and the logarithm of the density at each."""
+
+    cloud: AbstractCloud
+    log_density: Float[Array, " n"] | None
+
+
+class Characteristics(AbstractDiscretization):
+    """Particles that carry the log-density along; see the module's first lines.
+
+    The start must say its log-density, as the field `log_density` of its measure: of the law that its points are drawn
+    from, with respect to volume (on spheres, to area). Frames store it as the field of that name, and the observable
+    `entropy` reads it. Refused where a particle is not all there is to its place: noise, whose density does not move
+    along paths, and residual streams, of which points are only the directions.
+
+    Parameters: `trace`, "exact" for the sum of d derivatives, or "random" for `draws` random signs each (Hutchinson),
+    of variance 2(|J|² − |diag J|²)/draws at every time, for large d; `seed` of those signs, which stay the same.
+    """
+
+    trace: Literal["exact", "random"] = eqx.field(static=True)
+    draws: int = eqx.field(static=True)
+    seed: int = eqx.field(static=True)
+
+    def __init__(self, trace: Literal["exact", "random"] = "exact", draws: int = 1, seed: int = 0):
+        self.trace = trace
+        self.draws = draws
+        self.seed = seed
+
+    def __check_init__(self):
+        if self.trace not in ("exact", "random"):
+            raise ArgumentError(f"Argument `trace` must be 'exact' or 'random', but is {self.trace!r}.")
+        if isinstance(self.draws, bool) or not isinstance(self.draws, int) or self.draws < 1:
+            raise ArgumentError(f"Argument `draws` must be a positive integer, but is {self.draws!r}.")
+
+    def begin(self, flow: Flow, measure: Measure) -> Traced:
+        """The particles, and their log-density."""
+        others = {name: values for name, values in measure.fields.items() if name != LOG_DENSITY}
+        return Traced(Particles().begin(flow, measure.with_fields(others)), measure.fields[LOG_DENSITY])
+
+    def measure(self, flow: Flow, time: Any, state: Traced) -> Measure:
+        """The particles, with the log-density as a field."""
+        found = Particles().measure(flow, time, state.cloud)
+        return found.with_fields({**found.fields, LOG_DENSITY: state.log_density})
+
+    def seen(self, flow: Flow, time: Any, state: Traced) -> Measure:
+        """What the geometry shows to drifts."""
+        return Particles().seen(flow, time, state.cloud)
+
+    def velocity(self, flow: Flow, time: Any, state: Traced) -> Traced:
+        """The velocities of the particles, and minus the divergence of their field."""
+        moving, start = state.cloud.moving, state.cloud.on(state.cloud.moving)
+        if flow.geometry.whole_set:  # the field is that of the normalised set, where it can be asked anywhere
+            moving = flow.geometry.given(start.log_weights).retract(moving)
+
+        def field(probes: Array) -> Array:
+            return flow.velocity_at(time, probes, start.with_points(moving), start.positions)
+
+        return Traced(Particles().velocity(flow, time, state.cloud), -self._divergence(field, moving))
+
+    def step(self, flow: Flow, time: Any, state: Traced, size: Any) -> Traced:
+        """There is none."""
+        raise ArgumentError(
+            "The density along particles changes with the divergence of a flow in continuous time, but the solver "
+            "'map' takes explicit layers; use adaptive steps, or the solver 'euler'."
+        )
+
+    def fields(self, flow: Flow, time: Any, state: Traced) -> dict[str, Array]:
+        """What particles have, and the log-density."""
+        return {**Particles().fields(flow, time, state.cloud), LOG_DENSITY: state.log_density}  # pyright: ignore
+
+    def log_density(self, flow: Flow, time: Any, state: Traced) -> Float[Array, " n"] | None:
+        """The log-density that was carried along."""
+        return state.log_density
+
+    def check(self, flow: Flow, measure: Measure, *, flow_per_run: bool = False) -> None:
+        """The start must say its density, and nothing must hide it."""
+        if LOG_DENSITY not in measure.fields:
+            raise ArgumentError(
+                "The density along particles must begin somewhere, but the start has no field `log_density`; give it "
+                "with measure.with_fields({'log_density': ...}), or begin with a cloud that knows its density."
+            )
+        if flow.is_noisy:
+            raise ArgumentError(
+                "With noise the density does not move along the paths of particles, but the flow has temperature; use "
+                "a discretization of the density itself, or 'gaussian'."
+            )
+        points = jax.ShapeDtypeStruct(measure.points.shape[-2:], measure.points.dtype)
+        hidden = sorted(jax.eval_shape(flow.geometry.fields, points))
+        if hidden:
+            raise ArgumentError(
+                f"The points of the geometry {flow.geometry.name} are not all that moves ({', '.join(hidden)}), and "
+                "have no density of their own; use a space itself, such as the sphere."
+            )
+        others = {name: values for name, values in measure.fields.items() if name != LOG_DENSITY}
+        bare = eqx.tree_at(lambda each: each.fields, measure, others)
+        Particles().check(flow, bare, flow_per_run=flow_per_run)
+
+    def _divergence(self, field: Any, points: Float[Array, "n d"]) -> Float[Array, " n"]:
+        """Σ_k ∂v_k/∂x_k at every point: a point's velocity depends on no other probe, so one derivative serves all."""
+
+        def along(directions: Float[Array, "n d"]) -> Float[Array, " n"]:
+            return jnp.sum(directions * jax.jvp(field, (points,), (directions,))[1], axis=1)
+
+        if self.trace == "random":
+            signs = jax.random.rademacher(jax.random.key(self.seed), (self.draws, *points.shape), points.dtype)
+            return jnp.mean(jax.lax.map(along, signs), axis=0)
+        axes = np.eye(points.shape[1])[:, None, :] * np.ones((1, points.shape[0], 1))
+        return jnp.sum(jax.lax.map(along, jnp.asarray(axes, points.dtype)), axis=0)
