@@ -24,7 +24,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from particleflow.discretization import AbstractDiscretization
-from particleflow.discretization.present import split
+from particleflow.discretization.base import split
 from particleflow.flow import Flow
 from particleflow.integrate import moved_by_a_layer
 
