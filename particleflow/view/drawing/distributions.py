@@ -48,7 +48,7 @@ def particle_density(
 
     On a sphere that axis is the mean direction of the first frame (uniform there means uniform on S²); elsewhere it is
     the first coordinate or principal component. Colours are logarithmic for a crowd that gathers, and explained by a
-    `bar`. All particles count, one frame after the other, in so many `cells`: as their number allows, if left out; those
+    `bar`. All particles count, one frame after the other, in so many `cells`: as their number allows if left out; those
     finer than pixels would lose clusters. An ensemble shows its run 0.
     """
     run = first_run(trajectory)
