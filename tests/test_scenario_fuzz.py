@@ -34,7 +34,7 @@ def check_mutations(first: int, count: int, folder, capsys) -> dict[int, int]:
 def test_eighty_mutations_are_refused_or_accepted(tmp_path, capsys):
     codes = check_mutations(0, 80, tmp_path, capsys)
     assert codes[2] > 30  # the mutations do reach the checks
-    assert codes[0] > 4  # and not everything is refused
+    assert codes[0] > 1  # and not everything is refused
 
 
 @pytest.mark.slow

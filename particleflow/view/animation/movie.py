@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from particleflow.analysis.frames import first_run
+from particleflow.analysis.frames import first_run, masses_of
 from particleflow.errors import ArgumentError
 from particleflow.view import style
 from particleflow.view.animation.sprites import SpriteBank
@@ -92,6 +92,7 @@ class Movie:
         self._theme = style.current()
         self._sprites = SpriteBank()
         self._read: dict[int, np.ndarray] = {}
+        self._mass: dict[int, np.ndarray] = {}
         labels = self._choose_colors(colors)
         counts = _run_counts(self.run, counts)
         self.stage: Stage = build_stage(
@@ -130,6 +131,13 @@ class Movie:
             self._read[frame] = np.asarray(self.run.points[frame], float)[self.particles]
         return self._read[frame]
 
+    def _weights(self, index: int) -> np.ndarray:
+        """The weights of the shown particles; those of a density change, others are looked up once."""
+        frame = 0 if masses_of(self.run) is None else int(self.instants.reached[index])
+        if frame not in self._mass:
+            self._mass = {frame: shown_weights(self.run, frame, self.particles)}
+        return self._mass[frame]
+
     def coordinates(self, index: int) -> np.ndarray:
         """The projected points (n, 1 … 3) of one instant, interpolated between saved frames."""
         lower, fraction = int(self.instants.lower[index]), float(self.instants.fraction[index])
@@ -159,7 +167,7 @@ class Movie:
         if self._words is None:
             return
         seen = self._seen(self.coordinates(index), index, camera)
-        weights = shown_weights(self.run, int(self.instants.reached[index]), self.particles)
+        weights = self._weights(index)
         pixels, height = self.stage.main.transData.transform(seen[:, :2]), self.stage.size[1]
         pixels[:, 1] = height - pixels[:, 1]
         box = self.stage.main.get_window_extent()
@@ -201,7 +209,7 @@ class Movie:
             colors = colors[labels + 1]
         fits = np.isfinite(coordinates).all(axis=-1)
         coordinates, colors = coordinates[fits], colors[fits]
-        weights = shown_weights(self.run, int(self.instants.reached[index]), self.particles)[fits]
+        weights = self._weights(index)[fits]
         mass = crowd_mass(coordinates, weights, self._cell())
         if self._blend:
             colors = crowd_colors(coordinates, colors, self._cell())

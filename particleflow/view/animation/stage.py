@@ -30,6 +30,7 @@ from particleflow.view.drawing.camera import (
     rotation,
 )
 from particleflow.view.drawing.distributions import particle_density
+from particleflow.view.drawing.histograms import cell_count
 from particleflow.view.drawing.paths import kymograph
 from particleflow.view.drawing.series import cluster_count, observable, observable_values
 from particleflow.view.drawing.snapshots import frame_limits
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 SPACING_NAMES = {"linear": "time", "log": "log time", "arc": "distance moved"}
 _FAINT = 0.25
+_PIXELS = 1.3  # of a cell of a density, at least: narrower ones may fall between two pixels
 _KEPT_PIXELS = 20_000_000  # 80 MB
 _TITLE_HEIGHT = 0.935  # of the frame
 
@@ -176,7 +178,8 @@ def _panels(
     if view.kind == "circle":
         ax = add(1.0 - small * (number - 1))
         if is_crowd(run):
-            particle_density(run, log=log, bar=False, ax=ax)
+            fine = max(int(ax.get_window_extent().height / _PIXELS), 2)
+            particle_density(run, log=log, cells=min(cell_count(run.count), fine), bar=False, ax=ax)
         else:
             kymograph(run, labels=labels, log=log, words=False, ax=ax)
     energy = _scalar_energy(run)

@@ -37,18 +37,24 @@ MOST_NEIGHBOURS = 4000
 
 
 def particle_density(
-    trajectory: "Trajectory", *, log: bool | str = "auto", bar: bool = True, ax: "Axes | None" = None
+    trajectory: "Trajectory",
+    *,
+    log: bool | str = "auto",
+    cells: int | None = None,
+    bar: bool = True,
+    ax: "Axes | None" = None,
 ) -> "Axes":
     """Draw the density of the particles against time, by mass: of their angles on a circle, else along one axis.
 
     On a sphere that axis is the mean direction of the first frame (uniform there means uniform on S²); elsewhere it is
     the first coordinate or principal component. Colours are logarithmic for a crowd that gathers, and explained by a
-    `bar`. All particles count, one frame after the other. An ensemble shows its run 0.
+    `bar`. All particles count, one frame after the other, in so many `cells`: as their number allows if left out; those
+    finer than pixels would lose clusters. An ensemble shows its run 0.
     """
     run = first_run(trajectory)
     frames = thinned(len(run), MAX_FRAMES // 2)
     ruler = ruler_of(run, frames)
-    edges, found = densities(run, frames, ruler)
+    edges, found = densities(run, frames, ruler, cells)
     ax = new_axes(ax, about=trajectory, note=f"all particles, in {len(edges) - 1} cells" if is_crowd(run) else "")
     log = time_axis(ax, run.times, log)
     columns = edges_between(drawn_times(run.times, log)[frames], log)

@@ -16,7 +16,7 @@ from particleflow.view.drawing.base import angles, emptiest_angle, frame_points,
 if TYPE_CHECKING:
     from particleflow.trajectory import Trajectory
 
-_CELLS = (20, 90, 360)  # the fewest; the most of a cloud; the most of a crowd
+_CELLS = (20, 90, 240)  # the fewest; the most of a cloud; the most of a crowd
 _FOLLOWED, _LOOKED_AT = 2000, 12  # particles, and frames of a crowd, that say where a circle is cut open
 
 
@@ -58,10 +58,12 @@ def ruler_of(run: "Trajectory", frames: np.ndarray) -> Ruler:
     return Ruler(lambda points: view(points)[:, 0], view.labels[0], (low - pad, high + pad))
 
 
-def densities(run: "Trajectory", frames: np.ndarray, ruler: Ruler) -> tuple[np.ndarray, np.ndarray]:
+def densities(
+    run: "Trajectory", frames: np.ndarray, ruler: Ruler, cells: int | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """The edges (G + 1,) of the cells and the density (T, G) of the mass in them, one frame after the other."""
     low, high = ruler.ends
-    cells = cell_count(run.count)
+    cells = cells or cell_count(run.count)
     edges, rows = np.linspace(low, high, cells + 1), []
     for frame in frames:
         places = (ruler.measure(frame_points(run, int(frame))) - low) * (cells / (high - low))
