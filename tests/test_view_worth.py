@@ -13,6 +13,7 @@ from particleflow.analysis import find_plateaus, metastable, spreads
 from particleflow.cli.closing import clusters_line
 from particleflow.errors import ArgumentError
 from particleflow.trajectory import Trajectory
+from particleflow.view import style
 from particleflow.view.animation.movie import Movie
 from particleflow.view.drawing.base import small_print
 from particleflow.view.drawing.camera import facing, rotation
@@ -199,6 +200,22 @@ def test_the_page_looks_at_the_last_clusters_first(tmp_path):
     one = Trajectory.from_arrays([0.0], np.tile([[0.0, 0.6, 0.8]], (9, 1))[None], metadata={"geometry": "sphere"})
     yaw, pitch = facts_of(page(one, tmp_path / "one.html"))["facing"]
     assert (rotation(np.degrees(yaw), np.degrees(pitch)) @ [0.0, 0.6, 0.8])[2] > 0.4
+
+
+def test_neighbours_on_the_page_have_unlike_hues(tmp_path):
+    """Five clusters on a ring, the largest first: those side by side are farther apart in colour than the palette's."""
+    sizes = np.array([20, 16, 12, 8, 4])
+    turn = 2 * np.pi * np.array([0, 2, 4, 1, 3]) / 5  # the first and the fifth colour of the palette, blue both, touch
+    places = np.repeat(np.stack([np.cos(turn), np.sin(turn)], axis=1), sizes, axis=0)
+    labels = np.repeat(np.arange(5), sizes)[None]
+    run = Trajectory.from_arrays([0.0], places[None])
+    shown = facts_of(page(run, tmp_path / "page.html", labels=labels))["palettes"]["light"]
+    assert len(set(shown)) == len(shown)
+    found = style.differences(np.array([[int(color[k : k + 2], 16) / 255 for k in (1, 3, 5)] for color in shown[:5]]))
+    plain = style.differences(style.palette(96, style.find("light"))[:5])
+    around = np.argsort(turn)
+    beside = [(around[k], around[(k + 1) % 5]) for k in range(5)]
+    assert min(found[pair] for pair in beside) > min(plain[pair] for pair in beside)
 
 
 def test_layer_norm_in_four_dimensions_is_a_sphere_on_the_page(tmp_path):

@@ -8,7 +8,9 @@ import numpy as np
 
 from particleflow.analysis.shape import PrincipalComponents, common_norm, principal_components
 from particleflow.errors import ArgumentError, ShapeError
+from particleflow.view import style
 from particleflow.view.drawing.base import gather, projection, thinned
+from particleflow.view.drawing.colors import MOST_CLUSTERS, contrasting_colors
 from particleflow.view.resampling import step_lengths
 from particleflow.view.viewer.codec import (
     BITS,
@@ -168,6 +170,28 @@ def rank_labels(labels: np.ndarray) -> np.ndarray:
     codes = np.minimum(codes, NO_CLUSTER - 1)
     codes[values < 0] = NO_CLUSTER
     return codes[inverse.reshape(labels.shape)].astype(np.uint16)
+
+
+def cluster_colors(trajectory: Any, codes: np.ndarray, theme: str, size: int) -> np.ndarray:
+    """The palette (size, 3) in which large clusters have unlike hues if they were last seen beside each other.
+
+    `codes` (T, N) are those of `rank_labels`; at most twelve are placed, by at most 1,000 particles.
+    """
+    chosen = thinned(trajectory.count, 1000)
+    some, colors = codes[:, chosen], style.palette(size, style.find(theme))
+    centres: list[np.ndarray] = []
+    for code in range(min(int(some.max(initial=0)) + 1, MOST_CLUSTERS)):
+        there = np.flatnonzero((some == code).any(axis=1))
+        if there.size == 0:
+            break
+        points = np.asarray(trajectory.points[int(there[-1])], float)[chosen][some[there[-1]] == code]
+        centres.append(np.nan_to_num(points.mean(axis=0)))
+    if len(centres) < 2:
+        return colors
+    with style.use(theme):
+        best = contrasting_colors(np.stack(centres))
+    spare = [color for color in colors if not (np.abs(best - color).max(axis=1) < 1e-9).any()]
+    return np.concatenate([best, spare])[:size]
 
 
 def label_codes(labels: np.ndarray, codes: np.ndarray) -> dict[int, int]:
