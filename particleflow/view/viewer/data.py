@@ -10,7 +10,7 @@ from particleflow.analysis.shape import PrincipalComponents, common_norm, princi
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.view import style
 from particleflow.view.drawing.base import gather, projection, thinned
-from particleflow.view.drawing.colors import MOST_CLUSTERS, contrasting_colors
+from particleflow.view.drawing.colors import contrasting_colors
 from particleflow.view.resampling import step_lengths
 from particleflow.view.viewer.codec import (
     BITS,
@@ -175,12 +175,12 @@ def rank_labels(labels: np.ndarray) -> np.ndarray:
 def cluster_colors(trajectory: Any, codes: np.ndarray, theme: str, size: int) -> np.ndarray:
     """The palette (size, 3) in which large clusters have unlike hues if they were last seen beside each other.
 
-    `codes` (T, N) are those of `rank_labels`; at most twelve are placed, by at most 1,000 particles.
+    `codes` (T, N) are those of `rank_labels`; as many are placed as there are basic colours.
     """
     chosen = thinned(trajectory.count, 1000)
     some, colors = codes[:, chosen], style.palette(size, style.find(theme))
     centres: list[np.ndarray] = []
-    for code in range(min(int(some.max(initial=0)) + 1, MOST_CLUSTERS)):
+    for code in range(min(int(some.max(initial=0)) + 1, len(style.find(theme).categories))):
         there = np.flatnonzero((some == code).any(axis=1))
         if there.size == 0:
             break
