@@ -46,8 +46,9 @@ def test_treads_begin_when_particles_have_found_each_other(counts, treads):
 @pytest.mark.parametrize(
     ("counts", "spread"), [([1, 3, 5], True), ([5, 3, 5], False), ([1, 10, 4], False), ([3, 3], False), ([4, 1], False)]
 )
-def test_a_count_that_ends_at_its_largest_spreads(counts, spread):
-    assert spreads(counts) is spread
+def test_a_count_that_ends_at_its_largest_spreads_but_not_into_parties(counts, spread):
+    assert spreads(counts, np.arange(20) % 5 * (np.arange(20) < 5)) is spread  # four alone, and the others together
+    assert spreads(counts, np.arange(20) % 5) is False
 
 
 REPELS = {"kernel": {"kind": "attention", "form": "inner", "beta": 1.0}, "value": -1.0, "normalization": "row"}
