@@ -178,7 +178,9 @@ def test_the_approach_to_one_has_the_law_that_explains_it(gap, label):
     assert set(drawn) - {"1 − mean similarity"} == ({label} if label else set())
     if label is not None:
         law = drawn[label]
-        np.testing.assert_allclose(law.get_ydata(), gap(np.asarray(law.get_xdata())), rtol=0.1)
+        np.testing.assert_allclose(
+            np.asarray(law.get_ydata(), float), gap(np.asarray(law.get_xdata(), float)), rtol=0.1
+        )
     assert "approach" in dict(_plan(run, None))
     away = Trajectory.from_arrays(times, run.points, observables={"mean_similarity": 0.5 - 0.1 * gap(times)})
     assert "approach" not in dict(_plan(away, None))
