@@ -15,6 +15,7 @@ import particleflow
 
 NAMES = [
     "animate",
+    "approach",
     "attention",
     "block_ranks",
     "cluster_count",

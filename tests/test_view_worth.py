@@ -13,6 +13,7 @@ from particleflow.analysis import find_plateaus, metastable, spreads
 from particleflow.cli.closing import clusters_line
 from particleflow.errors import ArgumentError
 from particleflow.trajectory import Trajectory
+from particleflow.view import style
 from particleflow.view.animation.movie import Movie
 from particleflow.view.drawing.base import small_print
 from particleflow.view.drawing.camera import facing, rotation
@@ -45,8 +46,9 @@ def test_treads_begin_when_particles_have_found_each_other(counts, treads):
 @pytest.mark.parametrize(
     ("counts", "spread"), [([1, 3, 5], True), ([5, 3, 5], False), ([1, 10, 4], False), ([3, 3], False), ([4, 1], False)]
 )
-def test_a_count_that_ends_at_its_largest_spreads(counts, spread):
-    assert spreads(counts) is spread
+def test_a_count_that_ends_at_its_largest_spreads_but_not_into_parties(counts, spread):
+    assert spreads(counts, np.arange(20) % 5 * (np.arange(20) < 5)) is spread  # four alone, and the others together
+    assert spreads(counts, np.arange(20) % 5) is False
 
 
 REPELS = {"kernel": {"kind": "attention", "form": "inner", "beta": 1.0}, "value": -1.0, "normalization": "row"}
@@ -176,7 +178,9 @@ def test_the_approach_to_one_has_the_law_that_explains_it(gap, label):
     assert set(drawn) - {"1 − mean similarity"} == ({label} if label else set())
     if label is not None:
         law = drawn[label]
-        np.testing.assert_allclose(law.get_ydata(), gap(np.asarray(law.get_xdata())), rtol=0.1)
+        np.testing.assert_allclose(
+            np.asarray(law.get_ydata(), float), gap(np.asarray(law.get_xdata(), float)), rtol=0.1
+        )
     assert "approach" in dict(_plan(run, None))
     away = Trajectory.from_arrays(times, run.points, observables={"mean_similarity": 0.5 - 0.1 * gap(times)})
     assert "approach" not in dict(_plan(away, None))
@@ -199,6 +203,22 @@ def test_the_page_looks_at_the_last_clusters_first(tmp_path):
     one = Trajectory.from_arrays([0.0], np.tile([[0.0, 0.6, 0.8]], (9, 1))[None], metadata={"geometry": "sphere"})
     yaw, pitch = facts_of(page(one, tmp_path / "one.html"))["facing"]
     assert (rotation(np.degrees(yaw), np.degrees(pitch)) @ [0.0, 0.6, 0.8])[2] > 0.4
+
+
+def test_neighbours_on_the_page_have_unlike_hues(tmp_path):
+    """Five clusters on a ring, the largest first: those side by side are farther apart in colour than the palette's."""
+    sizes = np.array([20, 16, 12, 8, 4])
+    turn = 2 * np.pi * np.array([0, 2, 4, 1, 3]) / 5  # the first and the fifth colour of the palette, blue both, touch
+    places = np.repeat(np.stack([np.cos(turn), np.sin(turn)], axis=1), sizes, axis=0)
+    labels = np.repeat(np.arange(5), sizes)[None]
+    run = Trajectory.from_arrays([0.0], places[None])
+    shown = facts_of(page(run, tmp_path / "page.html", labels=labels))["palettes"]["light"]
+    assert len(set(shown)) == len(shown)
+    found = style.differences(np.array([[int(color[k : k + 2], 16) / 255 for k in (1, 3, 5)] for color in shown[:5]]))
+    plain = style.differences(style.palette(96, style.find("light"))[:5])
+    around = np.argsort(turn)
+    beside = [(around[k], around[(k + 1) % 5]) for k in range(5)]
+    assert min(found[pair] for pair in beside) > min(plain[pair] for pair in beside)
 
 
 def test_layer_norm_in_four_dimensions_is_a_sphere_on_the_page(tmp_path):

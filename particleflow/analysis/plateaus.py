@@ -115,10 +115,14 @@ def metastable(plateaus: Iterable[Plateau], initial_count: int) -> list[Plateau]
     return [each for each in plateaus if each.count is not None and each.count <= most]
 
 
-def spreads(counts: ArrayLike) -> bool:
-    """Tell whether the count of clusters ends above its start and was never larger: nothing gathers."""
+def spreads(counts: ArrayLike, last_labels: ArrayLike) -> bool:
+    """Tell whether nothing gathers: the count ends above its start, was never larger, and most clusters are alone.
+
+    counts: (T,); last_labels: (N,), the clusters of the last frame. What splits into parties does not spread.
+    """
     array = np.asarray(counts)
-    return bool(array[-1] > array[0] and array[-1] == array.max())
+    alone = np.unique(np.asarray(last_labels), return_counts=True)[1] == 1
+    return bool(array[-1] > array[0] and array[-1] == array.max() and 2 * alone.sum() > alone.size)
 
 
 def collapse_time(times: ArrayLike, counts: ArrayLike, *, target: int = 1) -> tuple[float, float] | None:

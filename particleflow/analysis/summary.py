@@ -166,7 +166,8 @@ def _summarize_run(
     return {
         **_header(),
         **_card(trajectory),
-        "kept_apart_by": character_of(trajectory).apart or ("the flow" if spreads(track.counts) else None),
+        "kept_apart_by": character_of(trajectory).apart
+        or ("the flow" if spreads(track.counts, track.labels[-1]) else None),
         "thresholds": _thresholds(track, trajectory.dimension),
         "clusters": parts.cluster_section(track, weights),
         "merge_tree": track.tree.to_dict(),

@@ -22,8 +22,9 @@ def pick(analysis: Any, *names: str) -> Any:
 
 def worth_showing(trajectory: "Trajectory", analysis: Any) -> Any:
     """The analysis, or None where clusters mean nothing: noise, repulsion or the flow keeps the particles apart."""
-    counts = pick(analysis, "counts")
-    scattered = counts is not None and np.ndim(counts) == 1 and len(counts) > 0 and spreads(counts)
+    counts, labels = pick(analysis, "counts"), pick(analysis, "labels")
+    known = np.ndim(counts) == 1 and np.ndim(labels) == 2 and len(counts) > 0
+    scattered = known and spreads(counts, labels[-1])
     return None if scattered or not character_of(trajectory).gathers else analysis
 
 

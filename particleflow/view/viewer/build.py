@@ -56,6 +56,7 @@ SCRIPTS = (
 )
 PALETTE_SIZE = 96
 _WORD_LETTERS = 40
+_THEMES = ("light", "dark")
 
 
 def page(
@@ -115,6 +116,8 @@ def _content(trajectory: Any, clusters: Clusters, runs: int | None, max_bytes: f
     chosen, stored = data.fit(trajectory, found, codes, max_bytes - shell)
     fixed += [array_section("frames", chosen.frames.astype(np.uint32)), *_particles(trajectory, chosen.particles)]
     meta = _facts(trajectory) | extra | _storage(trajectory, found, chosen, runs)
+    if codes is not None:
+        meta["palettes"] = {name: _hex(data.cluster_colors(trajectory, codes, name, PALETTE_SIZE)) for name in _THEMES}
     return meta, fixed + stored
 
 
@@ -171,9 +174,9 @@ def _facts(trajectory: Any) -> dict:
     """The run's own words about itself, as text, cut to a sensible length."""
     metadata = trajectory.metadata
     text = {key: _text(metadata.get(key), limit) for key, limit in _TEXT_LIMITS.items()}
-    palettes = {name: _hex(style.palette(PALETTE_SIZE, style.find(name))) for name in ("light", "dark")}
+    palettes = {name: _hex(style.palette(PALETTE_SIZE, style.find(name))) for name in _THEMES}
     steps = np.linspace(0.0, 1.0, 33)
-    ramps = {name: _hex(style.ordered_colors(steps, style.find(name))) for name in ("light", "dark")}
+    ramps = {name: _hex(style.ordered_colors(steps, style.find(name))) for name in _THEMES}
     seed = metadata.get("seed")
     return {**text, "seed": None if seed is None else _text(seed, 80), "palettes": palettes, "ramps": ramps}
 

@@ -9,7 +9,9 @@ import numpy as np
 
 from particleflow.analysis.shape import PrincipalComponents, common_norm, principal_components
 from particleflow.errors import ArgumentError, ShapeError
+from particleflow.view import style
 from particleflow.view.drawing.base import gather, projection, thinned
+from particleflow.view.drawing.colors import contrasting_colors
 from particleflow.view.resampling import step_lengths
 from particleflow.view.viewer.codec import (
     BITS,
@@ -185,6 +187,28 @@ class CodedLabels:
         table = np.array([self.codes[value] for value in known.tolist()], np.uint16)
         rows = np.arange(len(self.labels))[frames]
         return np.stack([table[np.searchsorted(known, self.labels[row][particles])] for row in rows])
+
+
+def cluster_colors(trajectory: Any, codes: CodedLabels, theme: str, size: int) -> np.ndarray:
+    """The palette (size, 3) in which large clusters have unlike hues if they were last seen beside each other.
+
+    As many are placed as there are basic colours.
+    """
+    chosen = thinned(trajectory.count, 1000)
+    some, colors = codes(particles=chosen), style.palette(size, style.find(theme))
+    centres: list[np.ndarray] = []
+    for code in range(min(int(some.max(initial=0)) + 1, len(style.find(theme).categories))):
+        there = np.flatnonzero((some == code).any(axis=1))
+        if there.size == 0:
+            break
+        points = np.asarray(trajectory.points[int(there[-1])], float)[chosen][some[there[-1]] == code]
+        centres.append(np.nan_to_num(points.mean(axis=0)))
+    if len(centres) < 2:
+        return colors
+    with style.use(theme):
+        best = contrasting_colors(np.stack(centres))
+    spare = [color for color in colors if not (np.abs(best - color).max(axis=1) < 1e-9).any()]
+    return np.concatenate([best, spare])[:size]
 
 
 def scalar_observables(trajectory: Any, frames: np.ndarray) -> dict[str, np.ndarray]:

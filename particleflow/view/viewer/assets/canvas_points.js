@@ -47,7 +47,7 @@ class CanvasPoints {
     context.globalAlpha = view.numbers.alpha;
     for (const [j, x, y, w] of items) {
       const depth = far > near ? clamp((w - near) / (far - near), 0, 1) : 0;
-      const color = this.color(j, view).map((entry, c) => entry + (colors.background[c] - entry) * 0.68 * depth * depth);
+      const color = this.color(j, view).map((entry, c) => entry + (colors.background[c] - entry) * 0.38 * depth * depth);
       const radius = (view.numbers.size * (view.numbers.reference > 0 ? view.numbers.reference / w : 1) + 1) / 2;
       context.fillStyle = cssColor(color);
       context.beginPath();

@@ -44,7 +44,7 @@ void main() {
     color = scale((log(max(speed, 1e-37)) / log(10.0) - speedRange.x) / (speedRange.y - speedRange.x));
   }
   float far = cue.y > cue.x ? clamp((distance - cue.x) / (cue.y - cue.x), 0.0, 1.0) : 0.0;
-  tint = vec4(mix(color, background, 0.68 * smoothstep(0.35, 1.0, far)), alpha);
+  tint = vec4(mix(color, background, 0.38 * smoothstep(0.35, 1.0, far)), alpha);
   float pixels = size * (reference > 0.0 ? reference / distance : 1.0);
   gl_PointSize = pixels + 1.5;
   radius = (pixels + 1.5) * 0.5;
