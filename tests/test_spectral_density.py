@@ -90,6 +90,25 @@ def test_a_poisson_density_stays_one():
         assert abs(masses.sum() - 1) < 1e-12
 
 
+@pytest.mark.parametrize("normalization", by_default(["row", "none"], ["row"]))
+def test_the_fastest_mode_leads_in_a_run(normalization):
+    """β = 5, all modes perturbed alike by 1e-7: the third grows fastest, each at its published rate."""
+    rng, flow = np.random.default_rng(4), attention(5.0, normalization)
+    phases = rng.uniform(0, 2 * np.pi, 8)
+
+    def density(points):
+        angles = np.arctan2(points[:, 1], points[:, 0])[:, None]
+        return 1 + 1e-7 * np.sum(np.cos(np.arange(1, 9) * angles + phases), axis=1)
+
+    end = 4.0 if normalization == "row" else 0.2
+    run = pf.simulate(flow, MODES.measure_of(density), end * TIMES, **options(rtol=1e-10, atol=1e-18))
+    waves = np.abs(np.fft.rfft(np.asarray(run.masses), axis=1))[:, 1:9]
+    rates = np.log(waves[-1] / waves[0]) / end
+    assert np.max(np.abs(rates - stability.growth_rates(flow, np.arange(1, 9)))) < 1e-5 * rates[2]
+    assert np.argmax(waves[-1]) + 1 == stability.fastest_mode(flow) == 3
+    assert abs(rates[2] / {"row": 0.68267833, "none": 18.59607030}[normalization] - 1) < 1e-6
+
+
 DECAYS = [(2, 1.0), (3, 1.0), (2, 2.0)]
 
 
