@@ -66,7 +66,7 @@ def test_quantiles_of_a_gaussian_drift_to_two_atoms():
 
 @pytest.mark.slow
 def test_a_quadrature_stays_gaussian_until_rounding_has_grown():
-    """The law itself stays; a quadrature of it leaves, from what rounding has put there: 3e-15, then 4e-9 (measured)."""
+    """The law itself stays; a quadrature leaves, from what rounding has put there: 3e-15, later 4e-9, measured."""
     start = pf.initial.GaussHermite(1, 40).start(jax.random.key(0)).measure
     law = layers(flow(1.0), start, [0, 1000], discretization=Gaussian())
     assert np.max(np.abs(kurtosis(law))) < 1e-12
