@@ -224,12 +224,13 @@ def test_ensembles_resume_and_single_precision(tmp_path):
     resumed = pf.simulate(flow(name), start(name), times, **options, store=tmp_path / "set.h5", resume=True)
     assert np.array_equal(np.asarray(resumed.points), np.asarray(whole.points))
     halved = jax.tree.map(lambda leaf: leaf.astype(np.float32), (flow(name), start(name)))
-    single = pf.simulate(*halved, times, **options)
+    single = pf.simulate(halved[0], halved[1], times, **options)
     assert np.asarray(single.points).dtype == np.float32
     assert np.max(np.abs(np.asarray(single.points) - np.asarray(whole.points))) < 1e-5
 
 
 def test_what_is_refused():
+    unchecked: Any = geometry.SetNorm  # what is wrong here is also wrong for type checkers
     for arguments, error, message in (
         (("both",), ArgumentError, "must be 'diagonal' or 'full', but is 'both'"),
         (("diagonal", 0.0, TARGET), ArgumentError, "goes with covariance = 'full' only"),
@@ -238,7 +239,7 @@ def test_what_is_refused():
         (("full", np.eye(2)), ShapeError, "`mean` must be a number or a vector"),
     ):
         with pytest.raises(error, match=message):
-            geometry.SetNorm(*arguments)
+            unchecked(*arguments)
     options: dict[str, Any] = {"rtol": 1e-6, "atol": 1e-8}
     with pytest.raises(ArgumentError, match="must be on the geometry SetNorm"):
         pf.simulate(flow("full"), STATE, [0.0, 1.0], **options)
