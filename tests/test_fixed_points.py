@@ -163,6 +163,7 @@ def test_linear_drifts_have_the_eigenvalues_of_their_matrix():
     assert "0.3, -0.5 + 2i" in str(point)
 
 
+@pytest.mark.slow
 def test_mean_field_magnets_have_three_fixed_points():
     """ẋ = tanh(βx) − x: the zero is unstable for β > 1, and the magnetisations ±m have −1 + β(1 − m²)."""
     beta = 1.7

@@ -118,7 +118,7 @@ def still(points: np.ndarray) -> pf.Trajectory:
 def test_eigenvalues_are_drawn_where_they_are():
     """One dot an eigenvalue, its area by multiplicity, right of the axis what grows; orders of magnitude show."""
     values, times = np.array([0.5 + 0.2j, 0.5 - 0.2j, 0.0, -1.0]), [1, 1, 1, 9]
-    ax = view.eigenvalues(values, times, tolerance=1e-9)
+    ax: Any = view.eigenvalues(values, times, tolerance=1e-9)
     drawn = np.concatenate([np.asarray(each.get_offsets()) for each in ax.collections])
     assert sorted(map(tuple, drawn)) == sorted((each.real, each.imag) for each in values.tolist())
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["grows (2)", "neutral (1)", "shrinks (9)"]

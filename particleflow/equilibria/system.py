@@ -120,7 +120,7 @@ def _near(system: System, vector: Array) -> tuple:
     place = system.canonical(vector)
     slopes, projection = _derivatives(lambda at: (system.field(at), system.canonical(at)), place)
     moves = _moves(place)
-    values = jax.vmap(system.field)(jnp.concatenate([place[None], place[None] + moves]))
+    values = jax.lax.map(system.field, jnp.concatenate([place[None], place[None] + moves]))
     expected = moves @ slopes.T
     bend = jnp.max(jnp.abs(values[1:] - values[:1] - expected), axis=1)
     fields = system.discretization.fields(system.flow, system.time, system.whole(place))
@@ -198,7 +198,7 @@ def _apart(system: System, vector: Array) -> tuple[Array, Array, Array, Array]:
     slopes, projections = (jnp.moveaxis(each, 0, 2) for each in columns)
     moves = _moves(vector)[:, vector.size // 2 :].reshape(-1, count, dimension)
     places = jnp.concatenate([vector[None], vector[None] + jax.vmap(place_of)(moves)])
-    values = jax.vmap(system.field)(places)[:, vector.size // 2 :].reshape(-1, count, dimension)
+    values = jax.lax.map(system.field, places)[:, vector.size // 2 :].reshape(-1, count, dimension)
     expected = jnp.einsum("gij,kgj->kgi", slopes, moves)
     bend = jnp.max(jnp.abs(values[1:] - values[:1] - expected), axis=(1, 2))
     return slopes, projections, bend, _slope(expected, vector)

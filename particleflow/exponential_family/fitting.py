@@ -29,13 +29,9 @@ def matched(
 ) -> Float[Array, " d"]:
     """The θ with ∇G(θ) = m, searched from `start` on; refused where there is none, NaN for it inside of `jit`."""
     unit = float(jnp.finfo(mean.dtype).eps)
-
-    def defect(parameter: Array, _: Any) -> Array:
-        return family.mean(parameter) - mean
-
     solver: Any = optx.LevenbergMarquardt(rtol=unit**_NEAR, atol=unit**_NEAR)
-    found = optx.root_find(defect, solver, start, max_steps=max_steps, throw=False).value
-    left = jnp.max(jnp.abs(defect(found, None)))
+    found = optx.root_find(_defect, solver, start, (family, mean), max_steps=max_steps, throw=False).value
+    left = jnp.max(jnp.abs(_defect(found, (family, mean))))
     good = left <= unit**_MATCHED * (1 + jnp.max(jnp.abs(mean)))
     if is_concrete(good) and not bool(good):
         raise ArgumentError(
@@ -43,3 +39,8 @@ def matched(
             "It must lie inside of the convex hull of the statistics."
         )
     return jnp.where(good, found, jnp.nan)
+
+
+def _defect(parameter: Array, asked: tuple["AbstractExponentialFamily", Array]) -> Array:
+    """∇G(θ) − m; a function of the module, so that it is compiled once for a family."""
+    return asked[0].mean(parameter) - asked[1]
