@@ -107,9 +107,8 @@ def _trial(plan: Plan, first: int, state: Any, time: float, passed: dict[int, in
     seen = present.seen
 
     def choose(interaction: Interaction) -> AbstractSummation:
-        choices, limit = interaction.choices(seen), interaction.allowed_error() or 0.0
-        place, error = _first_within(limit, interaction, choices, passed.get(len(places), 0), seen, first)
-        choice = choices[place]
+        limit, begin = interaction.allowed_error() or 0.0, passed.get(len(places), 0)
+        place, choice, error = _first_within(limit, interaction, begin, seen, first)
         places.append(place)
         chosen.append(choice)
         allowed.append(limit)
@@ -121,15 +120,17 @@ def _trial(plan: Plan, first: int, state: Any, time: float, passed: dict[int, in
 
 
 def _first_within(
-    limit: float, interaction: Interaction, choices: list[Choice], place: int, seen: Measure, first: int
-) -> tuple[int, float]:
-    """The place of the first choice, from `place` on, whose sample is within the limit, and the error seen there."""
-    while choices[place].error > 0:
-        error = _sampled_error(interaction, choices[place], seen, first)
-        if error <= limit:
-            return place, error
-        place += 1
-    return place, 0.0
+    limit: float, interaction: Interaction, begin: int, seen: Measure, first: int
+) -> tuple[int, Choice, float]:
+    """The first choice, from place `begin` on, whose sample is within the limit; its place, and the error seen there.
+
+    A choice is looked for only when those before it have failed.
+    """
+    for place, choice in enumerate(interaction.choices(seen)):
+        error = _sampled_error(interaction, choice, seen, first) if place >= begin and choice.error > 0 else 0.0
+        if place >= begin and error <= limit:
+            return place, choice, error
+    raise AssertionError("the last choice is exact")
 
 
 def _errors_after(trial: _Trial, first: int, state: Any, time: float) -> dict[int, float]:

@@ -15,7 +15,7 @@ Beside its velocity a drift says
 """
 
 import abc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import equinox as eqx
@@ -79,9 +79,13 @@ class Interaction(NamedTuple):
         """G and m of the queries, under the tilt of Sinkhorn attention."""
         return self.summation.moments(self.whole_kernel, self.looked_at(seen), queries)
 
-    def choices(self, seen: Measure) -> list[Choice]:
-        """What could sum it as the particles are now, the best first."""
+    def choices(self, seen: Measure) -> Iterator[Choice]:
+        """What could sum it as the particles are now, the best first, each looked for when it is asked for."""
         return self._allowed.choices(self.whole_kernel, self.data or seen, seen.sites)
+
+    def exactly(self) -> "Interaction":
+        """The same without approximations that its summation may choose."""
+        return self._replace(summation=self.summation.exactly())
 
     def allowed_error(self) -> float | None:
         """The error that its sums may have, None where nothing was said of errors."""

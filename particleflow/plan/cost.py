@@ -75,7 +75,7 @@ def cost_of(plan: Plan) -> Cost:
     runs, start = plan.runs or 1, plan.start_of(0)
     pairs, work = 0, 0.0
     for each in plan.flow_of(0).interactions(jnp.asarray(plan.times[0], plan.dtype)):
-        choice = each.choices(start)[0 if plan.runs is None else -1]
+        choice = next((each if plan.runs is None else each.exactly()).choices(start))
         sweeps = _SWEEPS if each.normalization == "sinkhorn" else 1
         pairs, work = pairs + runs * start.count * (each.data or start).count, work + runs * choice.cost * sweeps
     point_bytes = start.points.size * start.points.dtype.itemsize * runs

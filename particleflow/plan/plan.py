@@ -282,7 +282,8 @@ def _check_tolerances(start: Measure, rtol: float, atol: float) -> None:
 def _summation_note(flow: Flow, start: Measure, runs: int | None) -> str:
     """How the first kernel is summed, and why; one summation must serve all runs of an ensemble, the exact one."""
     for each in flow.interactions(jnp.zeros((), start.points.dtype)):
-        choices = each.choices(start)
-        alike = "" if runs is None or len(choices) == 1 else "; all runs of an ensemble are summed exactly"
-        return f"{choices[0] if runs is None else choices[-1]}{alike}"
+        if runs is None:
+            return str(next(each.choices(start)))
+        alike = "" if each.allowed_error() is None else "; all runs of an ensemble are summed exactly"
+        return f"{next(each.exactly().choices(start))}{alike}"
     return "none"
