@@ -116,6 +116,9 @@ def _trial(plan: Plan, first: int, state: Any, time: float, passed: dict[int, in
         return interaction.summation if choice.error == 0 else choice.summation
 
     flow = plan.flow.resummed(present.time, choose)
+    if not chosen:  # what sums a stack of layers is one for all of them, and cannot be exchanged
+        exact = [next(each.exactly().choices(seen)) for each in flow.interactions(present.time)]
+        chosen = [each._replace(reason=f"{each.reason}; layers are summed exactly") for each in exact]
     return _Trial(replace(plan, flow=flow), places, chosen, allowed, errors)
 
 
@@ -135,8 +138,16 @@ def _first_within(
 
 def _errors_after(trial: _Trial, first: int, state: Any, time: float) -> dict[int, float]:
     """The errors on a sample in another state, of the interactions that are approximated."""
+    if all(choice.error == 0 for choice in trial.chosen):
+        return {}
     present = trial.plan.present(0, state, time).condensed
-    interactions = present.flow.interactions(present.time)
+    interactions: list[Interaction] = []  # those whose summation can be exchanged, in the order in which it was
+
+    def note(interaction: Interaction) -> AbstractSummation:
+        interactions.append(interaction)
+        return interaction.summation
+
+    present.flow.resummed(present.time, note)
     return {
         place: _sampled_error(interactions[place], choice, present.seen, first)
         for place, choice in enumerate(trial.chosen)

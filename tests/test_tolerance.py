@@ -232,8 +232,10 @@ class Bidder(AbstractSummation):
 
 def test_nobody_is_asked_who_seems_to_cost_more_than_a_promise(start, candidates):
     asked: list[str] = []
-    bids = {"a": (4, 4, 40), "b": (5, 30, 35), "c": (6, 50, 60), "d": (45, 45, 45), "none": (1, 1, np.inf)}
-    candidates(*(Bidder(name, *bid, asked) for name, bid in bids.items()))
+    candidates(
+        Bidder("a", 4, 4, 40, asked), Bidder("b", 5, 30, 35, asked), Bidder("c", 6, 50, 60, asked),
+        Bidder("d", 45, 45, 45, asked), Bidder("none", 1, 1, np.inf, asked),
+    )  # fmt: skip
     measure = pf.Measure.uniform(start)
     choices = Auto(tolerance=1e-6).choices(pf.kernels.Attention(2.0), measure, measure)
     first = ["glance at none", "none", "glance at a", "a", "glance at b", "glance at c", "b"]
