@@ -14,7 +14,7 @@ import particleflow as pf
 from particleflow.summation import Auto
 
 COUNT, TOLERANCE = 3000, 1e-5
-SETTINGS = {"rtol": 1e-6, "atol": 1e-8, "window": 2}
+SETTINGS = {"rtol": 1e-5, "atol": 1e-7, "window": 2}
 TIMES = np.linspace(0.0, 0.2, 5)
 CIRCLE = np.asarray(pf.initial.UniformSphere(dim=2).sample(jax.random.key(0), COUNT))
 
