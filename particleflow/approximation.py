@@ -107,9 +107,8 @@ def _trial(plan: Plan, first: int, state: Any, time: float, passed: dict[int, in
     seen = present.seen
 
     def choose(interaction: Interaction) -> AbstractSummation:
-        choices, limit = interaction.choices(seen), interaction.allowed_error() or 0.0
-        place, error = _first_within(limit, interaction, choices, passed.get(len(places), 0), seen, first)
-        choice = choices[place]
+        limit, begin = interaction.allowed_error() or 0.0, passed.get(len(places), 0)
+        place, choice, error = _first_within(limit, interaction, begin, seen, first)
         places.append(place)
         chosen.append(choice)
         allowed.append(limit)
@@ -117,25 +116,38 @@ def _trial(plan: Plan, first: int, state: Any, time: float, passed: dict[int, in
         return interaction.summation if choice.error == 0 else choice.summation
 
     flow = plan.flow.resummed(present.time, choose)
+    if not chosen:  # what sums a stack of layers is one for all of them, and cannot be exchanged
+        exact = [next(each.exactly().choices(seen)) for each in flow.interactions(present.time)]
+        chosen = [each._replace(reason=f"{each.reason}; layers are summed exactly") for each in exact]
     return _Trial(replace(plan, flow=flow), places, chosen, allowed, errors)
 
 
 def _first_within(
-    limit: float, interaction: Interaction, choices: list[Choice], place: int, seen: Measure, first: int
-) -> tuple[int, float]:
-    """The place of the first choice, from `place` on, whose sample is within the limit, and the error seen there."""
-    while choices[place].error > 0:
-        error = _sampled_error(interaction, choices[place], seen, first)
-        if error <= limit:
-            return place, error
-        place += 1
-    return place, 0.0
+    limit: float, interaction: Interaction, begin: int, seen: Measure, first: int
+) -> tuple[int, Choice, float]:
+    """The first choice, from place `begin` on, whose sample is within the limit; its place, and the error seen there.
+
+    A choice is looked for only when those before it have failed.
+    """
+    for place, choice in enumerate(interaction.choices(seen)):
+        error = _sampled_error(interaction, choice, seen, first) if place >= begin and choice.error > 0 else 0.0
+        if place >= begin and error <= limit:
+            return place, choice, error
+    raise AssertionError("the last choice is exact")
 
 
 def _errors_after(trial: _Trial, first: int, state: Any, time: float) -> dict[int, float]:
     """The errors on a sample in another state, of the interactions that are approximated."""
+    if all(choice.error == 0 for choice in trial.chosen):
+        return {}
     present = trial.plan.present(0, state, time).condensed
-    interactions = present.flow.interactions(present.time)
+    interactions: list[Interaction] = []  # those whose summation can be exchanged, in the order in which it was
+
+    def note(interaction: Interaction) -> AbstractSummation:
+        interactions.append(interaction)
+        return interaction.summation
+
+    present.flow.resummed(present.time, note)
     return {
         place: _sampled_error(interactions[place], choice, present.seen, first)
         for place, choice in enumerate(trial.chosen)

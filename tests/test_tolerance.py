@@ -204,3 +204,67 @@ def test_real_methods_with_everything_else_a_run_has(name):
         ends.append((np.asarray(run.points[-1]), run.metadata["statistics"]["chosen summation"]))
     assert ends[0][1].startswith(method)
     assert np.max(np.abs(ends[0][0] - ends[1][0])) < 1e-5
+
+
+class Bidder(AbstractSummation):
+    """Would cost `least`, seems to cost `likely`, and costs `cost`; notes when it is asked."""
+
+    name: str = eqx.field(static=True)
+    least: float = eqx.field(static=True)
+    likely: float = eqx.field(static=True)
+    cost: float = eqx.field(static=True)
+    asked: Any = eqx.field(static=True)
+
+    def moments(self, kernel, measure, queries, values=None):
+        return Dense().moments(kernel, measure, queries, values)
+
+    def least_cost(self, kernel, measure, queries, limits):
+        return self.least
+
+    def likely_cost(self, kernel, measure, queries, limits):
+        self.asked.append(f"glance at {self.name}")
+        return self.likely
+
+    def promise(self, kernel, measure, queries, limits):
+        self.asked.append(self.name)
+        return None if np.isinf(self.cost) else Choice(self, self.name, error=1e-9, cost=self.cost)
+
+
+def test_nobody_is_asked_who_seems_to_cost_more_than_a_promise(start, candidates):
+    asked: list[str] = []
+    candidates(
+        Bidder("a", 4, 4, 40, asked), Bidder("b", 5, 30, 35, asked), Bidder("c", 6, 50, 60, asked),
+        Bidder("d", 45, 45, 45, asked), Bidder("none", 1, 1, np.inf, asked),
+    )  # fmt: skip
+    measure = pf.Measure.uniform(start)
+    choices = Auto(tolerance=1e-6).choices(pf.kernels.Attention(2.0), measure, measure)
+    first = ["glance at none", "none", "glance at a", "a", "glance at b", "glance at c", "b"]
+    for name, then in {"b": first, "a": [], "d": ["glance at d", "d"], "c": ["c"]}.items():
+        asked.clear()
+        assert next(choices).reason.startswith(name)
+        assert asked == then
+    assert next(choices).error == 0  # the exact sum is the last
+    assert next(choices, None) is None
+
+
+def test_while_a_program_is_recorded_nobody_is_asked(start, candidates):
+    """Also not for points that are known there: what was asked would be part of the program."""
+    asked: list[str] = []
+    candidates(Bidder("a", 1, 1, 1, asked))
+    measure = pf.Measure.uniform(start)
+    jax.eval_shape(lambda: Auto(tolerance=1e-6).moments(pf.kernels.Gaussian(0.3), measure, measure))
+    assert asked == []
+
+
+@pytest.mark.slow
+def test_mean_shift_in_the_plane_within_a_tolerance():
+    """Five blobs of 3,000 particles, every real method asked: within the tolerance of the exact run."""
+    rng = np.random.default_rng(0)
+    points = rng.uniform(-2, 2, size=(5, 2))[rng.integers(0, 5, 3000)] + 0.3 * rng.normal(size=(3000, 2))
+    ends: list[Any] = []
+    for tolerance in (1e-5, None):
+        flow = pf.Flow(pf.MeanShift(pf.kernels.Gaussian(0.3), summation=Auto(tolerance=tolerance)))
+        run = pf.simulate(flow, points, [0.0, 0.2, 0.4], rtol=1e-6, atol=1e-8)
+        ends.append((np.asarray(run.points[-1]), run.metadata["statistics"]["chosen summation"]))
+    assert ends[0][1].startswith("Spectral")
+    assert np.max(np.abs(ends[0][0] - ends[1][0])) < 1e-5

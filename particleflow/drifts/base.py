@@ -17,7 +17,7 @@ Beside its velocity a drift says
 """
 
 import abc
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -103,9 +103,13 @@ class Interaction(NamedTuple):
             return weighted_mean(local, law)
         return coupled_mean(self.kernel, law) if self.normalization == "sinkhorn" else local.mean
 
-    def choices(self, seen: Measure) -> list[Choice]:
-        """What could sum it as the particles are now, the best first."""
+    def choices(self, seen: Measure) -> Iterator[Choice]:
+        """What could sum it as the particles are now, the best first, each looked for when it is asked for."""
         return self._allowed.choices(self.whole_kernel, self.data or seen, seen.sites)
+
+    def exactly(self) -> "Interaction":
+        """The same without approximations that its summation may choose."""
+        return self._replace(summation=self.summation.exactly())
 
     def allowed_error(self) -> float | None:
         """The error that its sums may have, None where nothing was said of errors."""

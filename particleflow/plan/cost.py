@@ -80,7 +80,7 @@ def cost_of(plan: Plan) -> Cost:
     pairs, work = 0, 0.0
     closed = plan.discretization.is_closed_form()
     for each in () if closed else plan.flow_of(0).interactions(jnp.asarray(plan.times[0], plan.dtype)):
-        choice = each.choices(start)[0 if plan.runs is None else -1]
+        choice = next((each if plan.runs is None else each.exactly()).choices(start))
         sweeps = _SWEEPS if each.normalization == "sinkhorn" else 1
         pairs, work = pairs + runs * start.count * (each.data or start).count, work + runs * choice.cost * sweeps
     point_bytes = start.points.size * start.points.dtype.itemsize * runs

@@ -290,7 +290,8 @@ def _summation_note(
     if how.is_closed_form():
         return "none: integrals in closed form"
     for each in acting:
-        choices = each.choices(start)
-        alike = "" if runs is None or len(choices) == 1 else "; all runs of an ensemble are summed exactly"
-        return f"{choices[0] if runs is None else choices[-1]}{alike}"
+        if runs is None:
+            return str(next(each.choices(start)))
+        alike = "" if each.allowed_error() is None else "; all runs of an ensemble are summed exactly"
+        return f"{next(each.exactly().choices(start))}{alike}"
     return "none"

@@ -1,16 +1,19 @@
 """The choice among summations, open to inspection.
 
 Candidates are asked for a promise within the limits. Without a tolerance the first that gives one is taken, from shapes
-and forms alone; with one, the cheapest for these points.
+and forms alone; with one, the cheapest for these points. Promises take time, too: who seems to cost more than the one
+that was found is not asked before that one is passed over.
 """
 
+from collections.abc import Iterator
+from heapq import heapify, heappop, heappush
 from typing import Any
 
 import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Int
 
-from particleflow._arrays import is_concrete, remembered
+from particleflow._arrays import is_concrete, is_traced, remembered
 from particleflow.errors import ArgumentError
 from particleflow.kernels.base import AbstractKernel
 from particleflow.measure import Measure, Sites
@@ -35,7 +38,7 @@ class Auto(AbstractSummation):
     All are exact.
 
     `tolerance`, the error of the mean relative to max |z| and of the log-mass, absolute, allows approximations that
-    promise to keep it for these points; None allows none. Inside `jit` points are not known, and nothing is promised
+    promise to keep it for these points; None allows none. Inside `jit` nothing is looked at, and nothing is promised
     but exact sums, which keep any tolerance.
     """
 
@@ -48,15 +51,28 @@ class Auto(AbstractSummation):
         if given is not None and not (is_number and given > 0 and np.isfinite(given)):
             raise ArgumentError(f"Argument `tolerance` must be a positive number or None, but is {given!r}.")
 
-    def choices(self, kernel: AbstractKernel, measure: Measure, queries: Any) -> list[Choice]:
+    def choices(self, kernel: AbstractKernel, measure: Measure, queries: Any) -> Iterator[Choice]:
         """What could be used for these, and why, the cheapest first; the last one is exact."""
         sites, limits = as_query_sites(queries), Limits(self.tolerance, self.dense_bytes)
         exact = remembered(_exact, _EXACT, library().description, limits, kernel, measure, sites)
-        known = is_concrete(measure.points) and is_concrete(sites.points)
+        known = not is_traced() and is_concrete(measure.points) and is_concrete(sites.points)
         asked = _APPROXIMATE if self.tolerance is not None and known else ()
-        promises = (each.promise(kernel, measure, sites, limits) for each in asked)
-        cheaper = [each for each in promises if each is not None and each.cost < exact.cost]
-        return [self._kept(each) for each in (*sorted(cheaper, key=lambda each: each.cost), exact)]
+        # Bids, the lowest first: who is looked at again comes back with a better one, and then with a promise.
+        bids = [(each.least_cost(kernel, measure, sites, limits), place) for place, each in enumerate(asked)]
+        heapify(bids)
+        glanced: set[int] = set()
+        promised: dict[int, Choice] = {}
+        while bids and bids[0][0] < exact.cost:
+            place = heappop(bids)[1]
+            if place in promised:
+                yield self._kept(promised[place])
+            elif place not in glanced:
+                glanced.add(place)
+                heappush(bids, (asked[place].likely_cost(kernel, measure, sites, limits), place))
+            elif (found := asked[place].promise(kernel, measure, sites, limits)) is not None:
+                promised[place] = found
+                heappush(bids, (found.cost, place))
+        yield self._kept(exact)
 
     def _kept(self, choice: Choice) -> Choice:
         """The choice, with how it keeps the tolerance."""
@@ -68,6 +84,10 @@ class Auto(AbstractSummation):
     def allowed_error(self) -> float | None:
         """The tolerance."""
         return self.tolerance
+
+    def exactly(self) -> "Auto":
+        """The same without a tolerance."""
+        return Auto(self.dense_bytes)
 
     def tightened(self, factor: float) -> "Auto":
         """The same with `factor` times less tolerance."""

@@ -7,6 +7,8 @@ A summation takes any kernel and any measure and returns, for every query x,
 It says what it would do before it does it: `select` answers with a `Choice`. `promise` is the same question asked by
 `Auto`, with limits that the answer must keep; a summation that cannot keep them, or does not fit the kernel's forms,
 answers None and is passed over. So a new summation is one class, and one line in the list of candidates of `auto`.
+A promise takes sums and programs of its own, so that nobody is asked for one who would be dearer than another, by the
+least that it costs or by a glance at the points.
 An approximation promises something for the points it is shown (their extent, their weights), not for their number
 alone; where they are traced `Auto` allows none. What it would sum with (how many modes, features, cells) is settled in
 the summation that its choice names, so that compiled code knows it.
@@ -16,6 +18,7 @@ means nothing beyond rounding.
 """
 
 import abc
+from collections.abc import Iterator
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -73,11 +76,15 @@ class AbstractSummation(eqx.Module):
 
     def select(self, kernel: AbstractKernel, measure: Measure, queries: Any) -> Choice:
         """What sums these, and why."""
-        return self.choices(kernel, measure, queries)[0]
+        return next(self.choices(kernel, measure, queries))
 
-    def choices(self, kernel: AbstractKernel, measure: Measure, queries: Any) -> list[Choice]:
+    def choices(self, kernel: AbstractKernel, measure: Measure, queries: Any) -> Iterator[Choice]:
         """What could sum these, the best first: itself alone, unless it chooses among others."""
-        return [Choice(self, "as asked", cost=self.pairs(measure, as_query_sites(queries)))]
+        yield Choice(self, "as asked", cost=self.pairs(measure, as_query_sites(queries)))
+
+    def exactly(self) -> "AbstractSummation":
+        """The same without the approximations that it may choose."""
+        return self
 
     def allowed_error(self) -> float | None:
         """The error that this summation may make by the wish of its user; None where nothing was said of errors."""
@@ -90,6 +97,14 @@ class AbstractSummation(eqx.Module):
     def promise(self, kernel: AbstractKernel, measure: Measure, queries: Sites, limits: Limits) -> Choice | None:
         """What this summation promises for these within some limits, known from shapes and forms; None: nothing."""
         return None
+
+    def least_cost(self, kernel: AbstractKernel, measure: Measure, queries: Sites, limits: Limits) -> float:
+        """What `promise` would cost at least, in pairs, known from shapes and forms; ∞: there will be none."""
+        return 0.0
+
+    def likely_cost(self, kernel: AbstractKernel, measure: Measure, queries: Sites, limits: Limits) -> float:
+        """What `promise` will cost, as far as a glance at the points tells; the least, where none is taken."""
+        return self.least_cost(kernel, measure, queries, limits)
 
     def obstacle(self, kernel: AbstractKernel, measure: Measure) -> str | None:
         """Why this summation cannot be used for these on this machine, None if it can: a choice tells it."""

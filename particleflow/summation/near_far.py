@@ -13,7 +13,7 @@ Cost: near pairs, and O((m + n) log n) for the order. Where everything is near (
 dimensions) it is the exact sum, and a little more; a query that is far from everything makes its tile sum everything.
 """
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -97,14 +97,16 @@ class NearFar(AbstractSummation):
         if 0 in queries.points.shape or not all(is_concrete(leaf) for leaf in leaves):
             return None
         settled = NearFar(min(float(limits.tolerance), 0.5), self.block)
-        with jax.ensure_compile_time_eval():
-            form, arrays = settled._arrays(parts, measure, queries, value_columns(measure))
-            near = _share_of_near_pairs(form, arrays)
+        near = _share_of_near_pairs(settled, kernel, measure, queries)
         points = queries.points.shape[0] + measure.count
         cost = near * self.pairs(measure, queries) + _POINT * points
         error = 0.0 if parts.curve in COMPACT else settled.tolerance
         counts = f"{queries.points.shape[0]} × {measure.count}"
         return Choice(settled, f"about {100 * near:.2g} % of {counts} pairs are near", error, cost)
+
+    def least_cost(self, kernel: AbstractKernel, measure: Measure, queries: Sites, limits: Limits) -> float:
+        """What sorting costs, were no pair near."""
+        return _POINT * (queries.points.shape[0] + measure.count)
 
     def _parts(self, kernel: AbstractKernel, measure: Measure) -> KernelParts:
         parts = KernelParts.of(kernel, measure.dimension)
@@ -123,36 +125,59 @@ class NearFar(AbstractSummation):
 _moments_by_xla = jax.jit(moments_by_xla, static_argnums=0)  # loops outside `jit` are compiled again at every call
 
 
-def _share_of_near_pairs(form: Form, arrays: Arrays) -> float:
+def _share_of_near_pairs(how: NearFar, kernel: AbstractKernel, measure: Measure, queries: Sites) -> float:
     """The part of all pairs that some queries would sum, with boxes as wide as their neighbourhoods.
 
     What a box can add is what its points would, were they closer by the widths of both boxes; the least of these,
     together at most ½ tolerance of the mass, are left out. Some hundredths of a second for any number of points.
     """
-    places = Places.of(form, arrays)
-    queries, keys, offsets = (np.asarray(each) for each in (places.queries, places.keys, places.key_offsets))
-    chosen = queries[_spread(len(queries), _SAMPLED_QUERIES)]
-    sources = _spread(len(keys), _SAMPLED_SOURCES)
-    others = _spread(len(queries), _SAMPLED_SOURCES)
-    wide = _reach(chosen, queries[others], form.block, len(queries)) + _reach(
-        chosen, keys[sources], form.block, len(keys)
-    )
-    squares = np.square(chosen[:, None] - keys[sources][None])
-    inner, outer = squares[..., : form.inner].sum(-1), squares[..., form.inner :].sum(-1)
-    distance = np.sqrt(inner + outer)
-    closer = np.square(np.maximum(distance - wide[:, None], 0) / np.where(distance > 0, distance, 1))
-    scores, bounds = (
-        np.asarray(log_bound(form, arrays.numbers, jnp.asarray(factor * inner), jnp.asarray(factor * outer)))
-        + offsets[sources]
-        for factor in (np.ones_like(closer), closer)
-    )
-    if form.curve in COMPACT:
+    some = _some(how, kernel, measure, queries)
+    ours, theirs = queries.points.shape[0], measure.count
+    queries_seen, others, keys = (np.asarray(each) for each in (some.queries, some.others, some.keys))
+    wide = _reach(queries_seen, others, how.block, ours) + _reach(queries_seen, keys, how.block, theirs)
+    scores, bounds, compact = _scores_and_bounds(how, kernel, measure, queries, some, jnp.asarray(wide))
+    bounds = np.asarray(bounds)
+    if compact:
         return float(np.mean(bounds > -np.inf))
     top = np.max(bounds, axis=1, keepdims=True)
     mass = np.exp(scores - top).sum(axis=1)
     left = np.cumsum(np.sort(np.exp(bounds - top), axis=1), axis=1)
-    assert form.tolerance is not None
-    return float(np.mean(left > 0.5 * form.tolerance * mass[:, None]))
+    return float(np.mean(left > 0.5 * how.tolerance * mass[:, None]))
+
+
+class _Some(NamedTuple):
+    """The places of some queries, of more of them, and of some sources with their offsets."""
+
+    queries: Array
+    others: Array
+    keys: Array
+    key_offsets: Array
+
+
+@eqx.filter_jit  # one program; operation by operation there would be thirty
+def _some(how: NearFar, kernel: AbstractKernel, measure: Measure, queries: Sites) -> _Some:
+    places = Places.of(*how._arrays(how._parts(kernel, measure), measure, queries, value_columns(measure)))
+    ours, theirs = len(places.queries), len(places.keys)
+    chosen, sources = _spread(ours, _SAMPLED_QUERIES), _spread(theirs, _SAMPLED_SOURCES)
+    others = places.queries[_spread(ours, _SAMPLED_SOURCES)]
+    return _Some(places.queries[chosen], others, places.keys[sources], places.key_offsets[sources])
+
+
+@eqx.filter_jit
+def _scores_and_bounds(
+    how: NearFar, kernel: AbstractKernel, measure: Measure, queries: Sites, some: _Some, wide: Array
+) -> tuple[Array, Array, bool]:
+    """Scores of some queries and sources, bounds of boxes around both, so wide, and whether the kernel ends."""
+    form, arrays = how._arrays(how._parts(kernel, measure), measure, queries, value_columns(measure))
+    squares = jnp.square(some.queries[:, None] - some.keys[None])
+    inner, outer = jnp.sum(squares[..., : form.inner], axis=-1), jnp.sum(squares[..., form.inner :], axis=-1)
+    distance = jnp.sqrt(inner + outer)
+    closer = jnp.square(jnp.maximum(distance - wide[:, None], 0) / jnp.where(distance > 0, distance, 1))
+    scores, bounds = (
+        log_bound(form, arrays.numbers, factor * inner, factor * outer) + some.key_offsets[None]
+        for factor in (jnp.ones_like(closer), closer)
+    )
+    return scores, bounds, form.curve in COMPACT
 
 
 def _spread(count: int, most: int) -> np.ndarray:

@@ -1,27 +1,36 @@
-"""What coalescing saves: `python tests/benchmarks/coalesce.py [--count 2000] [--end 1e12] [--epsilon 1e-9]`.
+"""What coalescing saves: `python tests/benchmarks/coalesce.py [--count 100000] [--end 1e12] [--tolerance 1e-8]`.
 
-Uniform tokens on the circle under SA with β = 30, rtol 1e-6, frames evenly spaced in log t, `Particles(coalesce=ε)`.
-The table shows how many points carry the cloud, the fields so far and the pairs that they have summed, and the pairs of
-the same run without coalescing: measured up to `--compare`, and from there on extrapolated by the steps that this run
-took at last, which stability holds at a few units of time however long it lasts. The last column is their ratio. Below
-it: the energies of both runs as far as both were run, beside the bound that the run states for merging alone, and the
-seconds that both would take at N = 10⁵, from the time of one field of that size (`--field` measures it) and the fields
-of this run; fields of merged clouds are not counted there, which take less than one in a hundred. `--count 100000` runs
-the whole thing: about an hour on two cores.
+Uniform tokens on the circle under SA with β = 30, rtol 1e-6, frames evenly spaced in log t, until all are one. Both
+runs sum within the same tolerance (`--tolerance 0` for exact sums, about an hour at N = 10⁵): one with
+`Particles(coalesce=ε)`, one without, as far as `--compare`. The table shows how many points carry the cloud, the fields
+so far, as many whole fields (N² pairs) as they would be with exact sums, the processor seconds so far, compiling and
+choosing sums included, and those of the run without coalescing: measured up to `--compare`, and from there on
+extrapolated by what a unit of time took at last, without compiling, since stability holds explicit steps at a few units
+of time however long the run lasts. Below the table: the log-energies of both runs as far as both were run, beside the
+bound that the run states for merging alone.
 """
 
 import argparse
+import os
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 import particleflow as pf
 from particleflow import kernels
 
-BETA, RTOL, LARGE = 30.0, 1e-6, 100_000
-FLOW = pf.Flow(pf.Attend(kernels.Attention(beta=BETA)), geometry=pf.Sphere())
+BETA, RTOL = 30.0, 1e-6
+
+
+class Window(NamedTuple):
+    """After a window: its end, the points that carry the cloud; fields, their pairs and processor seconds so far."""
+
+    time: float
+    points: int
+    fields: int
+    pairs: int
+    seconds: float
 
 
 def circle(count: int) -> np.ndarray:
@@ -30,73 +39,65 @@ def circle(count: int) -> np.ndarray:
     return np.stack([np.cos(angles), np.sin(angles)], axis=1)
 
 
-def run(points: np.ndarray, times: np.ndarray, how: Any) -> tuple[Any, list[tuple[float, int, int, int]], float]:
-    """A run: after each window the time, the points that carry it, its fields so far, its pairs so far; CPU seconds."""
-    rows: list[tuple[float, int, int, int]] = []
+def run(points: np.ndarray, times: np.ndarray, how: Any, tolerance: float) -> tuple[Any, list[Window]]:
+    """A run, and how it stood after each window."""
+    sums = pf.summation.Auto(tolerance=tolerance or None)
+    flow = pf.Flow(pf.Attend(kernels.Attention(beta=BETA), summation=sums), geometry=pf.Sphere())
+    windows: list[Window] = []
+    begun = time.process_time()
 
     def note(frames: Any) -> None:
         state = frames.progress.state
         left = len(points) if how is None else int(state.carrying[0])
-        pairs = frames.pairs + (rows[-1][3] if rows else 0)
-        rows.append((frames.progress.time, left, int(frames.progress.evaluations[0]), pairs))
+        fields = int(frames.progress.evaluations[0])
+        pairs = frames.pairs + (windows[-1].pairs if windows else 0)
+        windows.append(Window(frames.progress.time, left, fields, pairs, time.process_time() - begun))
 
-    begun = time.process_time()
     found = pf.simulate(
-        FLOW, points, times, rtol=RTOL, atol=RTOL / 100, discretization=how, progress=note,
+        flow, points, times, rtol=RTOL, atol=RTOL / 100, discretization=how, progress=note,
         observe=[pf.observables.log_energy],
     )  # fmt: skip
-    return found, rows, time.process_time() - begun
+    return found, windows
 
 
-def seconds_of_a_field(count: int) -> float:
-    """Wall seconds of one field, its compilation left out; the second of two."""
-    measure = pf.Measure.uniform(circle(count))
-    field = jax.jit(lambda measure: FLOW.drift(0.0, measure.sites, measure))
-    jax.block_until_ready(field(measure))
-    begun = time.perf_counter()
-    jax.block_until_ready(field(measure))
-    return time.perf_counter() - begun
+def seconds_without(when: float, windows: list[Window]) -> float:
+    """Processor seconds without coalescing until then: measured, and beyond that at the rate of the last window."""
+    last, before = windows[-1], windows[-2]
+    rate = (last.seconds - before.seconds) / (last.time - before.time)
+    measured = np.interp(when, [0.0, *(each.time for each in windows)], [0.0, *(each.seconds for each in windows)])
+    return float(measured) + rate * max(0.0, when - last.time)
 
 
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=2000)
+    parser.add_argument("--count", type=int, default=100_000)
     parser.add_argument("--end", type=float, default=1e12)
     parser.add_argument("--epsilon", type=float, default=1e-9)
-    parser.add_argument("--compare", type=float, default=300.0, help="how far the run without coalescing goes")
-    parser.add_argument("--field", action="store_true", help=f"measure a field of {LARGE} tokens")
+    parser.add_argument("--tolerance", type=float, default=1e-8, help="of sums; 0 for exact ones")
+    parser.add_argument("--compare", type=float, default=100.0, help="how far the run without coalescing goes")
     given = parser.parse_args()
     points = circle(given.count)
     times = np.concatenate([[0.0], np.geomspace(0.1, given.end, 10 * round(np.log10(given.end) + 1) + 1)])
-    few, rows, seconds = run(points, times, pf.Particles(coalesce=given.epsilon))
-    every, plain, plain_seconds = run(points, times[times <= given.compare], None)
-    last, _, fields, _ = plain[-1]
-    fields_a_time = (fields - plain[-2][2]) / (last - plain[-2][0])
-
-    def without(when: float) -> float:
-        """Fields without coalescing until then."""
-        measured = np.interp(when, [0.0, *(row[0] for row in plain)], [0, *(row[2] for row in plain)])
-        return float(measured) + fields_a_time * max(0.0, when - last)
-
-    print(f"N = {given.count}, β = {BETA:g}, ε = {given.epsilon:g}: {seconds:.1f} s of CPU; without, until "
-          f"t = {plain[-1][0]:.3g}: {plain_seconds:.1f} s")  # fmt: skip
-    print("       t   points   fields   pairs     without   ratio")
-    shown = [index for index in range(len(rows)) if index in (0, len(rows) - 1) or rows[index][1] != rows[index - 1][1]]
-    for when, left, fields, pairs in (rows[index] for index in shown):
-        others = without(when) * given.count**2
-        print(f"{when:8.3g} {left:8d} {fields:8d} {pairs:9.2e} {others:9.2e} {others / pairs:8.3g}")
+    few, windows = run(points, times, pf.Particles(coalesce=given.epsilon), given.tolerance)
+    every, plain = run(points, times[times <= given.compare], None, given.tolerance)
+    print(f"N = {given.count}, β = {BETA:g}, ε = {given.epsilon:g}, tolerance of sums {given.tolerance:g}; "
+          f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; without, measured until t = {plain[-1].time:.3g}: "
+          f"{plain[-1].fields} fields, {plain[-1].seconds:.1f} s")  # fmt: skip
+    print(f"{'t':>8} {'points':>8} {'fields':>8} {'whole':>8} {'seconds':>8} {'without':>9} {'ratio':>9}")
+    for place, each in enumerate(windows):
+        if place in (0, len(windows) - 1) or each.points != windows[place - 1].points:
+            others = seconds_without(each.time, plain)
+            whole = each.pairs / given.count**2
+            print(f"{each.time:8.3g} {each.points:8d} {each.fields:8d} {whole:8.1f} {each.seconds:8.1f} {others:9.3g} "
+                  f"{others / each.seconds:9.3g}")  # fmt: skip
     both = slice(0, len(every))
     apart = np.abs(np.asarray(few.observables["log_energy"])[both] - np.asarray(every.observables["log_energy"]))
     said = few.metadata["statistics"]
     print(f"log-energies differ by {apart.max():.2g}; merging may do {said['log-energy bound of merging']:.2g},"
           f" a particle was moved by {said['moved by merging']:.2g} at most")  # fmt: skip
-    if given.field:
-        one = seconds_of_a_field(LARGE)
-        full = rows[-1][3] / given.count**2  # fields of the whole cloud that cost as much as this run
-        print(f"one field of N = {LARGE}: {one:.2f} s; until t = {given.end:.0e} {full:.0f} of them with, "
-              f"{without(given.end):.2g} without coalescing: {full * one / 3600:.2g} h and "
-              f"{without(given.end) * one / 3600:.2g} h")  # fmt: skip
+    print(f"sums with: {said['chosen summation']}")
+    print(f"sums without: {every.metadata['statistics']['chosen summation']}")
 
 
 if __name__ == "__main__":

@@ -26,9 +26,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
+from scipy.linalg import qr
 from scipy.special import ndtri
 
+from particleflow.kernels.base import AbstractKernel
+from particleflow.measure import Measure, Sites
 from particleflow.moments import Moments
+from particleflow.summation.base import logits_of
 from particleflow.summation.features.form import Curves, LowRankForm
 from particleflow.summation.features.nystrom import factor
 
@@ -38,6 +42,7 @@ _QUERIES = 24  # so many are looked at, the farthest among them
 _FARTHEST = 8
 _DRAWS = 192  # sources drawn for each of them
 _BLOCK = 4096
+_SAMPLED = 512  # queries, and as many sources, that tell how many landmarks there have to be
 
 
 def nystrom_errors(form: LowRankForm, landmarks: Array, log_mass: Array) -> np.ndarray:
@@ -82,19 +87,47 @@ def _left(kernel: Curves, places: Array, landmarks: Array, lower: Array) -> Arra
     return jnp.maximum(1 - jnp.sum(jnp.square(explained), axis=0), jnp.finfo(places.dtype).eps)
 
 
-def random_variances(form: LowRankForm, values: Array, seed: int) -> dict[str, float]:
-    """R times the variance of log-mass or mean (the larger one, relative to max |z|) at the worst query looked at."""
+def numerical_rank(kernel: AbstractKernel, measure: Measure, queries: Sites, tolerance: float) -> int:
+    """How many columns of the weights w_j K(x_i, y_j)/mass_i of some queries and sources span the others to that.
+
+    By QR with the largest pivots, whose diagonal follows the singular values. No bound, since errors of many sources
+    cancel, and of more than a sample shows nobody knows; but landmarks that are much fewer will not do.
+    """
+    logits = np.asarray(_sampled_logits(kernel, measure, queries), np.float64)
+    weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+    seen = np.isfinite(weights).all(axis=1)
+    shares = weights[seen] / weights[seen].sum(axis=1, keepdims=True)
+    upper = qr(shares, mode="r", pivoting=True, check_finite=False)[0]
+    return int(np.sum(np.abs(np.diagonal(upper)) > tolerance))
+
+
+@eqx.filter_jit
+def _sampled_logits(kernel: AbstractKernel, measure: Measure, queries: Sites) -> Array:
+    ours = np.linspace(0, queries.points.shape[0] - 1, _SAMPLED).astype(int)
+    theirs = (np.linspace(0, measure.count - 1, _SAMPLED).astype(int) + 1) % measure.count  # not the queries again
+    picked = jax.tree_util.tree_map(lambda leaf: leaf[ours], queries)
+    sources, log_weights = jax.tree_util.tree_map(lambda leaf: leaf[theirs], (measure.sites, measure.log_weights))
+    return logits_of(kernel, picked, sources, log_weights)
+
+
+def random_variances(form: LowRankForm, values: Array, seed: int, most: float = np.inf) -> dict[str, float]:
+    """R times the variance of log-mass or mean (the larger one, relative to max |z|) at the worst query looked at.
+
+    A method with more than `most` of it is not looked at any longer.
+    """
     generator = np.random.default_rng(seed)
     u, v, z = (np.asarray(each, np.float64) for each in (form.queries, form.keys, values))
     largest = np.sqrt(np.max(np.sum(z**2, axis=1), initial=0.0)) or 1.0
     methods = ["positive", "fourier"] if form.kernel.is_gaussian else ["fourier"]
     worst = dict.fromkeys(methods, 0.0)
     for query in _looked_at(u, v, generator):
+        if min(worst.values()) > most:
+            break
         logits = _log_matrix(form.kernel, u[query][None], v)[0] + np.asarray(form.key_offsets, np.float64)
         shares = np.exp(logits - logits.max())
         drawn = generator.choice(len(v), _DRAWS, p=shares / shares.sum())
         centred = (z[drawn] - shares @ z / shares.sum()) / largest
-        for method in methods:
+        for method in [each for each in methods if worst[each] <= most]:
             covariances = _covariances(method, form.kernel, u[query], v[drawn])
             with np.errstate(invalid="ignore"):  # ∞ · 0, of a query that features see nothing of but noise
                 both = np.array([np.mean(covariances), np.mean(covariances * (centred @ centred.T))])

@@ -1,6 +1,6 @@
 """Sums of low rank: `Features`, and what it promises."""
 
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -23,6 +23,7 @@ from particleflow.summation.base import (
 from particleflow.summation.features.bounds import (
     CONFIDENCE,
     errors_between,
+    numerical_rank,
     nystrom_errors,
     random_variances,
     sampled_queries,
@@ -42,6 +43,7 @@ _FEWEST_LANDMARKS = 32
 _SLACK = 1.5
 _MARGIN = 2.0
 _ROUNDINGS = 1e3
+_SMALL_VARIANCE = 0.01  # of one random feature; kernels that hardly vary have less
 # What takes time beside sums through R places, in native pairs.
 _LANDMARK_CUBE = 0.5
 _CANDIDATE = 1000.0  # a source, for the draw of candidates
@@ -97,11 +99,7 @@ class Features(AbstractSummation):
         with probability 0.99 for all queries together (see `bounds`), and with half as many features again as it takes.
         Both are bounds for these points; landmarks are chosen anew, inside `jit`, wherever points have moved to.
         """
-        parts = jax.tree_util.tree_leaves((kernel, measure, queries))
-        if limits.tolerance is None or not all(is_concrete(each) for each in parts):
-            return None
-        few = queries.points.shape[0] * measure.count < _FEWEST_PAIRS
-        if few or obstacle(kernel, measure.dimension) is not None:
+        if limits.tolerance is None or not self._may_promise(kernel, measure, queries):
             return None
         check_precision(kernel, measure, queries)
         form, values = LowRankForm.of(kernel, measure, queries), value_columns(measure)
@@ -110,11 +108,38 @@ class Features(AbstractSummation):
         landmarks = self._by_residuals(kernel, measure, queries, form, limits.tolerance, most)
         return min([*drawn, *landmarks], key=lambda choice: choice.cost, default=None)
 
+    def least_cost(self, kernel: AbstractKernel, measure: Measure, queries: Sites, limits: Limits) -> float:
+        """What the fewest landmarks cost, or random features of a small variance."""
+        return self._cost_from(_FEWEST_LANDMARKS, kernel, measure, queries, limits)
+
+    def likely_cost(self, kernel: AbstractKernel, measure: Measure, queries: Sites, limits: Limits) -> float:
+        """The same with as many as a sample of the points needs."""
+        if limits.tolerance is None or not self._may_promise(kernel, measure, queries):
+            return float("inf")
+        rank = _least_rank(kernel, measure, queries, limits.tolerance)
+        return self._cost_from(rank, kernel, measure, queries, limits)
+
+    def _cost_from(self, rank: int, kernel: AbstractKernel, measure: Measure, queries: Sites, limits: Limits) -> float:
+        """The least cost of features of some rank, or of more."""
+        if limits.tolerance is None or not self._may_promise(kernel, measure, queries):
+            return float("inf")
+        size = _Size(queries.points.shape[0], measure.count, measure.dimension, value_columns(measure).shape[1])
+        allowed = (limits.tolerance / standard_deviations(size.queries)) ** 2
+        drawn = max(rank, int(min(_SLACK * _SMALL_VARIANCE / allowed, 1e9)))
+        return min(size.cost("nystrom", rank), size.cost("positive", drawn))
+
+    def _may_promise(self, kernel: AbstractKernel, measure: Measure, queries: Sites) -> bool:
+        """Whether points are known, there are enough of them, and the kernel has features."""
+        parts = jax.tree_util.tree_leaves((kernel, measure, queries))
+        many = queries.points.shape[0] * measure.count >= _FEWEST_PAIRS
+        return many and all(is_concrete(each) for each in parts) and obstacle(kernel, measure.dimension) is None
+
     def _by_variance(self, form: LowRankForm, values: Array, tolerance: float) -> list[Choice]:
         """Random features, as many as their variance asks for."""
         allowed = (tolerance / standard_deviations(len(form.queries))) ** 2
-        found = []
-        for method, variance in random_variances(form, values, self.seed).items():
+        size, found = _Size.of(form, values), []
+        affordable = len(form.keys) * allowed / _SLACK
+        for method, variance in random_variances(form, values, self.seed, affordable).items():
             wanted = max(1.0, _SLACK * variance / allowed)
             if wanted > len(form.keys):
                 continue
@@ -125,20 +150,18 @@ class Features(AbstractSummation):
             )
             error = float(np.sqrt(variance / rank)) * standard_deviations(len(form.queries))
             how = Features(rank, method, self.seed)  # pyright: ignore[reportArgumentType]
-            found.append(Choice(how, reason, error, self._cost(method, rank, form, values)))
+            found.append(Choice(how, reason, error, size.cost(method, rank)))
         return found
 
     def _by_residuals(
         self, kernel: AbstractKernel, measure: Measure, queries: Sites, form: LowRankForm, tolerance: float, most: float
     ) -> list[Choice]:
         """Landmarks, twice as many at each try, while they, and a look at them, would cost less than `most`."""
-
-        def cost(rank: int) -> float:
-            return self._cost("nystrom", rank, form, values)
-
-        rank, values, found = _FEWEST_LANDMARKS, value_columns(measure), []
+        values, found = value_columns(measure), []
+        size = _Size.of(form, values)
+        rank = max(_FEWEST_LANDMARKS, _least_rank(kernel, measure, queries, tolerance) // 2)
         looking = (len(form.keys) + len(form.queries)) / 20  # all residuals take R² times so many native pairs
-        while not found and rank < measure.count and max(2 * cost(rank), looking * rank**2) < most:
+        while not found and rank < measure.count and max(2 * size.cost("nystrom", rank), looking * rank**2) < most:
             how = Features(rank, "nystrom", self.seed)
             moments = how.moments(kernel, measure, queries)
             landmarks = chosen_landmarks(self.seed, form, measure.log_weights, rank)
@@ -151,17 +174,36 @@ class Features(AbstractSummation):
                 measured = errors_between(picked, Native().moments(kernel, measure, sites), values)
                 error, why = _MARGIN * float(measured.max()), f"to {_MARGIN:g} times what {len(some)} queries show"
             if error <= tolerance:
-                found = [Choice(how, f"{rank} landmarks, their error bounded {why}", error, cost(rank))]
+                found = [Choice(how, f"{rank} landmarks, their error bounded {why}", error, size.cost("nystrom", rank))]
             rank *= 2
         return found
 
-    def _cost(self, method: str, rank: int, form: LowRankForm, values: Array) -> float:
+
+class _Size(NamedTuple):
+    """How many queries and sources there are, of how many dimensions and values."""
+
+    queries: int
+    sources: int
+    dimension: int
+    columns: int
+
+    @staticmethod
+    def of(form: LowRankForm, values: Array) -> "_Size":
+        return _Size(len(form.queries), len(form.keys), form.keys.shape[1], values.shape[1])
+
+    def cost(self, method: str, rank: int) -> float:
         """In native pairs of three dimensions: two sums through R places, and what a method does beside them."""
-        each = (form.keys.shape[1] + values.shape[1] + 14) / 20
-        pairs = each * rank * (len(form.keys) + len(form.queries))
+        each = (self.dimension + self.columns + 14) / 20
+        pairs = each * rank * (self.sources + self.queries)
         if method == "nystrom":
-            return pairs + _LANDMARK_CUBE * rank**3 + _CANDIDATE * len(form.keys)
+            return pairs + _LANDMARK_CUBE * rank**3 + _CANDIDATE * self.sources
         return (_POSITIVE if method == "positive" else _WAVE) * pairs
+
+
+def _least_rank(kernel: AbstractKernel, measure: Measure, queries: Sites, tolerance: float) -> int:
+    """The power of two that the rank of a sample needs."""
+    needed = numerical_rank(kernel, measure, queries, tolerance)
+    return max(_FEWEST_LANDMARKS, 2 ** int(np.ceil(np.log2(max(1, needed)))))
 
 
 @eqx.filter_jit  # a loop outside `jit` would be compiled again at every call

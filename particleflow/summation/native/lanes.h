@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -110,7 +111,8 @@ struct Sixteenths {
 };
 static const Sixteenths sixteenths;
 
-template <int V, bool CUT> INLINE void exp_by_table(Vector<double> *x) {
+// ROUGH: degree 3, with a relative error of 1.6e-9.
+template <int V, bool CUT, bool ROUGH> INLINE void exp_by_table(Vector<double> *x) {
   UNROLL for (int v = 0; v < V; v++) {
     const double round = Lane<double>::round / 16;
     const Vector<double> rounded = x[v] * LOG2E + round;
@@ -119,11 +121,17 @@ template <int V, bool CUT> INLINE void exp_by_table(Vector<double> *x) {
     const __m512d *halves = (const __m512d *)sixteenths.entries;
     const __m512d entry = _mm512_permutex2var_pd(halves[0], (__m512i)index, halves[1]);
     const Vector<double> base = (Vector<double>)((Bits<double>)entry + (index << 48));
-    Vector<double> p = r * 1.5404211699471880366e-4 + 1.3333820232867723017e-3;
-    p = p * r + 9.6181291020536217323e-3;
-    p = p * r + 5.5504108651954580929e-2;
-    p = p * r + 2.4022650695910167029e-1;
-    p = p * r + 6.9314718055994688866e-1;
+    Vector<double> p;
+    if constexpr (ROUGH) {
+      p = r * 5.550213649372448e-2 + 2.402342880137504e-1;
+      p = p * r + 6.931471826666386e-1;
+    } else {
+      p = r * 1.5404211699471880366e-4 + 1.3333820232867723017e-3;
+      p = p * r + 9.6181291020536217323e-3;
+      p = p * r + 5.5504108651954580929e-2;
+      p = p * r + 2.4022650695910167029e-1;
+      p = p * r + 6.9314718055994688866e-1;
+    }
     const Vector<double> value = base * (p * r) + base;
     x[v] = CUT ? (x[v] < all<double>(Lane<double>::lowest) ? Vector<double>{} : value) : value;
   }
@@ -133,20 +141,24 @@ template <int V, bool CUT> INLINE void exp_by_table(Vector<double> *x) {
 // x = e^x for V vectors, for x below 80 (float) or 700 (double). Rounding x log2 e to a whole number leaves it in the low
 // bits of the sum, where a shift makes it the exponent; the fused product with log2 e loses nothing. CUT: all that is
 // below `lowest`, -infinity included, gives exactly 0; without it such numbers must not come. NaN stays NaN: a comparison
-// is false. The vectors go side by side, so that a coefficient is loaded once for all of them.
-template <class T, int V, bool CUT> INLINE void exp_lanes(Vector<T> *x) {
+// is false. The vectors go side by side, so that a coefficient is loaded once for all of them. ROUGH: as precise as single
+// precision would be, a relative error of at most ROUGHNESS, for sums that are allowed more.
+constexpr double ROUGHNESS = 3e-9;
+
+template <class T, int V, bool CUT, bool ROUGH = false> INLINE void exp_lanes(Vector<T> *x) {
 #if defined(__AVX512F__)
-  if constexpr (sizeof(T) == 8) return exp_by_table<V, CUT>(x);
+  if constexpr (sizeof(T) == 8) return exp_by_table<V, CUT, ROUGH>(x);
 #endif
+  typedef PowerOfFraction<std::conditional_t<ROUGH, float, T>> Power;
   const T log2e = T(LOG2E);
   Vector<T> rounded[V], f[V], power[V];
   UNROLL for (int v = 0; v < V; v++) {
     rounded[v] = x[v] * log2e + Lane<T>::round;
     f[v] = x[v] * log2e - (rounded[v] - Lane<T>::round);
-    power[v] = all<T>(PowerOfFraction<T>::terms_of[0]);
+    power[v] = all<T>(T(Power::terms_of[0]));
   }
-  UNROLL for (int k = 1; k < PowerOfFraction<T>::terms; k++) {
-    Vector<T> term = all<T>(PowerOfFraction<T>::terms_of[k]);
+  UNROLL for (int k = 1; k < Power::terms; k++) {
+    Vector<T> term = all<T>(T(Power::terms_of[k]));
     IN_REGISTER(term);
     UNROLL for (int v = 0; v < V; v++) power[v] = power[v] * f[v] + term;
   }

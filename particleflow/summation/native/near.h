@@ -72,7 +72,7 @@ class Scene {
   // Compact kernels are summed exactly: only what is zero is left out.
   Scene(const Problem<double> &p, const Places &places, const Workers &workers)
       : inner(p.inner), dimension(p.features), packet(p.packet), profile(p.profile), power(p.power),
-        allowed(p.profile >= BALL ? 0 : p.tolerance / 2), blur(places.blur),
+        allowed(p.profile >= BALL ? 0 : p.tolerance / 2 - (is_rough(p) ? ROUGHNESS : 0)), blur(places.blur),
         key_order(Order(places.keys, p.sources, dimension, packet / PACKED, workers).index),
         query_order(order_of_queries(p, places, key_order, workers)),
         queries(picked_rows(places.queries, query_order, workers)),
@@ -170,7 +170,7 @@ inline double Scene::open(int group, double top, const double *box, double *boun
 // The lowest bound of packets to be summed, so that all others together are less than `allowed` times the least mass, in
 // units of the exponentials in `room`; infinity where even those below `floor` are more.
 inline double Scene::cut(double floor, double summed, double opened, double least, const double *room) const {
-  constexpr int BINS = 64;
+  constexpr int BINS = 256;
   const double *group_masses = room + groups.padded, *bounds = group_masses + groups.padded;
   const double *masses = bounds + packets(), width = (summed - floor) / BINS;
   double rest = 0, bins[BINS + 1] = {};

@@ -1,5 +1,6 @@
 """Exact sums by native code, and what is used where it cannot be had."""
 
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from jaxtyping import Array, Int
@@ -45,12 +46,12 @@ class Native(AbstractSummation):
         summed = native_moments(*parts.arrays(measure, sites, value_columns(measure, values)))
         return Moments(summed.log_mass + parts.query_offsets(sites), summed.mean)
 
-    def choices(self, kernel: AbstractKernel, measure: Measure, queries: Any) -> list[Choice]:
+    def choices(self, kernel: AbstractKernel, measure: Measure, queries: Any) -> Iterator[Choice]:
         """Itself, or what sums in its place, and why."""
         obstacle, sites = self.obstacle(kernel, measure), as_query_sites(queries)
         how = self if obstacle is None else self._by_xla(measure, sites)
         reason = "as asked" if obstacle is None else f"in place of Native: {obstacle}"
-        return [Choice(how, reason, cost=how.pairs(measure, sites))]
+        yield Choice(how, reason, cost=how.pairs(measure, sites))
 
     def promise(self, kernel: AbstractKernel, measure: Measure, queries: Sites, limits: Limits) -> Choice | None:
         """Exact, for kernels whose form it knows."""

@@ -116,7 +116,7 @@ template <class T, int V> NOINLINE void raise(int count, const Vector<T> *scores
 }
 
 // scores = e^(scores - shift), and their sums.
-template <class T, int V, bool CUT>
+template <class T, int V, bool CUT, bool ROUGH = false>
 NOINLINE void exponentials(int count, const Vector<T> *shift, Vector<T> *scores, Vector<T> *sums) {
   Vector<T> less[V], whole[V];
   UNROLL for (int v = 0; v < V; v++) less[v] = shift[v], whole[v] = Vector<T>{};
@@ -127,7 +127,7 @@ NOINLINE void exponentials(int count, const Vector<T> *shift, Vector<T> *scores,
     for (int j = first; j < end; j++) {
       Vector<T> weights[V];
       UNROLL for (int v = 0; v < V; v++) weights[v] = scores[j * V + v] - less[v];
-      exp_lanes<T, V, CUT>(weights);
+      exp_lanes<T, V, CUT, ROUGH>(weights);
       UNROLL for (int v = 0; v < V; v++) {
         scores[j * V + v] = weights[v];
         sum[v] += weights[v];

@@ -8,9 +8,11 @@ moves meets programs that are compiled already.
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from particleflow.kernels.base import AbstractKernel
 from particleflow.measure import Measure, Sites
@@ -23,13 +25,14 @@ from particleflow.summation.spectral.boxes import (
     gaussian_modes,
     sampled_modes,
 )
-from particleflow.summation.spectral.form import Convolution
-from particleflow.summation.spectral.sums import ORIGINS, Certainty, Domain, Setting, spectral_moments
+from particleflow.summation.spectral.form import Convolution, feature_dimension, profile_of
+from particleflow.summation.spectral.sums import ORIGINS, Domain, Setting, spectral_moments
 from particleflow.summation.spectral.transform import LARGEST_EPSILON, SMALLEST_EPSILON
 
 _MARGIN = 1.2  # modes are for a cloud this much larger: points move on after the choice
 _SLACK = 0.5  # and the error is promised to be at most this part of the tolerance
 _FIRST = 1e-4  # of the tolerance: the error of the first sum
+_WORTH = 0.8  # a second setting is tried if it costs less than this part of the first one
 _LARGEST_EXPONENT = 32.0  # of a distance at which a pair still matters
 _FEWEST_MODES = 8
 # What transforms cost in pairs: each call, each coordinate of a point, cell that a point is spread over, and number of
@@ -47,6 +50,21 @@ class Settled(NamedTuple):
     error: float = np.inf
     pairs: float = np.inf
     obstacle: str = ""
+
+
+class _Worst(NamedTuple):
+    """The smallest share that a query sees, the error of all shares, and the largest bound of a query."""
+
+    least_share: float
+    largest_error: float
+    largest_bound: float
+
+
+@eqx.filter_jit
+def _worst(setting: Setting, kernel: AbstractKernel, measure: Measure, queries: Sites) -> tuple[Array, Array, Array]:
+    nothing = jnp.zeros((measure.count, 1), measure.points.dtype)
+    found = spectral_moments(setting, kernel, measure, queries, nothing)[1]
+    return jnp.min(found.share), found.error, jnp.max(found.bound())
 
 
 class _Problem(NamedTuple):
@@ -88,18 +106,28 @@ class _Problem(NamedTuple):
 
         Each point is spread over the cells around it, and the fine grid is transformed, for every two columns.
         """
-        points = self.measure.count + self.queries.points.shape[0]
-        rows = (value_columns(self.measure).shape[1] + 2) // 2
-        width = 1 - np.log10(setting.epsilon)
         grid = float(np.prod([2.0 * each for each in setting.grid]))
-        dimension = len(setting.grid)
-        each_point = _PAIRS_A_COORDINATE * dimension + _PAIRS_A_CELL * width**dimension
-        return _PAIRS_A_CALL + rows * (points * each_point + _PAIRS_A_MODE * grid * np.log2(grid))
+        modes = _PAIRS_A_MODE * grid * np.log2(grid)
+        return _pairs(self.measure, self.queries, len(setting.grid), setting.epsilon, modes)
 
-    def certainty(self, setting: Setting) -> Certainty:
+    def certainty(self, setting: Setting) -> "_Worst":
         """What a sum of masses alone says of its own errors."""
-        nothing = jnp.zeros((self.measure.count, 1), self.measure.points.dtype)
-        return spectral_moments(setting, self.kernel, self.measure, self.queries, nothing)[1]
+        return _Worst(*(float(each) for each in _worst(setting, self.kernel, self.measure, self.queries)))
+
+
+def least_pairs(kernel: AbstractKernel, measure: Measure, queries: Sites, tolerance: float) -> float:
+    """What any setting costs at least: points that see all the weight, on a grid that costs nothing."""
+    dimension = feature_dimension(kernel, measure)
+    grids = 1 if dimension == 2 else dimension  # the plane may be a circle
+    return _pairs(measure, queries, grids, min(LARGEST_EPSILON, tolerance / 16), 0.0)
+
+
+def _pairs(measure: Measure, queries: Sites, dimension: int, epsilon: float, modes: float) -> float:
+    points = measure.count + queries.points.shape[0]
+    rows = (value_columns(measure).shape[1] + 2) // 2
+    width = 1 - np.log10(epsilon)
+    each_point = _PAIRS_A_COORDINATE * dimension + _PAIRS_A_CELL * width**dimension
+    return float(_PAIRS_A_CALL + rows * (points * each_point + modes))
 
 
 def settled(
@@ -123,22 +151,29 @@ def _settled(problem: _Problem, tolerance: float, most_pairs: float) -> Settled:
     hopeful = problem.setting(tolerance / 8)  # a query that sees everything would allow this error
     if hopeful is not None and problem.pairs(hopeful) > most_pairs:
         return Settled(None, obstacle="the exact sum is cheaper")
-    least, share, error = _least_error(problem.measure), 0.0, 0.0
-    for first in sorted({max(least, _FIRST * tolerance), least}, reverse=True):
-        setting = problem.setting(first)
-        if setting is None:
+    least = _least_error(problem.measure)
+    first, certainty = None, None
+    for error in sorted({max(least, _FIRST * tolerance), least}, reverse=True):
+        first = problem.setting(error)
+        if first is None:
             return Settled(None, obstacle=_TOO_NARROW)
-        certainty = problem.certainty(setting)
-        share, error = float(jnp.min(certainty.share)), float(certainty.error)
-        if share > 2 * error:
+        certainty = problem.certainty(first)
+        if certainty.least_share > 2 * certainty.largest_error:
             break
+    assert first is not None
+    assert certainty is not None
+    share, error = certainty.least_share, certainty.largest_error
     seen = f"a query sees {max(share, 0.0):.1e} of the weight"
     if share <= 2 * error:
         return Settled(None, obstacle=f"{seen}, which is lost in an error of {error:.1e}")
     setting = problem.setting(max(least, tolerance * (share - error) / 8))
     if setting is None:
         return Settled(None, obstacle=_TOO_NARROW)
-    promised = float(jnp.max(problem.certainty(setting).bound())) + problem.rounding()
+    if not _WORTH * problem.pairs(first) <= problem.pairs(setting) <= problem.pairs(first):
+        certainty = problem.certainty(setting)
+    else:
+        setting = first
+    promised = certainty.largest_bound + problem.rounding()
     if not promised <= _SLACK * tolerance:
         return Settled(None, obstacle=f"{seen}, which leaves an error of {promised:.1e}")
     return Settled(setting, promised, problem.pairs(setting))
@@ -147,22 +182,33 @@ def _settled(problem: _Problem, tolerance: float, most_pairs: float) -> Settled:
 def _problems(kernel: AbstractKernel, measure: Measure, queries: Sites, tolerance: float) -> Iterator[_Problem]:
     """The domains to try: a circle that all points lie on, one box, a box for each cloud where features allow it."""
     dtype = jnp.float64 if jax.config.read("jax_enable_x64") else measure.points.dtype
-    domains: list[Domain] = ["circle", "box"] if kernel.radial() is not None else ["circle", "box", "apart"]
+    domains: list[Domain] = ["box"] if kernel.radial() is not None else ["box", "apart"]
+    profile = profile_of(kernel, feature_dimension(kernel, measure), measure.points.dtype, dtype)
+    if profile is None and feature_dimension(kernel, measure) == 2:
+        domains = ["circle", *domains]
     for domain in domains:
-        parts = Convolution.of(kernel, measure, queries, dtype, ORIGINS[domain])
-        if domain == "circle" and not _on_a_circle(parts, tolerance):
-            continue
-        extent = np.asarray(extents(parts.queries, parts.sources), np.float64)
-        square = float(jnp.max(jnp.sum(jnp.square(parts.sources), axis=1)))
-        yield _Problem(domain, kernel, measure, queries, extent, square, parts.profile)
+        size = _sizes(kernel, measure, queries, domain, np.dtype(dtype).name)
+        if domain != "circle" or float(size.deviation) < 0.1 * _SLACK * tolerance:
+            extent = np.asarray(size.extent, np.float64)
+            yield _Problem(domain, kernel, measure, queries, extent, float(size.square), profile)
 
 
-def _on_a_circle(parts: Convolution, tolerance: float) -> bool:
-    """Whether the points deviate from a circle about the origin by less than a tolerance notices."""
-    if parts.profile is not None or parts.sources.shape[1] != 2:
-        return False
-    deviation = float(circle_torus(parts.queries, parts.sources, (_FEWEST_MODES,)).relative_error)
-    return deviation < 0.1 * _SLACK * tolerance
+class _Sizes(NamedTuple):
+    """How large clouds are: extents, the largest square, and the error of taking them for a circle."""
+
+    extent: Array
+    square: Array
+    deviation: Array
+
+
+@eqx.filter_jit  # one program; operation by operation there would be thirty
+def _sizes(kernel: AbstractKernel, measure: Measure, queries: Sites, domain: Domain, dtype: str) -> _Sizes:
+    parts = Convolution.of(kernel, measure, queries, jnp.dtype(dtype), ORIGINS[domain])
+    square = jnp.max(jnp.sum(jnp.square(parts.sources), axis=1))
+    deviation = jnp.zeros_like(square)
+    if domain == "circle":
+        deviation += circle_torus(parts.queries, parts.sources, (_FEWEST_MODES,)).relative_error
+    return _Sizes(extents(parts.queries, parts.sources), square, deviation)
 
 
 def _least_error(measure: Measure) -> float:

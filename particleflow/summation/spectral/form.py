@@ -81,12 +81,27 @@ def _of_distances(form: Radial, measure: Measure, queries: Sites, dtype: Any, or
         scale = jnp.asarray(2**0.5 * shape.scale, dtype)
         weights = (measure.log_weights + shape.log_factor).astype(dtype)
         return Convolution(scale * ours, scale * theirs, weights, nowhere)
-    level = form.log_profile(jnp.zeros(1, measure.points.dtype), dimension)[0]
+    profile, level = _profile(form, dimension, measure.points.dtype, dtype)
+    return Convolution(ours, theirs, (measure.log_weights + level).astype(dtype), nowhere, profile)
+
+
+def profile_of(kernel: AbstractKernel, dimension: int, given: Any, dtype: Any) -> Profile | None:
+    """κ as a profile of r², None where it is a Gaussian; `given` is the precision of the points."""
+    form = kernel.radial()
+    shape = form and form.shape(dimension)
+    if form is None or (shape is not None and shape.curve == "gaussian"):
+        return None
+    return _profile(form, dimension, given, dtype)[0]
+
+
+def _profile(form: Radial, dimension: int, given: Any, dtype: Any) -> tuple[Profile, Array]:
+    """A profile divided by its value at 0, and the logarithm of that."""
+    level = form.log_profile(jnp.zeros(1, given), dimension)[0]
 
     def profile(squares: Array) -> Array:
         return jnp.exp(form.log_profile(squares.astype(level.dtype), dimension) - level).astype(dtype)
 
-    return Convolution(ours, theirs, (measure.log_weights + level).astype(dtype), nowhere, profile)
+    return profile, level
 
 
 def _of_features(form: Bilinear, measure: Measure, queries: Sites, dtype: Any, origins: str) -> Convolution:

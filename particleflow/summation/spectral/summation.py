@@ -19,7 +19,7 @@ from particleflow.summation.base import (
     check_precision,
     value_columns,
 )
-from particleflow.summation.spectral.choice import Settled, settled
+from particleflow.summation.spectral.choice import Settled, least_pairs, settled
 from particleflow.summation.spectral.form import feature_dimension, obstacle
 from particleflow.summation.spectral.sums import Domain, Setting, spectral_moments
 
@@ -103,6 +103,12 @@ class Spectral(AbstractSummation):
             return None
         found = settled(kernel, measure, queries, limits.tolerance, self.pairs(measure, queries))
         return Spectral(limits.tolerance)._choice(found) if found.setting else None
+
+    def least_cost(self, kernel: AbstractKernel, measure: Measure, queries: Sites, limits: Limits) -> float:
+        """What transforms of so many points cost at this tolerance, without their grids."""
+        if limits.tolerance is None or obstacle(kernel, measure) is not None:
+            return float("inf")
+        return least_pairs(kernel, measure, queries, limits.tolerance)
 
     def _choice(self, found: Settled) -> Choice:
         """The summation with a setting, in words."""
