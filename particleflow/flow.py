@@ -24,7 +24,7 @@ from particleflow._shown import shown
 from particleflow.drifts.base import AbstractDrift, Chooser, Interaction, Sum
 from particleflow.errors import check_kind
 from particleflow.geometry import AbstractGeometry, Euclidean
-from particleflow.measure import Measure
+from particleflow.measure import Measure, Sites
 
 
 class Flow(eqx.Module):
@@ -90,6 +90,16 @@ class Flow(eqx.Module):
             geometry.tangent(state, self._said(drift, time, state, start, geometry), time)
             for drift, geometry in self._stages(time)
         )
+        return sum(others, start=first)
+
+    def velocity_at(self, time: Any, places: Float[Array, "m d"], measure: Measure) -> Float[Array, "m d"]:
+        """How a particle would move at some places, where the measure is: what carries a density from cell to cell."""
+
+        def moved(drift: AbstractDrift, geometry: AbstractGeometry) -> Float[Array, "m d"]:
+            seen = measure.with_points(geometry.observe(measure.points, time))
+            return geometry.tangent(places, drift(time, Sites(geometry.observe(places, time)), seen), time)
+
+        first, *others = (moved(drift, geometry) for drift, geometry in self._stages(time))
         return sum(others, start=first)
 
     def step(self, time: Any, state: Float[Array, "n d"], start: Measure, size: Any) -> Float[Array, "n d"]:

@@ -9,6 +9,9 @@ need the whole Gram matrix hold it, and say so.
 
 Everything is weighted: means are over the weights normalised to Σ w_i = 1, pairs i ≠ j weigh w_i w_j, and points of
 weight zero do not count. Energies and dissipation are integrals over μ as it is, whatever its mass.
+
+Of a density, whose points are places and no particles, pairs are pairs of independent draws: a place is paired with
+itself, too. What counts particles (a diameter, rows of attention) is refused.
 """
 
 import inspect
@@ -41,6 +44,7 @@ __all__ = [
     "dissipation",
     "effective_rank",
     "energy",
+    "entropy",
     "log_energy",
     "mean_similarity",
     "measured",
@@ -151,6 +155,8 @@ def mean_similarity(present: Present) -> Float[Array, ""]:
     """
     measure = present.measure
     weights, units = _shares(measure), directions(measure.points)
+    if not present.discretization.atoms:
+        return jnp.sum(jnp.square(weights @ units))
     alone = jnp.sum(jnp.square(weights[:, None] * units))
     return _over_pairs(jnp.sum(jnp.square(weights @ units)) - alone, weights)
 
@@ -158,6 +164,7 @@ def mean_similarity(present: Present) -> Float[Array, ""]:
 @observable
 def diameter(present: Present) -> Float[Array, ""]:
     """The largest distance between two particles that have weight; 0 at consensus."""
+    present.of_particles("The diameter is that of particles, and a density is nowhere quite zero")
     measure = present.condensed.measure
     counts = measure.log_weights > -jnp.inf
 
@@ -167,6 +174,19 @@ def diameter(present: Present) -> Float[Array, ""]:
 
     squares = jnp.max(jax.lax.map(farthest, (measure.points, counts), batch_size=64))
     return jnp.where(squares > 0, jnp.sqrt(jnp.where(squares > 0, squares, 1.0)), 0.0)
+
+
+@observable
+def entropy(present: Present) -> Float[Array, ""]:
+    """−∫ log(dμ/dx) dμ, x the length, area or volume of the space; for discretizations that know the density."""
+    logs = present.discretization.log_density(present.flow, present.time, present.state)
+    if logs is None:
+        raise ArgumentError(
+            "The entropy needs a density, which particles have not; use a discretization that carries one, such as "
+            "finite_volumes."
+        )
+    weights = _shares(present.measure)
+    return -jnp.sum(jnp.where(weights > 0, weights * jnp.where(weights > 0, logs, 0.0), 0.0))
 
 
 @observable
@@ -188,6 +208,7 @@ def effective_rank(present: Present) -> Float[Array, ""]:
 @observable
 def attention_entropy(present: Present) -> Float[Array, ""]:
     """The mean entropy −Σ_j A_ij log A_ij of the attention rows, in nats (forms the n×n matrix)."""
+    present.of_particles("The entropy of attention grows with the number of particles that share it")
     rows = jax.vmap(_entropy)(present.interaction.attention(present.seen))
     return _shares(present.measure) @ rows
 
@@ -198,6 +219,7 @@ def attention_rank(present: Present) -> Float[Array, ""]:
 
     Rows and columns of particles without weight do not count.
     """
+    present.of_particles("The rank of attention is that of a matrix of particles")
     rows = present.interaction.attention(present.seen)
     counts = present.measure.log_weights > -jnp.inf
     singular = jnp.linalg.svd(jnp.where(counts[:, None], rows, 0.0), compute_uv=False)
@@ -228,9 +250,10 @@ class SimilarityQuantiles(eqx.Module):
         if measure.count < 2:
             return jnp.full(self.levels.shape, jnp.nan, measure.points.dtype)
         units, weights = directions(measure.points), _shares(measure)
-        first, second = jnp.triu_indices(measure.count, 1)
+        first, second = jnp.triu_indices(measure.count, 1 if present.discretization.atoms else 0)
         pairs = inner_products(units, units)[first, second]
-        return _weighted_quantiles(pairs, weights[first] * weights[second], self.levels.astype(pairs.dtype))
+        twice = jnp.where(first == second, 0.5, 1.0).astype(pairs.dtype)  # of two places each is the first one once
+        return _weighted_quantiles(pairs, twice * weights[first] * weights[second], self.levels.astype(pairs.dtype))
 
     def __repr__(self) -> str:
         return shown(self)
@@ -251,15 +274,17 @@ class PairFraction(eqx.Module):
 
     def __call__(self, present: Present) -> Float[Array, ""]:
         """The share of close pairs."""
-        measure = present.measure
+        measure, atoms = present.measure, present.discretization.atoms
         units, weights = directions(measure.points), _shares(measure)
 
         def close(row: tuple[Array, Array]) -> Array:
             near = inner_products(row[0][None, :], units)[0] > self.threshold
-            return row[1] * (jnp.sum(jnp.where(near, weights, 0.0)) - row[1])
+            return row[1] * (jnp.sum(jnp.where(near, weights, 0.0)) - (row[1] if atoms else 0.0))
 
         alone = jnp.sum(jnp.square(units), axis=1) <= self.threshold  # a zero vector is not close to itself
         total = jnp.sum(jax.lax.map(close, (units, weights), batch_size=256))
+        if not atoms:
+            return total
         return _over_pairs(total + jnp.sum(jnp.where(alone, jnp.square(weights), 0.0)), weights)
 
     def __repr__(self) -> str:

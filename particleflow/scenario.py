@@ -283,10 +283,14 @@ def make_flow(document: "Document") -> "Flow":
 
 
 def make_start(document: "Document", flow: "Flow") -> "Start":
-    """What a scenario begins with, on its geometry unless `retract = false`."""
+    """What a scenario begins with, on its geometry unless `retract = false`; without a `count`, its density."""
     from particleflow.geometry import retracted
 
     spec = document.initial
+    if document.carries_density and spec.count is None:
+        start = _density_start(document, flow)
+        if start is not None:
+            return start
     start = Drawing(document).start(spec)
     measure = _cast(start.measure, document.precision)
     if spec.retract:
@@ -295,6 +299,23 @@ def make_start(document: "Document", flow: "Flow") -> "Start":
         given = {name: np.broadcast_to(value, (measure.count,)) for name, value in spec.fields.items()}
         measure = measure.with_fields({**measure.fields, **_cast_arrays(given, document.precision)})
     return start._replace(measure=measure)
+
+
+def _density_start(document: "Document", flow: "Flow") -> "Start | None":
+    """The density of the initial kind, laid out as the discretization carries it; None for kinds that are points."""
+    from particleflow.initial.base import Start
+
+    spec, draw = document.initial, Drawing(document)
+    initial: Any = spec.build(draw)
+    density = initial.density(key_for(document.seed, spec.path))
+    if density is None and initial.counted:
+        raise UserError(
+            f"initial.count is missing: the kind {spec.kind!r} knows no density of its own, so that points must be "
+            "drawn, which are counted into cells."
+        )
+    assert document.discretization is not None
+    how: Any = document.discretization.build(draw)
+    return None if density is None else Start(_cast(how.laid_out(flow, density), document.precision))
 
 
 def make_setup(document: "Document", flow: "Flow", start: "Start") -> Setup:

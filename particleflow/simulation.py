@@ -27,6 +27,7 @@ from particleflow.plan import (
     check_arguments,
     check_flow,
     check_interactions,
+    laid_out,
     make_method,
     make_numbers,
     make_plan,
@@ -188,8 +189,10 @@ def evolve(
     """
     check_flow(flow)
     check_arguments(discretization, (), None)
-    measure, how = as_start(start), discretization or Particles()
+    how = discretization or Particles()
+    measure = as_start(laid_out(how, flow, None, start))
     how.check(flow, measure)
+    flow = how.prepared(flow, [flow], measure)
     if how.resolution() > 0:
         raise ArgumentError(
             "Particles become one between the windows of a run, which `evolve` has not; use `simulate`."

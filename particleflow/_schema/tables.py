@@ -15,7 +15,7 @@ from particleflow._schema.slots import EXPECTED, NumberOrVector, Slot, family_sc
 from particleflow.errors import ParticleflowError, UserError
 
 _DEEPEST = 24
-_COUNT = "how many particles are drawn"
+_COUNT = "how many particles are drawn; left out, a discretization that carries densities begins with the density"
 _RETRACT = "whether the points are brought onto the geometry"
 _FIELDS = "what the geometry carries along, such as the residual norm of pre-norm: one number, or one a particle"
 _WORDS = {
@@ -96,6 +96,8 @@ class TableReader:
         assert slot.family is not None
         if not slot.many:
             spec = self.read(slot.family, raw, path, depth + 1)
+            if slot.sampled and spec is not None and spec.target.counted and spec.count is None:
+                self.problems.add(joined(path, "count"), "is missing")
             return Drawn(spec) if slot.sampled and spec is not None else spec
         if not isinstance(raw, list):
             self.problems.add(path, f"must be a list of tables ({slot.family})", raw)
@@ -162,7 +164,8 @@ def model_of(family: str, target: Any, kind: str, slots: tuple[Slot, ...]) -> ty
         fields[slot.name] = (_field_type(slot), ... if slot.required else slot.default)
     if family == "initial":
         if target.counted:
-            fields["count"] = (Annotated[int, Strict(), Field(ge=1, description=_COUNT)], ...)
+            # a density has no count; who must have one is asked for it where that is known
+            fields["count"] = (Annotated[int, Strict(), Field(ge=1, description=_COUNT)], None)
         fields["retract"] = (Annotated[bool, Strict(), Field(description=_RETRACT)], True)
         fields["fields"] = (Annotated[dict[Annotated[str, Strict()], NumberOrVector], Field(description=_FIELDS)], {})
     docstring = inspect.getdoc(target) or ""

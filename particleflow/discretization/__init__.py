@@ -2,10 +2,20 @@
 
 from particleflow.discretization.base import AbstractDiscretization, Noise
 from particleflow.discretization.clouds import AbstractCloud, Cloud, Coalesced
+from particleflow.discretization.finite_volumes import FiniteVolumes
 from particleflow.discretization.particles import Particles
 from particleflow.discretization.present import Present
 
-__all__ = ["AbstractCloud", "AbstractDiscretization", "Cloud", "Coalesced", "Noise", "Particles", "Present"]
+__all__ = [
+    "AbstractCloud",
+    "AbstractDiscretization",
+    "Cloud",
+    "Coalesced",
+    "FiniteVolumes",
+    "Noise",
+    "Particles",
+    "Present",
+]
 
 
 def __dir__() -> list[str]:

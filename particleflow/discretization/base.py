@@ -12,11 +12,12 @@ windows of a run a discretization may go on with another state, of other shapes,
 
 import abc
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
-from jaxtyping import Array
+import jax.numpy as jnp
+from jaxtyping import Array, Float
 
 from particleflow._shown import shown
 from particleflow.flow import Flow
@@ -37,7 +38,13 @@ class Noise(NamedTuple):
 
 
 class AbstractDiscretization(eqx.Module):
-    """How a measure is carried; see the module's first lines."""
+    """How a measure is carried; see the module's first lines.
+
+    `atoms`: whether the points of the measure are particles; else they are places at which a density is known, of which
+    each stands for all that is near it: two of them are no pair of particles, and their number means nothing.
+    """
+
+    atoms: ClassVar[bool] = True
 
     @abc.abstractmethod
     def begin(self, flow: Flow, measure: Measure) -> Any:
@@ -64,6 +71,47 @@ class AbstractDiscretization(eqx.Module):
         return jax.tree_util.tree_map(
             lambda move, leaf: leaf if move is None else leaf + size * move, rate, state, is_leaf=lambda x: x is None
         )
+
+    def bounded_velocity(self, flow: Flow, time: Any, state: Any) -> tuple[Any, Any]:
+        """d state/dt, and the longest Euler step along it that leads to a state again; any, unless said otherwise."""
+        return self.velocity(flow, time, state), jnp.inf
+
+    def solvers(self) -> tuple[str, ...]:
+        """The solvers that move a state to states only, the usual one first; empty where every solver does."""
+        return ()
+
+    def motion(self, flow: Flow, time: Any, state: Any) -> Float[Array, "n d"]:
+        """How the points of the measure move: the derivative of `measure` along d state/dt, unless said otherwise."""
+        rate = self.velocity(flow, time, state)
+        moving, fixed = split(state, rate)
+
+        def points(time: Any, moving: Any) -> Array:
+            return self.measure(flow, time, eqx.combine(moving, fixed)).points
+
+        time = jnp.asarray(time)
+        return jax.jvp(points, (time, moving), (jnp.ones_like(time), eqx.filter(rate, eqx.is_array)))[1]
+
+    def log_density(self, flow: Flow, time: Any, state: Any) -> Float[Array, " n"] | None:
+        """log dμ/dx at the points of the measure, x the length, area or volume of the geometry; None if unknown."""
+        return None
+
+    def laid_out(self, flow: Flow, start: Any) -> Any:
+        """What a run is begun with, on points that can carry it; what is given, unless said otherwise.
+
+        Called outside of compiled programs. Parameters: `start`, a measure, points, or an initial density.
+        """
+        return start
+
+    def prepared(self, flow: Flow, flows: Sequence[Flow], measure: Measure) -> Flow:
+        """The flow with sums that suit the points of a run; the same, unless said otherwise.
+
+        Parameters: `flows`, those of all runs, of which `flow` holds all; `measure`, as one of them is laid out.
+        """
+        return flow
+
+    def trouble(self, flow: Flow, time: Any, state: Any) -> str | None:
+        """Why a state that is finite cannot go on with the steps it was given, as a sentence; None if unknown."""
+        return None
 
     def seen(self, flow: Flow, time: Any, state: Any) -> Measure:
         """The measure that drifts look at: that of the state, unless a geometry shows them something else."""
@@ -105,3 +153,9 @@ class AbstractDiscretization(eqx.Module):
 
     def __repr__(self) -> str:
         return shown(self)
+
+
+def split(state: Any, rate: Any) -> tuple[Any, Any]:
+    """The leaves of a state that have a velocity, and the others."""
+    moves = jax.tree_util.tree_map(lambda leaf: leaf is not None, rate, is_leaf=lambda leaf: leaf is None)
+    return eqx.partition(state, moves)

@@ -3,10 +3,10 @@
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from particleflow._names import snake_case
 from particleflow.discretization.base import AbstractDiscretization
 from particleflow.discretization.particles import Particles
 from particleflow.drifts.base import Interaction
@@ -56,15 +56,8 @@ class Present(eqx.Module):
 
     @property
     def velocity(self) -> Float[Array, "n d"]:
-        """d/dt of the stored points: the derivative of `measure.points` along d state/dt."""
-        rate = self.discretization.velocity(self.flow, self.time, self.state)
-        moving, fixed = split(self.state, rate)
-
-        def points(time: Any, moving: Any) -> Array:
-            return self.discretization.measure(self.flow, time, eqx.combine(moving, fixed)).points
-
-        time = jnp.asarray(self.time)
-        return jax.jvp(points, (time, moving), (jnp.ones_like(time), eqx.filter(rate, eqx.is_array)))[1]
+        """How the stored points move; where they are places of a density, how the flow moves what is there."""
+        return self.discretization.motion(self.flow, self.time, self.state)
 
     @property
     def interaction(self) -> Interaction:
@@ -76,12 +69,13 @@ class Present(eqx.Module):
             )
         return found[0]
 
+    def of_particles(self, what: str) -> Measure:
+        """The measure, of particles; where it is a density it is refused, because `what` counts particles."""
+        if not self.discretization.atoms:
+            name = snake_case(type(self.discretization).__name__)
+            raise ArgumentError(f"{what}, but the points of {name} are places of a density and no particles.")
+        return self.measure
+
     def frame(self) -> dict[str, Array]:
         """What a frame stores of the state."""
         return self.discretization.fields(self.flow, self.time, self.state)
-
-
-def split(state: Any, rate: Any) -> tuple[Any, Any]:
-    """The leaves of a state that have a velocity, and the others."""
-    moves = jax.tree_util.tree_map(lambda leaf: leaf is not None, rate, is_leaf=lambda leaf: leaf is None)
-    return eqx.partition(state, moves)

@@ -9,6 +9,7 @@ from jaxtyping import Array, Float
 
 from particleflow._shown import shown
 from particleflow.errors import ArgumentError
+from particleflow.initial.densities import Density
 from particleflow.measure import Measure
 
 # A cloud of more numbers than this (2 GiB in float64) is a slip of the keyboard.
@@ -36,6 +37,13 @@ class AbstractInitial(eqx.Module):
     @abc.abstractmethod
     def start(self, key: Array, count: int | None = None) -> Start:
         """The cloud as a measure, with its labels."""
+
+    def density(self, key: Array) -> Density | None:
+        """The density that points are drawn from, None where there is none or nobody knows it.
+
+        Parameters: `key`, that of the scenario, for clouds whose law is drawn, too.
+        """
+        return None
 
     def sample(self, key: Array, count: int | None = None) -> Float[Array, "count d"]:
         """The points of the cloud alone."""

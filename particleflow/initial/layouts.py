@@ -10,7 +10,10 @@ from jaxtyping import Array, Float
 from particleflow._arrays import as_positive, as_scalar, default_dtype
 from particleflow.errors import ArgumentError
 from particleflow.initial.base import AbstractInitial, Start, check_count, check_own_count, whole
+from particleflow.initial.densities import Density
 from particleflow.measure import Measure
+
+_HALVINGS = 60  # from the perturbed angle to the one before
 
 
 class UniformCircle(AbstractInitial):
@@ -53,6 +56,29 @@ class UniformCircle(AbstractInitial):
         length = 1 + 2 * self.order * cosine + square  # |1 + order · z|²
         real, imaginary = (cosine * (1 + square) + 2 * self.order) / length, sine * (1 - square) / length
         return Start(Measure.uniform(jnp.stack([real, imaginary], axis=1)))
+
+    def density(self, key: Array) -> Density | None:
+        """(1/2π) |dφ/dψ| |dψ/dθ|: back through the Möbius map to ψ, and through ψ = φ + amplitude · sin(mode · φ).
+
+        Without amplitude it is the Poisson kernel, (1 − r²)/(2π(1 − 2r cos θ + r²)) with r = order. None where the
+        perturbation folds the circle, |amplitude| · mode ≥ 1.
+        """
+        amplitude, mode, order = float(self.amplitude), self.mode, float(self.order)
+        if abs(amplitude) * mode >= 1:
+            return None
+
+        def values(points: np.ndarray) -> np.ndarray:
+            place = points[:, 0] + 1j * points[:, 1]
+            stretch = (1 - order**2) / np.abs(1 - order * place) ** 2
+            back = np.angle((place - order) / (1 - order * place))
+            low, high = back - abs(amplitude), back + abs(amplitude)
+            for _ in range(_HALVINGS):
+                angles = 0.5 * (low + high)
+                below = angles + amplitude * np.sin(mode * angles) < back
+                low, high = np.where(below, angles, low), np.where(below, high, angles)
+            return stretch / (2 * np.pi * (1 + amplitude * mode * np.cos(mode * low)))
+
+        return Density("sphere", 2, values)
 
 
 class Grid(AbstractInitial):
@@ -136,3 +162,15 @@ class Quantiles(AbstractInitial):
         levels = (jnp.arange(number, dtype=default_dtype()) + 0.5) / number
         standard = jax.scipy.special.ndtri(levels) if self.law == "gaussian" else 2 * levels - 1
         return Start(Measure.uniform((self.mean + self.scale * standard)[:, None]))
+
+    def density(self, key: Array) -> Density:
+        """That of the law F."""
+        mean, scale = float(self.mean), float(self.scale)
+
+        def values(points: np.ndarray) -> np.ndarray:
+            standard = (points[:, 0] - mean) / scale
+            if self.law == "gaussian":
+                return np.exp(-0.5 * standard**2) / (scale * np.sqrt(2 * np.pi))
+            return np.where(np.abs(standard) <= 1, 0.5 / scale, 0.0)
+
+        return Density("flat", 1, values)

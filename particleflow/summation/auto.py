@@ -76,6 +76,10 @@ class Auto(AbstractSummation):
         """The tolerance."""
         return self.tolerance
 
+    def leaves_open(self) -> bool:
+        """It does: any exact sum is as good."""
+        return True
+
     def tightened(self, factor: float) -> "Auto":
         """The same with `factor` times less tolerance."""
         return Auto(self.dense_bytes, None if self.tolerance is None else self.tolerance / factor)
