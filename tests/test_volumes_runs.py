@@ -95,7 +95,9 @@ def test_points_are_counted_into_cells_and_an_empty_cell_stays_positive():
 
 
 def test_pairs_of_a_density_are_independent_draws():
-    present = pf.Present(usa(3.0), CELLS, jnp.asarray(0.0), CELLS.begin(usa(3.0), CELLS.laid_out(usa(3.0), CircleWave())))
+    present = pf.Present(
+        usa(3.0), CELLS, jnp.asarray(0.0), CELLS.begin(usa(3.0), CELLS.laid_out(usa(3.0), CircleWave()))
+    )
     weights = np.exp(np.asarray(present.measure.log_weights))
     points = np.asarray(present.measure.points)
     close = weights @ (points @ points.T > 0.9) @ weights
@@ -139,7 +141,7 @@ REFUSED: dict[str, tuple[Any, Any, Any, dict[str, Any], str]] = {
     ),
     "residual norm": (pf.Flow(drifts.Linear(1.0), geometry.PreNorm()), WAVE, CELLS, {}, "carries residual_norm"),
     "layer norm": (
-        pf.Flow(drifts.Linear(1.0), geometry.LayerNorm()), np.array([[1.0, -1.0]]), CELLS, {}, "must be on the geometry",
+        pf.Flow(drifts.Linear(1.0), geometry.LayerNorm()), np.array([[1.0, -1.0]]), CELLS, {}, "be on the geometry",
     ),
     "solver": (usa(1.0), WAVE, CELLS, {"solver": "tsit5"}, "does not lead from densities"),
     "map": (usa(1.0), WAVE, CELLS, {"rtol": None, "atol": None, "step": 0.1, "solver": "map"}, "does not lead"),

@@ -125,7 +125,7 @@ def test_sums_by_transforms_are_those_over_all_pairs_on_the_circle(name):
     assert differences(KERNELS[name], FiniteVolumes(1024), pf.Sphere(1.5 if name == "gaussian" else 1.0), 2) < 1e-12
 
 
-@pytest.mark.parametrize("dimension", by_default([1, 2], [2]))
+@pytest.mark.parametrize("dimension", by_default([1, 2], [1]))
 def test_sums_by_transforms_are_those_over_all_pairs_in_boxes(dimension):
     how = FiniteVolumes(700, -2.0, 2.0) if dimension == 1 else FiniteVolumes(1100, [-2, -1], [2, 1.5])
     assert differences(kernels.Gaussian(2.0), how, pf.Euclidean(), dimension) < 1e-12
@@ -173,7 +173,7 @@ def rate_of(flow: pf.Flow, mode: int, cells: int, amplitude: float = 1e-6) -> fl
     return float(2 * np.pi * np.mean(2 * wave * np.asarray(rate)) / amplitude)
 
 
-@pytest.mark.parametrize("normalization", GROWTH)
+@pytest.mark.parametrize("normalization", by_default(GROWTH, ["none", "row"]))
 def test_waves_on_the_circle_grow_as_theory_says(normalization):
     """THEORY 5, with second order in the size of cells: Richardson's extrapolation is much nearer still."""
     flow = pf.Flow(pf.Attend(kernels.Attention(beta=5.0), normalization=normalization), geometry=pf.Sphere())
@@ -260,7 +260,7 @@ ORDERS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", by_default(ORDERS, ["circle", "line", "sphere"]))
+@pytest.mark.parametrize("name", by_default(ORDERS, ["circle", "sphere"]))
 def test_smooth_solutions_are_met_to_second_order(name):
     solved, sizes, factor, least = ORDERS[name]
     errors = []
@@ -272,6 +272,7 @@ def test_smooth_solutions_are_met_to_second_order(name):
     assert oracle.order_of(errors, factor) > least, errors
 
 
+@pytest.mark.slow
 def test_a_torus_carries_a_wave_around_and_noise_damps_it():
     """∂ρ + c·∇ρ = TΔρ on the unit torus: a wave moves with c and decays like e^{−4π²T|k|²t}."""
     volumes = FiniteVolumes(48**2, 0.0, 1.0, periodic=True)
