@@ -105,7 +105,8 @@ def simulate(
 
     What moves:
         flow            a `Flow`; for an ensemble a list of flows of one structure, or one by `equinox.filter_vmap`
-        start           points (n, d) or a `Measure`; for an ensemble also points (runs, n, d) or a list of measures
+        start           points (n, d) or a `Measure`; for an ensemble also points (runs, n, d) or a list of measures;
+                        for a discretization that carries a density also an initial kind that knows its own
         times           increasing times at which frames are saved; the run begins at the first one
         discretization  how the measure is carried; by `Particles()` if left out
         key             a random key that drives the noise of a flow with temperature

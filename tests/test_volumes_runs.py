@@ -143,6 +143,13 @@ REFUSED: dict[str, tuple[Any, Any, Any, dict[str, Any], str]] = {
     "layer norm": (
         pf.Flow(drifts.Linear(1.0), geometry.LayerNorm()), np.array([[1.0, -1.0]]), CELLS, {}, "be on the geometry",
     ),
+    "not periodic": (
+        pf.Flow(drifts.Linear(1.0)), pf.initial.UniformBox([0.2], [0.8]), FiniteVolumes(64, 0.0, 1.0, True), {},
+        "the velocity is not: at its ends it differs by 1",
+    ),
+    "own geometries": (
+        pf.Flow(drifts.Block([drifts.Linear(1.0)], [geometry.PreNorm()]), pf.Sphere()), WAVE, CELLS, {}, "sub-layers",
+    ),
     "solver": (usa(1.0), WAVE, CELLS, {"solver": "tsit5"}, "does not lead from densities"),
     "map": (usa(1.0), WAVE, CELLS, {"rtol": None, "atol": None, "step": 0.1, "solver": "map"}, "does not lead"),
 }  # fmt: skip

@@ -81,6 +81,10 @@ class AbstractMesh(eqx.Module):
         """The regular grid that the cells are, None where they are none."""
         return None
 
+    def seams(self) -> tuple[Float[Array, "k d"], Float[Array, "k d"]] | None:
+        """Pairs of points that are one because the mesh closes there, at which velocities must agree; None for none."""
+        return None
+
     def at_walls(self) -> np.ndarray:
         """The cells at walls that nothing passes; none unless a mesh has some."""
         return np.zeros(0, int)

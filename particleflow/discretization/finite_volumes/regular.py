@@ -211,6 +211,17 @@ class Box(AbstractRegular):
         unit = np.eye(len(self.sides))[axis]
         return jnp.broadcast_to(jnp.asarray(unit, self.low.dtype), (len(coordinates[0]), len(self.sides)))
 
+    def seams(self) -> tuple[Float[Array, "k d"], Float[Array, "k d"]] | None:
+        """The faces at the end of every axis that closes, and the same at its beginning."""
+        ends, begins = [], []
+        for axis in self._axes:
+            if self.closed[axis]:
+                last = self.placed(self._face_coordinates(axis)).reshape((*self.sides, -1))
+                last = _taken(last, axis, self.sides[axis] - 1, self.sides[axis]).reshape((-1, len(self.sides)))
+                ends.append(last)
+                begins.append(last.at[:, axis].set(self.low[axis]))
+        return (jnp.concatenate(ends), jnp.concatenate(begins)) if ends else None
+
     def containing(self, points: np.ndarray) -> np.ndarray:
         """The box of the grid around a point; its upper end belongs to the last one."""
         low, high = np.asarray(self.low), np.asarray(self.high)

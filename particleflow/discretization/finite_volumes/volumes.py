@@ -35,6 +35,7 @@ from particleflow.measure import Measure
 
 _FEWEST = 8  # cells along an axis, or on a sphere
 _SOLVERS = ("ssprk3",)
+_SEAM = 1e-6  # by so much of the largest velocity may velocities differ where a box closes
 _ROUNDING = 1e-3  # the bound of a step, less what rounding in single precision may make of it
 
 
@@ -217,8 +218,12 @@ class FiniteVolumes(AbstractDiscretization):
         time = jnp.zeros((), measure.points.dtype)
         if any(each.positional is not None for each in flow.interactions(time)):
             raise ArgumentError("The drift looks at positions of particles, which a density has not; use particles.")
+        if any(own is not None for _, own in flow.drift.stages(time)):
+            raise ArgumentError("The drift has sub-layers with geometries of their own; a density moves on one alone.")
         if not flow_per_run:
-            _check_geometry(flow, self.mesh(flow, measure.points.shape[-1], measure.points.dtype))
+            mesh = self.mesh(flow, measure.points.shape[-1], measure.points.dtype)
+            _check_geometry(flow, mesh)
+            _check_seams(flow, mesh, measure)
 
     def _fluxes(self, flow: Flow, time: Any, state: Cells) -> _Fluxes:
         mesh, density = state.mesh, state.density
@@ -259,4 +264,26 @@ def _check_geometry(flow: Flow, mesh: AbstractMesh) -> None:
     if flow.is_noisy and not geometry.facts(points.shape[1]).sees_stored:
         raise ArgumentError(
             f"On the geometry {geometry.name} noise differs from place to place in the frame of cells; use particles."
+        )
+
+
+@eqx.filter_jit
+def _velocities(flow: Flow, mesh: AbstractMesh, measure: Measure) -> tuple[Array, Array]:
+    """The velocities at both sides of every seam of a mesh that has some."""
+    ends, begins = mesh.seams() or (mesh.centres, mesh.centres)
+    found = flow.velocity_at(jnp.zeros((), measure.points.dtype), jnp.concatenate([ends, begins]), measure)
+    return found[: len(ends)], found[len(ends) :]
+
+
+def _check_seams(flow: Flow, mesh: AbstractMesh, measure: Measure) -> None:
+    """Where a box closes, the flow must not tell its two sides apart."""
+    if mesh.seams() is None or measure.points.ndim > 2:
+        return
+    before, after = map(np.asarray, _velocities(flow, mesh, Measure(measure.points, measure.log_weights)))
+    largest = max(float(np.max(np.abs(before))), float(np.max(np.abs(after))))
+    apart = float(np.max(np.abs(before - after)))
+    if not apart <= _SEAM * largest:
+        raise ArgumentError(
+            f"The box is periodic, but the velocity is not: at its ends it differs by {apart:.3g}. "
+            "Kernels of |x − y| see no neighbour beyond an end; use walls, periodic = false."
         )
