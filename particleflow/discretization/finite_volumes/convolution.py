@@ -29,7 +29,7 @@ from particleflow.moments import Moments, Sums, finite_maximum
 from particleflow.summation.auto import Auto
 from particleflow.summation.base import AbstractSummation, Choice, as_query_sites, value_columns
 
-_RANGE, _LARGEST_RANGE = 3.0, 6.0  # of log k over a pair of blocks: when blocks are chosen, and where they are used
+_RANGE, _LARGEST_RANGE = 4.0, 6.0  # of log k over a pair of blocks: when blocks are chosen, and where they are used
 _MOST_BLOCKS = 64  # along an axis
 _PROBES = 64
 _SAME = 64.0  # units of rounding, of log K of two pairs that are the same way apart

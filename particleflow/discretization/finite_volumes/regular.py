@@ -226,7 +226,7 @@ class Box(AbstractRegular):
         """The box of the grid around a point; its upper end belongs to the last one."""
         low, high = np.asarray(self.low), np.asarray(self.high)
         share = (points - low) / (high - low)
-        outside = ~((share >= 0) & (share <= 1)).all(axis=1)
+        outside: np.ndarray = np.asarray(~((share >= 0) & (share <= 1)).all(axis=1))
         steps = np.minimum((np.where(outside[:, None], 0.0, share) * self.sides).astype(int), np.array(self.sides) - 1)
         cells: np.ndarray = np.asarray(np.ravel_multi_index(tuple(steps.T), self.sides))
         return np.where(outside, -1, cells)

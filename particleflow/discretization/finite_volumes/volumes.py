@@ -196,7 +196,7 @@ class FiniteVolumes(AbstractDiscretization):
     def trouble(self, flow: Flow, time: Any, state: Cells) -> str | None:
         """How long a step may be for the density to stay positive."""
         bound = float(self.bounded_velocity(flow, time, state)[1])
-        return f"the density stays positive in steps of at most {bound:.3g}; take shorter ones, or `rtol` and `atol`."
+        return f"the density stays positive only in steps well below {bound:.3g}; take such, or `rtol` and `atol`."
 
     def statistics(self, states: Cells) -> dict[str, Any]:
         """The number of cells, and the largest share of mass that is at the walls."""
