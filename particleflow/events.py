@@ -109,7 +109,7 @@ class Merged(AbstractEvent):
 
     def level(self, present: Present) -> Float[Array, ""]:
         """(k-th shortest edge of the spanning tree) − distance."""
-        measure = present.measure
+        measure = present.of_particles("The event counts particles that merge")
         if self.merges >= measure.count:
             raise ArgumentError(
                 f"Argument `merges` must be less than the number of particles, {measure.count}, but is {self.merges}."
@@ -180,7 +180,7 @@ class BlewUp(AbstractEvent):
 
     def level(self, present: Present) -> Float[Array, ""]:
         """radius − max |x|."""
-        measure = present.measure
+        measure = present.of_particles("The event looks for the farthest particle")
         squares = jnp.sum(jnp.square(measure.points), axis=1)
         return self.radius - jnp.sqrt(jnp.max(jnp.where(measure.log_weights > -jnp.inf, squares, 0.0)))
 

@@ -277,9 +277,10 @@ def _explanation(plan: Plan, window: Window, run: int, who: str) -> str:
     particle = int(broken[0]) if broken.size else int(np.argmax(speeds))
     place = f"t = {time:.10g}, particle {particle}"
     if bool(np.asarray(window.ran_out_of_steps)[run]):
+        stiff = "" if plan.discretization.solvers() else "If it is stiff, use solver = 'kvaerno5'; otherwise raise"
         return (
             f"{who} needs more than {plan.method.max_steps} steps in one window at {place} (speed "
-            f"{speeds[particle]:.3g}). If it is stiff, use solver = 'kvaerno5'; otherwise raise max_steps."
+            f"{speeds[particle]:.3g}). {stiff or 'Take fewer cells, more frames, or raise'} max_steps."
         )
     if not broken.size and (trouble := _trouble(present, moves=bool(np.isfinite(rate).all()))):
         return f"{who} cannot go on at t = {time:.10g}: {trouble} All frames before are kept."

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from particleflow._names import snake_case
+from particleflow.discretization import Present
 from particleflow.drifts.base import Interaction
 from particleflow.integrate import frame
 from particleflow.plan import EVENT_TIME, Plan
@@ -123,9 +124,15 @@ def fixed_points(plan: Plan) -> np.ndarray:
 
     def points(run: int) -> np.ndarray:
         mine = jax.tree_util.tree_map(lambda leaf: leaf[run], state)
-        return np.asarray(plan.present(run, mine, plan.times[0]).measure.points)
+        return np.asarray(_points(plan.present(run, mine, plan.times[0])))
 
     return points(0) if plan.runs is None else np.stack([points(run) for run in range(plan.runs)])
+
+
+@eqx.filter_jit
+def _points(present: Present) -> jax.Array:
+    """The points of a present, as one compiled program."""
+    return present.measure.points
 
 
 def frame_shapes(plan: Plan) -> tuple[dict[str, tuple[int, ...]], dict[str, tuple[int, ...]]]:

@@ -285,13 +285,14 @@ def make_flow(document: "Document") -> "Flow":
 
 
 def make_start(document: "Document", flow: "Flow") -> "Start":
-    """What a scenario begins with, on its geometry unless `retract = false`."""
+    """What a scenario begins with, on its geometry unless `retract = false`; without a `count`, its density."""
     from particleflow.geometry import retracted
 
     spec = document.initial
-    laid_out = _laid_out(document, flow)
-    if laid_out is not None:
-        return laid_out
+    if document.carries_density and spec.count is None:
+        start = _density_start(document, flow)
+        if start is not None:
+            return start
     start = Drawing(document).start(spec)
     measure = _cast(start.measure, document.precision)
     if spec.retract:
@@ -303,23 +304,21 @@ def make_start(document: "Document", flow: "Flow") -> "Start":
     return start._replace(measure=measure)
 
 
-def _laid_out(document: "Document", flow: "Flow") -> "Start | None":
-    """The start of a discretization that carries a density, from an initial kind that knows its density."""
+def _density_start(document: "Document", flow: "Flow") -> "Start | None":
+    """The density of the initial kind, laid out as the discretization carries it; None for kinds that are points."""
     from particleflow.initial.base import Start
 
     spec, draw = document.initial, Drawing(document)
-    how = None if document.discretization is None else document.discretization.build(draw)
-    if how is None or how.atoms:
-        return None
-    density = spec.build(draw).density(key_for(document.seed, spec.path))
-    if density is not None:
-        return Start(_cast(how.laid_out(flow, density), document.precision))
-    if spec.target.counted:
+    initial: Any = spec.build(draw)
+    density = initial.density(key_for(document.seed, spec.path))
+    if density is None and initial.counted:
         raise UserError(
-            f"initial.kind = {spec.kind!r} does not know its density, but the discretization begins with one; use "
-            "another kind, or particles."
+            f"initial.count is missing: the kind {spec.kind!r} knows no density of its own, so that points must be "
+            "drawn, which are counted into cells."
         )
-    return None
+    assert document.discretization is not None
+    how: Any = document.discretization.build(draw)
+    return None if density is None else Start(_cast(how.laid_out(flow, density), document.precision))
 
 
 def make_setup(document: "Document", flow: "Flow", start: "Start") -> Setup:

@@ -27,6 +27,7 @@ from particleflow.plan import (
     check_arguments,
     check_flow,
     check_interactions,
+    laid_out,
     make_method,
     make_numbers,
     make_plan,
@@ -104,7 +105,8 @@ def simulate(
 
     What moves:
         flow            a `Flow`; for an ensemble a list of flows of one structure, or one by `equinox.filter_vmap`
-        start           points (n, d) or a `Measure`; for an ensemble also points (runs, n, d) or a list of measures
+        start           points (n, d) or a `Measure`; for an ensemble also points (runs, n, d) or a list of measures;
+                        for a discretization that carries a density also an initial kind that knows its own
         times           increasing times at which frames are saved; the run begins at the first one
         discretization  how the measure is carried; by `Particles()` if left out
         key             a random key that drives the noise of a flow with temperature
@@ -188,8 +190,10 @@ def evolve(
     """
     check_flow(flow)
     check_arguments(discretization, (), None)
-    measure, how = as_start(start), discretization or Particles()
+    how = discretization or Particles()
+    measure = as_start(laid_out(how, flow, None, start))
     how.check(flow, measure)
+    flow = how.prepared(flow, [flow], measure)
     if how.resolution() > 0:
         raise ArgumentError(
             "Particles become one between the windows of a run, which `evolve` has not; use `simulate`."

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import particleflow as pf
-from particleflow import discretization, drifts, geometry, kernels, observables, summation
+from particleflow import discretization, drifts, geometry, initial, kernels, observables, summation
 from particleflow.kernels.forms import Bilinear
 from particleflow.summation.base import value_columns
 
@@ -105,9 +105,16 @@ SPECTRAL_OPTIONS: dict[str, Any] = {
     "discretization": SPECTRAL, "rtol": 1e-9, "atol": 1e-11, "observe": [observables.energy], "window": 3,
 }  # fmt: skip
 
+DENSITY_FLOW = pf.Flow(pf.Attend(kernels.Attention(beta=3.0), normalization="none"), geometry=pf.Sphere())
+DENSITY_OPTIONS: dict[str, Any] = {
+    "discretization": discretization.FiniteVolumes(64), "rtol": 1e-4, "atol": 1e-6, "window": 3,
+    "observe": [observables.energy, observables.entropy],
+}  # fmt: skip
+
 
 RUNS: dict[str, tuple[pf.Flow, Any, dict[str, Any]]] = {
     "weights that move": (FLOW, START, OPTIONS),
+    "a density in cells": (DENSITY_FLOW, initial.CircleWave(1, 0.5), DENSITY_OPTIONS),
     "geometry, kernel and summation": (CYLINDER_FLOW, ON_CYLINDER, CYLINDER_OPTIONS),
     "harmonics": (SPECTRAL_FLOW, SPECTRAL.measure_of(lambda points: 1 + 0.5 * points[:, 0]), SPECTRAL_OPTIONS),
 }

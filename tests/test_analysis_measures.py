@@ -14,6 +14,7 @@ from particleflow.analysis import (
     harmonic_amplitudes,
     mode_amplitudes,
     sliced_wasserstein2,
+    wasserstein1,
     wasserstein2,
 )
 from particleflow.errors import ArgumentError, ShapeError
@@ -143,3 +144,22 @@ def test_modes_refuse_what_they_are_not_made_for():
         harmonic_amplitudes(np.zeros((3, 3)), 2)
     with pytest.raises(ArgumentError, match="d is 4"):
         mode_amplitudes(Trajectory.from_arrays([0], np.zeros((1, 2, 4))))
+
+
+def test_w1_on_a_line_on_a_circle_and_in_space():
+    """Closed forms and the linear programs of SciPy and POT."""
+    random = np.random.default_rng(2)
+    x, y = random.normal(size=(30, 1)), random.normal(size=(20, 1))
+    v, w = random.uniform(size=30), random.uniform(size=20)
+    expected = stats.wasserstein_distance(x[:, 0], y[:, 0], v, w)
+    assert wasserstein1(x, y, x_weights=v, y_weights=w) == pytest.approx(expected, rel=1e-12)
+    angles = [random.uniform(0, 2 * np.pi, 30), random.uniform(0, 1.0, 20)]
+    circles = [2.0 * np.stack([np.cos(each), np.sin(each)], axis=1) for each in angles]
+    apart = np.abs(angles[0][:, None] - angles[1][None, :])
+    cost = 2.0 * np.minimum(apart, 2 * np.pi - apart)
+    expected = ot.emd2(v / v.sum(), w / w.sum(), cost)
+    found = wasserstein1(*circles, x_weights=v, y_weights=w, metric="geodesic", radius=2.0)
+    assert found == pytest.approx(expected, rel=1e-9)
+    chords = np.linalg.norm(circles[0][:, None] - circles[1][None], axis=2)
+    expected = ot.emd2(v / v.sum(), w / w.sum(), chords)
+    assert wasserstein1(*circles, x_weights=v, y_weights=w) == pytest.approx(expected, rel=1e-7)

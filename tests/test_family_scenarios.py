@@ -40,6 +40,10 @@ def height(present: pf.Present) -> Any:
     return jnp.mean(present.measure.points[:, 0])
 
 
+# Densities, whose points stay, are compared by their masses where they are tested.
+OF_PARTICLES = [name for name, path in scenario.shipped().items() if "finite_volumes" not in path.read_text("utf-8")]
+
+
 def shrunk(name: str) -> scenario.Scenario:
     """A shipped scenario with fewer particles and frames and an earlier end; all that is computed stays as it is."""
     loaded = scenario.load(name)
@@ -96,7 +100,7 @@ def check_noise(double: pf.Trajectory, single: pf.Trajectory) -> None:
     assert 1 / 4 < sizes[0] / sizes[1] < 4
 
 
-@pytest.mark.parametrize("name", by_default(scenario.shipped(), ("layer_norm",)))
+@pytest.mark.parametrize("name", by_default(OF_PARTICLES, ("layer_norm",)))
 def test_a_scenario_in_single_precision_is_that_in_double_precision(name):
     double, off = plain_run(name), run(shrunk(name).build(), None, off=ROUNDING)
     single = run(in_single(shrunk(name)).build(), None)
@@ -134,7 +138,7 @@ def events(name: str) -> list[tuple[Any, Any]]:
     return both if own[0] is None else [*both, own]
 
 
-@pytest.mark.parametrize("name", by_default(scenario.shipped(), ("bounded_confidence",)))
+@pytest.mark.parametrize("name", by_default(OF_PARTICLES, ("bounded_confidence",)))
 def test_an_event_in_single_precision_is_that_in_double_precision(name):
     double, single = shrunk(name).build(), in_single(shrunk(name)).build()
     for event_in_double, event_in_single in events(name):

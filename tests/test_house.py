@@ -23,7 +23,7 @@ FAMILIES = {
     "discretization": ["discretization"],
 }
 MATHEMATICAL = ["kernels", "geometry", "drifts", "summation", "discretization", "stability"]
-MATHEMATICAL_FILES = ["measure", "moments", "local", "operators", "flow", "observables", "events"]
+MATHEMATICAL_FILES = ["measure", "moments", "local", "operators", "flow", "events"]
 LEAST_SHARE = 0.20
 
 

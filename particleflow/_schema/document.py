@@ -142,6 +142,11 @@ class Document:
     sweep: dict[str, Any] | None
     chosen: dict[str, Any]
 
+    @property
+    def carries_density(self) -> bool:
+        """Whether the measure is carried as a density, not by particles."""
+        return self.discretization is not None and not self.discretization.made.atoms
+
     def flow_calls(self) -> list[Spec]:
         """The constructor calls that make the flow."""
         return [*self.drifts, *([] if self.geometry is None else [self.geometry])]
@@ -158,7 +163,7 @@ def read_document(raw: dict[str, Any], name: str, folder: Path, registry: Regist
     file = validated(ScenarioFile, raw, "", problems)
     reader = TableReader(registry, folder, problems)
     single = {
-        family: reader.read(family, raw[family], family, counted=family != "initial" or _has_particles(raw, registry))
+        family: reader.read(family, raw[family], family)
         for family in ("initial", "geometry", "discretization", "event")
         if raw.get(family) is not None
     }
@@ -168,7 +173,9 @@ def read_document(raw: dict[str, Any], name: str, folder: Path, registry: Regist
     observables = _read_list(reader, "observable", listed, "record.observables") if isinstance(listed, list) else []
     if file is not None:
         _check_numbers(file, problems)
-    _check_time(raw, problems)
+    density = _is_density(single.get("discretization"))
+    _check_count(single.get("initial"), density, problems)
+    _check_time(raw, problems, density=density)
     _check_names(observables, problems)
     problems.raise_if_any(name)
     initial = single["initial"]
@@ -183,17 +190,6 @@ def read_document(raw: dict[str, Any], name: str, folder: Path, registry: Regist
         time=file.time.model_copy(update=chosen), record=file.record, output=file.output, sweep=file.sweep,
         chosen={joined("time", key): value for key, value in chosen.items()},
     )  # fmt: skip
-
-
-def _has_particles(raw: dict[str, Any], registry: Registry) -> bool:
-    """Whether the start is a cloud whose particles are counted; a discretization may carry a density instead."""
-    table = raw.get("discretization")
-    kind = table.get("kind") if isinstance(table, dict) else table
-    try:
-        found = registry.find("discretization", kind) if isinstance(kind, str) else None
-    except UserError:  # reported where the discretization itself is read
-        found = None
-    return found is None or found.atoms
 
 
 def _read_list(reader: TableReader, family: str, raw: Any, path: str) -> list[Any]:
@@ -214,13 +210,24 @@ def _check_numbers(file: Any, problems: Problems) -> None:
             problems.add(name, "must be zero or positive", getattr(file, name))
 
 
-def _check_time(raw: dict[str, Any], problems: Problems) -> None:
+def _is_density(discretization: Spec | None) -> bool:
+    """Whether a discretization carries a density, in which noise is diffusion and particles are not counted."""
+    return discretization is not None and not discretization.made.atoms
+
+
+def _check_count(initial: Spec | None, density: bool, problems: Problems) -> None:
+    """Particles must be counted; a density may be what they would be drawn from."""
+    if initial is not None and initial.target.counted and initial.count is None and not density:
+        problems.add(joined(initial.path, "count"), "is missing")
+
+
+def _check_time(raw: dict[str, Any], problems: Problems, *, density: bool) -> None:
     """What the keys of the time table ask of each other, as far as they are right by themselves."""
     table = raw.get("time")
     known = {name: table[name] for name in table if name in TimeTable.model_fields} if isinstance(table, dict) else None
     time = validated(TimeTable, known, "time", Problems())
     if time is not None:
-        noisy = any(raw.get(name, 0) != 0 for name in ("temperature", "common_temperature"))
+        noisy = not density and any(raw.get(name, 0) != 0 for name in ("temperature", "common_temperature"))
         _check_saved(time, problems)
         _check_steps(time, noisy, problems)
 

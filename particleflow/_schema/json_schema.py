@@ -33,7 +33,7 @@ def _needs_only_kind(schema: dict[str, Any]) -> bool:
 
 def _kind_schema(registry: Registry, family: str, kind: str, target: Any) -> dict[str, Any]:
     slots = tuple(slots_of(target, registry.families).values())
-    model = model_of(family, target, kind, slots, counted=False)  # a start of a density has no count
+    model = model_of(family, target, kind, slots)
     schema = model.model_json_schema()
     for field in schema.get("properties", {}).values():
         field.pop("title", None)

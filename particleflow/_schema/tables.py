@@ -15,7 +15,7 @@ from particleflow._schema.slots import EXPECTED, NumberOrVector, Slot, family_sc
 from particleflow.errors import ParticleflowError, UserError
 
 _DEEPEST = 24
-_COUNT = "how many particles are drawn"
+_COUNT = "how many particles are drawn; left out, a discretization that carries densities begins with the density"
 _RETRACT = "whether the points are brought onto the geometry"
 _FIELDS = "what the geometry carries along, such as the residual norm of pre-norm: one number, or one a particle"
 _WORDS = {
@@ -38,11 +38,8 @@ class TableReader:
     def __init__(self, registry: Registry, folder: Path, problems: Problems):
         self.registry, self.folder, self.problems = registry, folder, problems
 
-    def read(self, family: str, raw: Any, path: str, depth: int = 0, *, counted: bool = True) -> Spec | None:
-        """The call that a table stands for, or None when something is wrong with it.
-
-        Parameters: `counted`, whether a cloud must say how many particles it has; a density has none.
-        """
+    def read(self, family: str, raw: Any, path: str, depth: int = 0) -> Spec | None:
+        """The call that a table stands for, or None when something is wrong with it."""
         if isinstance(raw, str):  # a kind by its name alone
             raw = {"kind": raw}
         target = self._target(family, raw, path, depth)
@@ -50,7 +47,7 @@ class TableReader:
             return None
         slots = slots_of(target, self.registry.families)
         before = len(self.problems.found)
-        values = self._flat_values(family, target, slots, raw, path, counted)
+        values = self._flat_values(family, target, slots, raw, path)
         arguments = {}
         for name, slot in slots.items():
             if slot.family is not None and name in raw:
@@ -89,9 +86,9 @@ class TableReader:
         return target
 
     def _flat_values(
-        self, family: str, target: Any, slots: dict[str, Slot], raw: dict[str, Any], path: str, counted: bool
+        self, family: str, target: Any, slots: dict[str, Slot], raw: dict[str, Any], path: str
     ) -> dict[str, Any]:
-        model = model_of(family, target, raw["kind"], tuple(slots.values()), counted)
+        model = model_of(family, target, raw["kind"], tuple(slots.values()))
         checked = validated(model, raw, path, self.problems)
         return {} if checked is None else {name: getattr(checked, name) for name in checked.model_fields_set}
 
@@ -99,6 +96,8 @@ class TableReader:
         assert slot.family is not None
         if not slot.many:
             spec = self.read(slot.family, raw, path, depth + 1)
+            if slot.sampled and spec is not None and spec.target.counted and spec.count is None:
+                self.problems.add(joined(path, "count"), "is missing")
             return Drawn(spec) if slot.sampled and spec is not None else spec
         if not isinstance(raw, list):
             self.problems.add(path, f"must be a list of tables ({slot.family})", raw)
@@ -158,14 +157,15 @@ def _located(spec: Spec, message: str) -> tuple[Any, ...]:
 
 
 @cache
-def model_of(family: str, target: Any, kind: str, slots: tuple[Slot, ...], counted: bool = True) -> type[BaseModel]:
+def model_of(family: str, target: Any, kind: str, slots: tuple[Slot, ...]) -> type[BaseModel]:
     """The pydantic model of a table; tables inside it are checked by themselves and are anything here."""
     fields: dict[str, Any] = {"kind": (Annotated[str, Strict(), WithJsonSchema({"const": kind})], ...)}
     for slot in slots:
         fields[slot.name] = (_field_type(slot), ... if slot.required else slot.default)
     if family == "initial":
         if target.counted:
-            fields["count"] = (Annotated[int, Strict(), Field(ge=1, description=_COUNT)], ... if counted else None)
+            # a density has no count; who must have one is asked for it where that is known
+            fields["count"] = (Annotated[int, Strict(), Field(ge=1, description=_COUNT)], None)
         fields["retract"] = (Annotated[bool, Strict(), Field(description=_RETRACT)], True)
         fields["fields"] = (Annotated[dict[Annotated[str, Strict()], NumberOrVector], Field(description=_FIELDS)], {})
     docstring = inspect.getdoc(target) or ""

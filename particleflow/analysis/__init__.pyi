@@ -20,6 +20,7 @@ from .convergence import ConvergenceFit as ConvergenceFit
 from .convergence import convergence_slope as convergence_slope
 from .distances import energy_distance as energy_distance
 from .distances import sliced_wasserstein2 as sliced_wasserstein2
+from .distances import wasserstein1 as wasserstein1
 from .distances import wasserstein2 as wasserstein2
 from .facts import Interaction as Interaction
 from .facts import Space as Space

@@ -1,13 +1,17 @@
-"""Distances between empirical measures: exact W2, sliced W2 and the energy distance.
+"""Distances between empirical measures: exact W1 and W2, sliced W2 and the energy distance.
 
 Both clouds may carry weights, and need not have the same number of particles. The ground distance is |x − y|, chordal
-on the sphere, unless W2 is asked for on geodesic distances. All three are distances of measures Σ_i w_i δ_{x_i}, so
+on the sphere, unless W1 or W2 is asked for on geodesic distances. All are distances of measures Σ_i w_i δ_{x_i}, so
 points of weight zero do not matter, nor does it whether a mass sits in one particle or in several at one place:
 
+    W1(μ, ν)   = min_π Σ_ij π_ij d(x_i, y_j)
     W2²(μ, ν)  = min_π Σ_ij π_ij d(x_i, y_j)²,   Σ_j π_ij = w_i,  Σ_i π_ij = v_j,  π ≥ 0
     SW2²(μ, ν) = mean over directions θ of W2² of the projections ⟨θ, x⟩ and ⟨θ, y⟩
     D²(μ, ν)   = 2 E|X − Y| − E|X − X'| − E|Y − Y'|,   X, X' ~ μ and Y, Y' ~ ν independent
 """
+
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,6 +22,33 @@ from particleflow.errors import ArgumentError, ShapeError
 _ASSIGNMENT_LIMIT = 5000
 _PLAN_LIMIT = 1_000_000
 _BLOCK = 1024
+
+
+def wasserstein1(
+    x: ArrayLike,
+    y: ArrayLike,
+    *,
+    x_weights: ArrayLike | None = None,
+    y_weights: ArrayLike | None = None,
+    metric: str = "chordal",
+    radius: float = 1.0,
+) -> float:
+    """Return the exact W1 distance, min_π Σ π_ij d(x_i, y_j): on a line ∫ |F − G| dx for the distribution functions.
+
+    On a circle with "geodesic" distances it is min_c ∫ |F − G − c| ds, c a median of F − G (Delon, Salomon and
+    Sobolevski 2010). Both sort the points; everything else is solved as W2 is, with the same limits of size. metric and
+    radius are those of `wasserstein2`.
+    """
+    left, right, left_weights, right_weights = _measures(x, y, x_weights, y_weights)
+    _check_metric(metric)
+    if left.shape[1] == 1 and metric == "chordal":
+        return _line_distance(left[:, 0], right[:, 0], left_weights, right_weights)
+    radius = as_positive(radius, "radius")
+    if left.shape[1] == 2 and metric == "geodesic":
+        _check_norms(left, right, radius)
+        angles = [np.arctan2(each[:, 1], each[:, 0]) for each in (left, right)]
+        return radius * _circle_distance(angles[0], angles[1], left_weights, right_weights)
+    return _optimal(np.sqrt, left, right, left_weights, right_weights, metric, radius, "W1")
 
 
 def wasserstein2(
@@ -36,20 +67,39 @@ def wasserstein2(
     between points of the sphere of that `radius`, 2R arcsin(|x − y| / 2R).
     """
     left, right, left_weights, right_weights = _measures(x, y, x_weights, y_weights)
-    if metric not in ("chordal", "geodesic"):
-        raise ArgumentError(f'Argument `metric` must be "chordal" or "geodesic", but is {metric!r}.')
+    _check_metric(metric)
     if metric == "chordal" and left.shape[1] == 1:
         return float(np.sqrt(_line_cost(left[:, 0], right[:, 0], left_weights, right_weights)))
+    radius = as_positive(radius, "radius")
+    value = _optimal(np.asarray, left, right, left_weights, right_weights, metric, radius, "W2")
+    return float(np.sqrt(max(value, 0.0)))
+
+
+def _check_metric(metric: str) -> None:
+    if metric not in ("chordal", "geodesic"):
+        raise ArgumentError(f'Argument `metric` must be "chordal" or "geodesic", but is {metric!r}.')
+
+
+def _optimal(
+    of_squares: Callable[[FloatArray], FloatArray],
+    left: FloatArray,
+    right: FloatArray,
+    left_weights: FloatArray,
+    right_weights: FloatArray,
+    metric: str,
+    radius: float,
+    name: str,
+) -> float:
+    """Return the least cost of a coupling, the cost of a pair being a function of its squared distance."""
     same = left.shape[0] == right.shape[0] and np.ptp(left_weights) == 0 and np.ptp(right_weights) == 0
     pairs = left.shape[0] * right.shape[0]
     if pairs > (_ASSIGNMENT_LIMIT**2 if same else _PLAN_LIMIT):
         raise ArgumentError(
-            f"Exact W2 between {left.shape[0]} and {right.shape[0]} particles is too large: at most "
+            f"Exact {name} between {left.shape[0]} and {right.shape[0]} particles is too large: at most "
             f"{_ASSIGNMENT_LIMIT} each with equal weights, or {_PLAN_LIMIT} pairs. Use `sliced_wasserstein2`."
         )
-    cost = _costs(left, right, metric, as_positive(radius, "radius"))
-    value = _assignment(cost) if same else _transport(cost, left_weights, right_weights)
-    return float(np.sqrt(max(value, 0.0)))
+    cost = of_squares(_costs(left, right, metric, radius))
+    return _assignment(cost) if same else _transport(cost, left_weights, right_weights)
 
 
 def sliced_wasserstein2(
@@ -111,13 +161,17 @@ def _costs(left: FloatArray, right: FloatArray, metric: str, radius: float) -> F
     chord = cdist(left, right)
     if metric == "chordal":
         return np.square(chord)
+    _check_norms(left, right, radius)
+    return np.square(2.0 * radius * np.arcsin(np.clip(0.5 * chord / radius, 0.0, 1.0)))
+
+
+def _check_norms(left: FloatArray, right: FloatArray, radius: float) -> None:
     norms = np.concatenate([np.linalg.norm(left, axis=1), np.linalg.norm(right, axis=1)])
     if np.abs(norms - radius).max() > 1e-6 * radius:
         raise ArgumentError(
-            f"Geodesic W2 needs points of the sphere of `radius` {radius:g} (unit vectors by default), but a point has "
-            f"the norm {norms[np.argmax(np.abs(norms - radius))]:g}."
+            f"Geodesic distances need points of the sphere of `radius` {radius:g} (unit vectors by default), but a "
+            f"point has the norm {norms[np.argmax(np.abs(norms - radius))]:g}."
         )
-    return np.square(2.0 * radius * np.arcsin(np.clip(0.5 * chord / radius, 0.0, 1.0)))
 
 
 def _assignment(cost: FloatArray) -> float:
@@ -150,6 +204,29 @@ def _transport(cost: FloatArray, left_weights: FloatArray, right_weights: FloatA
     if not solution.success:
         raise ArgumentError(f"The transport problem could not be solved: {solution.message}")
     return float(solution.fun) * scale
+
+
+def _excesses(left: FloatArray, right: FloatArray, left_weights: FloatArray, right_weights: FloatArray) -> Any:
+    """Return all places in order, and F − G after each of them."""
+    places = np.concatenate([left, right])
+    order = np.argsort(places, kind="stable")
+    return places[order], np.cumsum(np.concatenate([left_weights, -right_weights])[order])
+
+
+def _line_distance(left: FloatArray, right: FloatArray, left_weights: FloatArray, right_weights: FloatArray) -> float:
+    """Return ∫ |F − G| dx: F − G is constant between places."""
+    places, excess = _excesses(left, right, left_weights, right_weights)
+    return float(np.diff(places) @ np.abs(excess[:-1]))
+
+
+def _circle_distance(left: FloatArray, right: FloatArray, left_weights: FloatArray, right_weights: FloatArray) -> float:
+    """Return min_c ∫ |F − G − c| dθ over angles; the median is weighted by the lengths between places."""
+    places, excess = _excesses(left, right, left_weights, right_weights)
+    lengths = np.diff(places, append=places[0] + 2 * np.pi)
+    order = np.argsort(excess)
+    reached = np.cumsum(lengths[order])
+    median = excess[order][np.searchsorted(reached, 0.5 * reached[-1])]
+    return float(lengths @ np.abs(excess - median))
 
 
 def _line_cost(left: FloatArray, right: FloatArray, left_weights: FloatArray, right_weights: FloatArray) -> float:

@@ -3,6 +3,7 @@
 from particleflow.discretization.base import AbstractDiscretization, Noise
 from particleflow.discretization.characteristics import Characteristics
 from particleflow.discretization.clouds import AbstractCloud, Cloud, Coalesced
+from particleflow.discretization.finite_volumes import FiniteVolumes
 from particleflow.discretization.gaussian import Gaussian
 from particleflow.discretization.particles import Particles
 from particleflow.discretization.present import Present
@@ -14,6 +15,7 @@ __all__ = [
     "Characteristics",
     "Cloud",
     "Coalesced",
+    "FiniteVolumes",
     "Gaussian",
     "Noise",
     "Particles",

@@ -76,6 +76,14 @@ class AbstractDiscretization(eqx.Module):
             lambda move, leaf: leaf if move is None else leaf + size * move, rate, state, is_leaf=lambda x: x is None
         )
 
+    def bounded_velocity(self, flow: Flow, time: Any, state: Any) -> tuple[Any, Any]:
+        """d state/dt, and the longest Euler step along it that leads to a state again; any, unless said otherwise."""
+        return self.velocity(flow, time, state), jnp.inf
+
+    def solvers(self) -> tuple[str, ...]:
+        """The solvers that move a state to states only, the usual one first; empty where every solver does."""
+        return ()
+
     def motion(self, flow: Flow, time: Any, state: Any) -> Float[Array, "n d"]:
         """How the points of the measure move: the derivative of `measure` along d state/dt, unless said otherwise."""
         rate = self.velocity(flow, time, state)
@@ -97,6 +105,13 @@ class AbstractDiscretization(eqx.Module):
         Called outside of compiled programs. Parameters: `start`, a measure, points, or an initial density.
         """
         return start
+
+    def prepared(self, flow: Flow, flows: Sequence[Flow], measure: Measure) -> Flow:
+        """The flow with sums that suit the points of a run; the same, unless said otherwise.
+
+        Parameters: `flows`, those of all runs, of which `flow` holds all; `measure`, as one of them is laid out.
+        """
+        return flow
 
     def trouble(self, flow: Flow, time: Any, state: Any) -> str | None:
         """Why a state that is finite cannot go on with the steps it was given, as a sentence; None if unknown."""

@@ -6,6 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from particleflow._names import snake_case
 from particleflow.discretization.base import AbstractDiscretization
 from particleflow.discretization.particles import Particles
 from particleflow.drifts.base import Interaction
@@ -67,6 +68,13 @@ class Present(eqx.Module):
                 "This observable needs a drift with a kernel (attend, mean_shift, …), but the flow has none."
             )
         return found[0]
+
+    def of_particles(self, what: str) -> Measure:
+        """The measure, of particles; where it is a density it is refused, because `what` counts particles."""
+        if not self.discretization.atoms:
+            name = snake_case(type(self.discretization).__name__)
+            raise ArgumentError(f"{what}, but the points of {name} are places of a density and no particles.")
+        return self.measure
 
     def frame(self) -> dict[str, Array]:
         """What a frame stores of the state."""

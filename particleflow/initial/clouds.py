@@ -10,9 +10,11 @@ from jaxtyping import Array, Float
 from particleflow._arrays import apply_linear_map, as_float_array, as_linear_map, as_nonnegative, default_dtype
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.initial.base import AbstractInitial, Start, check_affine, check_count, whole
-from particleflow.initial.densities import Density, sphere_area
+from particleflow.initial.densities import Density, normal_density, sphere_area
 from particleflow.measure import Measure
 from particleflow.sphere_sampling import sample_uniform_sphere
+
+_NODES_A_WIDTH = 4  # of a sum over a curve, in each width of what is put there: its error is far below rounding
 
 
 class UniformSphere(AbstractInitial):
@@ -29,7 +31,7 @@ class UniformSphere(AbstractInitial):
         return Start(Measure.uniform(points))
 
     def density(self, key: Array) -> Density:
-        """The same everywhere."""
+        """One over the area."""
         return Density("sphere", self.dim, lambda points: np.full(len(points), 1 / sphere_area(self.dim)))
 
 
@@ -56,6 +58,11 @@ class Gaussian(AbstractInitial):
         normal = jax.random.normal(key, (check_count(count, self.dim), self.dim), default_dtype())
         centre = jnp.broadcast_to(self.centre, (self.dim,))
         return Start(Measure.uniform(centre[None, :] + apply_linear_map(self.scale, normal, "scale")))
+
+    def density(self, key: Array) -> Density:
+        """That of N(centre, scale scaleᵀ)."""
+        centre, scale = np.asarray(self.centre), np.asarray(self.scale)
+        return Density("flat", self.dim, lambda points: normal_density(points, centre, scale))
 
 
 class Mixture(AbstractInitial):
@@ -105,13 +112,32 @@ class Mixture(AbstractInitial):
         """The cloud as a measure, with the blob of every particle."""
         number = check_count(count, self.dim)
         key_centres, key_labels, key_points = jax.random.split(key, 3)
-        centres = self.centres
-        if centres is None:
-            centres = self.spread * jax.random.normal(key_centres, (self.components, self.dim), default_dtype())
+        centres = self._drawn_centres(key_centres)
         weights = jnp.ones(self.components) if self.weights is None else self.weights
         labels = jax.random.choice(key_labels, self.components, (number,), p=weights / jnp.sum(weights))
         normal = jax.random.normal(key_points, (number, self.dim), default_dtype())
         return Start(Measure.uniform(centres[labels] + self.width * normal), np.asarray(labels))
+
+    def density(self, key: Array) -> Density | None:
+        """Σ_l p_l N(c_l, width²), with the centres that `start` draws with this key; none for blobs of no width."""
+        if not float(self.width) > 0:
+            return None
+        centres = np.asarray(self._drawn_centres(jax.random.split(key, 3)[0]))
+        weights = np.ones(self.components) if self.weights is None else np.asarray(self.weights)
+        shares, width = weights / weights.sum(), np.asarray(self.width)
+
+        def values(points: np.ndarray) -> np.ndarray:
+            return sum(
+                (share * normal_density(points, each, width) for share, each in zip(shares, centres, strict=True)),
+                start=np.zeros(len(points)),
+            )
+
+        return Density("flat", self.dim, values)
+
+    def _drawn_centres(self, key: Array) -> Float[Array, "l d"]:
+        if self.centres is not None:
+            return self.centres
+        return self.spread * jax.random.normal(key, (self.components, self.dim), default_dtype())
 
 
 class Moons(AbstractInitial):
@@ -133,6 +159,25 @@ class Moons(AbstractInitial):
         points = jnp.where(jnp.asarray(labels == 0)[:, None], upper, lower)
         noise = self.noise * jax.random.normal(key_noise, (number, 2), default_dtype())
         return Start(Measure.uniform(points + noise), labels)
+
+    def density(self, key: Array) -> Density | None:
+        """The mean of N(x, noise²) over both half circles, by the trapezoidal rule; none for moons of no width."""
+        noise = np.asarray(self.noise)
+        if not float(noise) > 0:
+            return None
+        angles = np.linspace(0, np.pi, 1 + int(np.ceil(_NODES_A_WIDTH * np.pi / float(noise))))
+        weights = np.full(len(angles), 1 / (len(angles) - 1))
+        weights[[0, -1]] *= 0.5
+        upper = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+        centres = np.concatenate([upper, np.array([1, 0.5]) - upper])
+
+        def values(points: np.ndarray) -> np.ndarray:
+            total = np.zeros(len(points))
+            for weight, centre in zip(np.tile(0.5 * weights, 2), centres, strict=True):
+                total += weight * normal_density(points, centre, noise)
+            return total
+
+        return Density("flat", 2, values)
 
 
 class Rings(AbstractInitial):
@@ -158,3 +203,21 @@ class Rings(AbstractInitial):
         directions = jnp.stack([jnp.cos(angles), jnp.sin(angles)], axis=1)
         noise = self.noise * jax.random.normal(key_noise, (number, 2), default_dtype())
         return Start(Measure.uniform(self.radii[labels][:, None] * directions + noise), labels)
+
+    def density(self, key: Array) -> Density | None:
+        """The mean over rings of e^{−(|x|² + R²)/(2σ²)} I_0(|x|R/σ²)/(2πσ²), σ the noise; none without noise."""
+        width = float(self.noise)
+        if not width > 0:
+            return None
+
+        def values(points: np.ndarray) -> np.ndarray:
+            from scipy.special import ive
+
+            lengths = np.linalg.norm(points, axis=1)[:, None]
+            radii = np.asarray(self.radii, float)[None, :]
+            around = ive(0, np.abs(lengths * radii) / width**2) * np.exp(
+                -0.5 * ((lengths - np.abs(radii)) / width) ** 2
+            )
+            return np.mean(around, axis=1) / (2 * np.pi * width**2)
+
+        return Density("flat", 2, values)

@@ -1,18 +1,18 @@
-"""Densities that initial kinds know of themselves, for discretizations that carry a density.
+"""Densities that initial kinds know of themselves, and what measures on meshes are made from.
 
 A density is with respect to the length, area or volume of its space: of the *unit* sphere in R^dimension, or of flat
 space. It is asked outside of compiled programs, in NumPy.
 """
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
-_ROUNDS = 100
 
-
-class Density(NamedTuple):
+@dataclass(frozen=True)
+class Density:
     """A density on the unit sphere or in flat space: `values(points)` are its numbers at points (n, dimension)."""
 
     space: Literal["sphere", "flat"]
@@ -42,3 +42,13 @@ def circle_density(points: np.ndarray, mode: int, amplitude: float, order: float
         step = (mean - anomaly - eccentricity * np.sin(anomaly)) / (1 + eccentricity * np.cos(anomaly))
         anomaly = anomaly + np.clip(step, -1.0, 1.0)
     return turn / (2 * np.pi * (1 + eccentricity * np.cos(anomaly)))
+
+
+def normal_density(points: np.ndarray, centre: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """The density of centre + scale ξ, ξ standard normal; `scale` is a number, a diagonal or a matrix."""
+    dimension = points.shape[1]
+    matrix = scale if scale.ndim == 2 else np.diag(np.broadcast_to(scale, (dimension,)))
+    whitened = np.linalg.solve(matrix, (points - centre).T)
+    _, log_volume = np.linalg.slogdet(matrix)
+    exponent = -0.5 * np.sum(np.square(whitened), axis=0) - log_volume - 0.5 * dimension * np.log(2 * np.pi)
+    return np.exp(exponent)

@@ -192,3 +192,15 @@ class Quantiles(AbstractInitial):
         levels = (jnp.arange(number, dtype=default_dtype()) + 0.5) / number
         standard = jax.scipy.special.ndtri(levels) if self.law == "gaussian" else 2 * levels - 1
         return Start(Measure.uniform((self.mean + self.scale * standard)[:, None]))
+
+    def density(self, key: Array) -> Density:
+        """That of the law F."""
+        mean, scale = float(self.mean), float(self.scale)
+
+        def values(points: np.ndarray) -> np.ndarray:
+            standard = (points[:, 0] - mean) / scale
+            if self.law == "gaussian":
+                return np.exp(-0.5 * standard**2) / (scale * np.sqrt(2 * np.pi))
+            return np.where(np.abs(standard) <= 1, 0.5 / scale, 0.0)
+
+        return Density("flat", 1, values)

@@ -14,6 +14,7 @@ from particleflow.discretization import AbstractDiscretization
 from particleflow.discretization.base import split
 from particleflow.flow import Flow
 from particleflow.integrate.implicit import uncounted
+from particleflow.integrate.positive import unbounded, within
 from particleflow.integrate.watching import unwatched
 
 _FIELD_ROUNDING = 4.0  # the rounding error of a field, in units of eps · max |y|
@@ -84,8 +85,17 @@ class System(eqx.Module):
 
     def __call__(self, t: Any, y: Any, args: Any) -> Any:
         """d y/dt."""
+        return cast(self.discretization.velocity(self.flow, self._asked(t), self.whole(y)), t.dtype)
+
+    def bounded(self, t: Any, y: Any) -> tuple[Any, Array]:
+        """d y/dt, and the longest Euler step along it."""
+        rate, bound = self.discretization.bounded_velocity(self.flow, self._asked(t), self.whole(y))
+        return cast(rate, t.dtype), jnp.asarray(bound).astype(t.dtype)
+
+    def _asked(self, t: Any) -> Array:
+        """The time at which the flow is asked, in its precision."""
         asked = t - _EARLIER * float(jnp.finfo(self.precision).eps) * jnp.abs(t) if self.jumps else t
-        return cast(self.discretization.velocity(self.flow, asked.astype(self.precision), self.whole(y)), t.dtype)
+        return asked.astype(self.precision)
 
     def step(self, t: Any, y: Any, size: Any) -> Any:
         """One explicit layer."""
@@ -175,12 +185,13 @@ class OnGrid(diffrax.AbstractStepSizeController):
     def adapt_step_size(self, t0, t1, y0, y1_candidate, args, y_error, error_order, controller_state):
         """On to the next grid point, or to an event before it.
 
-        A state that overflows ends the run before this step.
+        A state that overflows, or a step that is longer than its bound, ends the run before this step.
         """
         y_error, cut, resolved = unwatched(y_error, t1)
+        y_error, bound = unbounded(y_error)
         carried = _Carried(None, self.step, controller_state.evaluations + uncounted(y_error)[1])
         begin, jumped = after_jumps(t1, self.jumps, self.precision)
-        finite = all_finite(y1_candidate)
+        finite = all_finite(y1_candidate) & ~(t1 - t0 > bound)
         keep = finite & ((cut >= t1) | ~resolved)
         result = diffrax.RESULTS.where(finite, diffrax.RESULTS.successful, diffrax.RESULTS.dt_min_reached)
         return keep, jnp.where(keep, begin, t0), jnp.where(keep, self._next(t1), cut), jumped, carried, result
@@ -188,6 +199,8 @@ class OnGrid(diffrax.AbstractStepSizeController):
 
 class Carrying(diffrax.AbstractAdaptiveStepSizeController):
     """An error controller that remembers the step it wants next, so that the next window can begin with it.
+
+    With `bounded` steps the very first one is tried at full length: its bound tells how long it should have been.
 
     A step cut short by the end of a window, by one of the times `stops`, or by one of the `jumps` of the field, says
     little about the step that the error allows; the wish from before the cut is kept.
@@ -200,6 +213,7 @@ class Carrying(diffrax.AbstractAdaptiveStepSizeController):
     stops: Float[Array, " k"] | None
     jumps: Float[Array, " k"] | None
     precision: Any = eqx.field(static=True)
+    bounded: bool = eqx.field(static=True, default=False)
 
     def wrap(self, direction: Any) -> "Carrying":
         """Time runs forwards."""
@@ -207,14 +221,21 @@ class Carrying(diffrax.AbstractAdaptiveStepSizeController):
 
     def init(self, terms, t0, t1, y0, dt0, args, func, error_order):
         """Begin with the carried step, or with an estimate when there is none."""
-        estimate, inner = self.pid.init(terms, t0, t1, y0, None, args, func, error_order)
+        whole = t1 - t0 if self.bounded else None
+        estimate, inner = self.pid.init(terms, t0, t1, y0, whole, args, func, error_order)
         first: Any = estimate - t0 if dt0 is None else jnp.where(dt0 > 0, dt0, estimate - t0)
         return self._cut(t0, t0 + first), _Carried(inner, first, jnp.zeros((), int))
 
     def adapt_step_size(self, t0, t1, y0, y1_candidate, args, y_error, error_order, controller_state):
-        """As the error controller says, but blind to the rounding of the field: it would bound the step by tol/eps."""
+        """As the error controller says, but blind to the rounding of the field: it would bound the step by tol/eps.
+
+        A step that is longer than its own bound is taken again, and the next one is no longer than what is allowed now.
+        """
         y_error, cut, resolved = unwatched(y_error, t1)
+        y_error, bound = unbounded(y_error)
         y_error, evaluations = uncounted(y_error)
+        allowed, too_long = within(bound), t1 - t0 > bound
+        cut, resolved = jnp.where(too_long, jnp.minimum(cut, t0 + allowed), cut), resolved & ~too_long
         rounding = float(jnp.finfo(self.precision).eps) * (t1 - t0)
         y_error = jax.tree_util.tree_map(lambda error, y: _above_rounding(error, y, rounding), y_error, y0)
         keep, next_t0, next_t1, jump, inner, result = self.pid.adapt_step_size(
@@ -223,6 +244,7 @@ class Carrying(diffrax.AbstractAdaptiveStepSizeController):
         was_cut = keep & (t1 - t0 < 0.999 * controller_state.proposed)
         wish: Any = next_t1 - next_t0
         wish = jnp.where(was_cut, jnp.maximum(wish, controller_state.proposed), wish)
+        wish, next_t1 = jnp.minimum(wish, allowed), jnp.minimum(next_t1, next_t0 + allowed)
         again = keep & (cut < t1)  # only up to an event, or in steps that show it; what the error allows stays
         keep, next_t0, next_t1 = keep & ~again, jnp.where(again, t0, next_t0), jnp.where(again, cut, next_t1)
         shown: Any = jnp.where(resolved, controller_state.proposed, cut - t0)

@@ -23,6 +23,7 @@ from particleflow.events import AbstractEvent
 from particleflow.flow import Flow
 from particleflow.integrate.implicit import TABLEAUX, Implicit, newton_to_rounding
 from particleflow.integrate.outcome import at_the_end
+from particleflow.integrate.positive import SHU_OSHER, STAGES, ShuOsher
 from particleflow.integrate.stepping import (
     Bisection,
     Carrying,
@@ -48,7 +49,7 @@ _EXPLICIT: dict[str, Callable[[], diffrax.AbstractSolver]] = {
     "ralston": diffrax.Ralston,
     "tsit5": diffrax.Tsit5,
 }
-ADAPTIVE_SOLVERS = (*(name for name in _EXPLICIT if name != "euler"), *TABLEAUX)
+ADAPTIVE_SOLVERS = (*(name for name in _EXPLICIT if name != "euler"), SHU_OSHER, *TABLEAUX)
 STOCHASTIC_SOLVERS = ("heun", "midpoint", "ralston")
 MAP = "map"
 _STAGES = {
@@ -60,6 +61,7 @@ _STAGES = {
     "midpoint": 2,
     "ralston": 2,
     "tsit5": 6,
+    SHU_OSHER: STAGES,
     MAP: 1,
 }
 
@@ -85,7 +87,7 @@ class Method:
     adjoint: str = "recursive_checkpoint"
 
     def __post_init__(self):
-        known = (*_EXPLICIT, *TABLEAUX, MAP)
+        known = (*_EXPLICIT, SHU_OSHER, *TABLEAUX, MAP)
         if self.solver not in known:
             raise ArgumentError(f"Argument `solver` must be one of {', '.join(known)}, but is {self.solver!r}.")
         if self.adjoint not in ADJOINTS:
@@ -249,23 +251,23 @@ class _Problem(eqx.Module):
         if not self.method.adaptive:
             return OnGrid(self.numbers.origin, self.numbers.step, self.jumps, self.precision)
         pid = error_controller(self.begin, times[-1], self.numbers)
-        # The interpolation of implicit methods has order three: they step on every saved time instead.
-        stops = times if self.method.solver in TABLEAUX else None
+        # Interpolations of implicit methods have order three, and positive ones one: they step on every saved time.
+        stops = times if self.method.solver in (SHU_OSHER, *TABLEAUX) else None
         return Carrying(
             rtol=pid.rtol, atol=pid.atol, norm=pid.norm, pid=pid, stops=stops, jumps=self.jumps,
-            precision=self.precision,
+            precision=self.precision, bounded=self.method.solver == SHU_OSHER,
         )  # fmt: skip
 
     def plain_controller(self, end: Array) -> diffrax.AbstractStepSizeController:
-        """The controller of a single solve; without jumps it is diffrax's own, which every adjoint knows."""
+        """The controller of a single solve; without jumps or bounds it is diffrax's own, which every adjoint knows."""
         if not self.method.adaptive:
             return OnGrid(self.numbers.origin, self.numbers.step, self.jumps, self.precision)
         pid = error_controller(self.begin, end, self.numbers)
-        if self.jumps is None:
+        if self.jumps is None and self.method.solver != SHU_OSHER:
             return pid
         return Carrying(
             rtol=pid.rtol, atol=pid.atol, norm=pid.norm, pid=pid, stops=None, jumps=self.jumps,
-            precision=self.precision,
+            precision=self.precision, bounded=self.method.solver == SHU_OSHER,
         )  # fmt: skip
 
     def _level(self, time: Any, y: Any) -> Array:
@@ -290,7 +292,9 @@ class _Problem(eqx.Module):
         name, method = self.method.solver, self.method
         if name == MAP:
             return ExplicitMap(self.system)
-        if name in TABLEAUX:
+        if name == SHU_OSHER:
+            plain = ShuOsher(self.system.bounded)
+        elif name in TABLEAUX:
             plain = Implicit(name, self.windowed)
             if not method.adaptive:
                 plain = Implicit(name, self.windowed, newton_to_rounding(self.precision))

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array
 
 from particleflow._arrays import as_float_array, progression
+from particleflow.discretization import AbstractDiscretization
 from particleflow.drifts import AbstractDrift
 from particleflow.errors import ArgumentError, KindError, ShapeError, check_kind
 from particleflow.flow import Flow
@@ -69,6 +70,26 @@ def stack(trees: Sequence[Any], name: str, dtype: Any) -> Any:
 
     arrays = jax.tree_util.tree_map(joined, *(arrays for arrays, _ in parts))
     return eqx.combine(arrays, parts[0][1])
+
+
+def each_flow(flow: Flow | Sequence[Flow], runs: int | None) -> list[Flow]:
+    """The flows of all runs, one for all if there is only one."""
+    if not isinstance(flow, Flow):
+        return list(flow)
+    return [flow] if runs is None else [leaf_of(flow, run) for run in range(runs)]
+
+
+def laid_out(how: AbstractDiscretization, flow: Flow | Sequence[Flow], runs: int | None, start: Any) -> Any:
+    """The start on points that can carry it, each run's by its own flow; particles begin where they are."""
+    if how.atoms:
+        return start
+    several = isinstance(start, list | tuple) or len(getattr(start, "shape", ())) == 3
+    starts, flows = list(start) if several else [start], each_flow(flow, runs)
+    if len(starts) > 1 and len(flows) > 1 and len(starts) != len(flows):
+        raise ShapeError(f"There are {len(flows)} flows, but {len(starts)} starts.")
+    count = max(len(starts), len(flows))
+    found = [how.laid_out(flows[run % len(flows)], starts[run % len(starts)]) for run in range(count)]
+    return found if several or runs is not None else found[0]
 
 
 def as_starts(start: Any, runs: int | None) -> tuple[Measure, int | None]:

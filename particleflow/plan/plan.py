@@ -27,7 +27,16 @@ from particleflow.plan.checks import (
     check_present,
     check_resolution,
 )
-from particleflow.plan.inputs import as_flows, as_starts, as_times, joined_flows, leaf_of, on_grid
+from particleflow.plan.inputs import (
+    as_flows,
+    as_starts,
+    as_times,
+    each_flow,
+    joined_flows,
+    laid_out,
+    leaf_of,
+    on_grid,
+)
 
 # A window holds at most this many frames and this many bytes: small enough to lose little and to show progress.
 _WINDOW_FRAMES = 32
@@ -154,13 +163,15 @@ def make_plan(
     one_flow, flows = as_flows(flow)
     check_arguments(discretization, observe, event)
     flow_per_run = flows is not None
-    measure, runs = as_starts(start, flows)
+    how = discretization or Particles()
+    measure, runs = as_starts(laid_out(how, flow, flows, start), flows)
     single = measure if runs is None else leaf_of(measure, 0)
     whole_flow = one_flow if isinstance(flow, Flow) and not flow_per_run else joined_flows(flow, measure.points.dtype)
-    how = discretization or Particles()
     saved_times = as_times(times)
     method = make_method(whole_flow, how, single, rtol, atol, step, solver, max_steps, float(saved_times[-1]), key)
     check_begin(whole_flow, how, measure, flow_per_run=flow_per_run)
+    whole_flow = how.prepared(whole_flow, each_flow(flow, flows), single)
+    one_flow = leaf_of(whole_flow, 0) if flow_per_run else whole_flow
     present = check_present(one_flow, how, single, saved_times[0], method)
     acting = check_interactions(present)
     check_functions(present, tuple(observe), event)
@@ -228,8 +239,14 @@ def make_method(
         raise ArgumentError("A flow with temperature needs a fixed `step`, but `rtol` and `atol` are given.")
     if noisy and key is None:
         raise ArgumentError("A flow with temperature needs a random `key`, but there is none.")
-    chosen = solver or _default_solver(start, rtol, end, noisy, adaptive)
+    suited = discretization.solvers()
+    chosen = solver or (suited[0] if suited else _default_solver(start, rtol, end, noisy, adaptive))
     method = Method(chosen, adaptive, noisy, max_steps)
+    if suited and chosen not in suited:
+        raise ArgumentError(
+            f"The solver {chosen!r} does not lead from densities to densities; use one of {', '.join(suited)}, or "
+            "leave it out."
+        )
     if adaptive:
         _check_tolerances(start, float(rtol), float(atol))  # pyright: ignore[reportArgumentType]
         if chosen not in ADAPTIVE_SOLVERS:

@@ -89,6 +89,10 @@ class Auto(AbstractSummation):
         """The same without a tolerance."""
         return Auto(self.dense_bytes)
 
+    def leaves_open(self) -> bool:
+        """It does: any exact sum is as good."""
+        return True
+
     def tightened(self, factor: float) -> "Auto":
         """The same with `factor` times less tolerance."""
         return Auto(self.dense_bytes, None if self.tolerance is None else self.tolerance / factor)

@@ -90,6 +90,10 @@ class AbstractSummation(eqx.Module):
         """The error that this summation may make by the wish of its user; None where nothing was said of errors."""
         return None
 
+    def leaves_open(self) -> bool:
+        """Whether its user has left open how sums are taken, so that another exact sum may take its place."""
+        return False
+
     def tightened(self, factor: float) -> "AbstractSummation":
         """The same with `factor` times less error allowed, for what multiplies the errors of its sums."""
         return self

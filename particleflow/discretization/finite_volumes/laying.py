@@ -1,0 +1,114 @@
+"""The start of a density: integrals over cells, or the cells that points lie in.
+
+A density is integrated over each cell by a rule of nodes, and the whole is brought to mass one, if it nearly is: a
+density that misses mass does not fit into the box, or is too narrow for the cells. A cloud of points becomes a density
+by counting: every point gives its weight to the cell it lies in, so that all of it is kept, and moved by less than a
+cell.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Array
+
+from particleflow._arrays import default_dtype
+from particleflow.discretization.finite_volumes.meshes import AbstractMesh, places
+from particleflow.errors import ArgumentError
+from particleflow.flow import Flow
+from particleflow.initial.base import AbstractInitial
+from particleflow.initial.densities import Density
+from particleflow.measure import Measure
+
+_MISSED = 0.01  # so much of a density's mass may the nodes of all cells miss: it may jump inside of cells
+_NOT_ONE = 1e-5  # so much may the mass of a measure differ from one, for rounding in single precision
+
+Meshing = Callable[[int, Any], AbstractMesh]
+
+
+def as_cell_masses(meshing: Meshing, flow: Flow, start: Any) -> Measure:
+    """What a run is begun with as masses of cells; `meshing(dimension, dtype)` makes the cells."""
+    if isinstance(start, AbstractInitial):
+        start = start.density(jax.random.key(0)) or _unknown(start)
+    if isinstance(start, Density):
+        return _integrated(meshing(start.dimension, default_dtype()), flow, start)
+    measure = start if isinstance(start, Measure) else Measure.uniform(start)
+    return _counted(meshing(measure.dimension, measure.points.dtype), flow, measure)
+
+
+def _unknown(start: AbstractInitial) -> Any:
+    raise ArgumentError(
+        f"The initial kind {type(start).__name__} knows no density of its own; give points, drawn by "
+        "`.sample(key, count)` (in a scenario: a `count`), which are counted into cells."
+    )
+
+
+def _integrated(mesh: AbstractMesh, flow: Flow, density: Density) -> Measure:
+    """∫ over every cell of a density."""
+    facts = flow.geometry.facts(density.dimension)
+    if facts.kind != density.space:
+        spaces = {"sphere": "on the unit sphere", "flat": "in flat space"}
+        raise ArgumentError(
+            f"The start has a density {spaces[density.space]}, but the geometry of the flow is {flow.geometry.name}; "
+            "take a start on that geometry, or draw points (`count`), which are brought onto it."
+        )
+    nodes = mesh.nodes()
+    radius = float(np.asarray(facts.radius)) if facts.kind == "sphere" else 1.0
+    asked = nodes.points.reshape(-1, density.dimension) / radius
+    values = np.asarray(density.values(asked), float)
+    if values.shape != asked.shape[:1] or not np.isfinite(values).all():
+        raise ArgumentError(
+            f"A density must give one finite number for each of {len(asked)} points, but gives shape {values.shape}"
+            f"{' with NaN or infinity' if values.shape == asked.shape[:1] else ''}."
+        )
+    if (values < 0).any():
+        worst = int(np.argmin(values))
+        raise ArgumentError(
+            f"The density of the start must not be negative, but is {values[worst]:.3g} at {_shown(asked[worst])}."
+        )
+    means = np.sum(nodes.weights * values.reshape(nodes.weights.shape), axis=1)
+    where = places(mesh)
+    masses = (
+        means * np.asarray(where.volumes, float) / radius ** (density.dimension - 1 if facts.kind == "sphere" else 0)
+    )
+    total = masses.sum()
+    if not abs(total - 1) <= _MISSED:
+        raise ArgumentError(
+            f"The density of the start must sum to one over all cells, but sums to {total:.6g}: a box must be wide "
+            "enough for it, and cells small enough to see it; or it is not normalised."
+        )
+    return _measure(where.centres, masses / total)
+
+
+def _counted(mesh: AbstractMesh, flow: Flow, measure: Measure) -> Measure:
+    """The weights of the points in every cell; a measure on the cells themselves stays what it is, up to its mass."""
+    if measure.values is not None or measure.fields:
+        what = "`values`" if measure.values is not None else f"the fields {', '.join(sorted(measure.fields))}"
+        raise ArgumentError(f"The start has {what}, which a density cannot carry along; use particles.")
+    flow.geometry.check_contains(measure.points)
+    weights, points = np.exp(np.asarray(measure.log_weights, float)), np.asarray(measure.points)
+    if not abs(weights.sum() - 1) <= _NOT_ONE:
+        raise ArgumentError(
+            f"The start of a density must have mass one, but has {weights.sum():.6g}; use `measure.normalised()`."
+        )
+    cells = mesh.containing(points)
+    outside = (cells < 0) & (weights > 0)
+    if outside.any():
+        raise ArgumentError(
+            f"Every point of the start must lie in a cell, but particle {int(np.argmax(outside))} at "
+            f"{_shown(points[np.argmax(outside)])} lies outside of the box; make it wider."
+        )
+    inside = cells >= 0
+    masses = np.bincount(cells[inside], weights=weights[inside], minlength=mesh.count)
+    return _measure(places(mesh).centres, masses / masses.sum())
+
+
+def _measure(centres: Array, masses: np.ndarray) -> Measure:
+    """Masses on the middles of cells."""
+    with np.errstate(divide="ignore"):
+        return Measure(centres, np.log(masses).astype(centres.dtype))
+
+
+def _shown(point: np.ndarray) -> str:
+    return f"({', '.join(f'{number:.4g}' for number in point)})"

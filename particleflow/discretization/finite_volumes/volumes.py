@@ -1,0 +1,289 @@
+"""A density by the means over cells: the continuity equation itself, without particles.
+
+    V_i dρ_i/dt = − Σ_f ± A_f (⟨v(x_f, μ), n_f⟩ ρ_f − T (ρ_right − ρ_left)/d_f),    μ = Σ_i V_i ρ_i δ_{c_i}
+
+The velocity is that of the flow at the middles of the faces, under the measure of the cells' masses: every drift, every
+kernel and every normalisation that particles know. ρ_f is told by the cell that the velocity comes from (see `meshes`);
+noise is diffusion. The scheme is conservative, of second order where the density is smooth, and positive for Euler
+steps of at most
+
+    τ = min_i ρ_i / (what leaves cell i in unit time),
+
+which the integrator keeps (`integrate.positive`). With noise τ is of the order of h²/T for cells of size h.
+"""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from particleflow._arrays import as_float_array, is_concrete
+from particleflow.discretization.base import MASSES, AbstractDiscretization
+from particleflow.discretization.finite_volumes.convolution import convolution_for
+from particleflow.discretization.finite_volumes.laying import as_cell_masses
+from particleflow.discretization.finite_volumes.meshes import AbstractMesh, places
+from particleflow.discretization.finite_volumes.regular import Box, Circle
+from particleflow.discretization.finite_volumes.sphere import VoronoiSphere
+from particleflow.drifts.base import Interaction
+from particleflow.errors import ArgumentError, ShapeError
+from particleflow.flow import Flow
+from particleflow.measure import Measure
+
+_FEWEST = 8  # cells along an axis, or on a sphere
+_SOLVERS = ("ssprk3",)
+_SEAM = 1e-6  # by so much of the largest velocity may velocities differ where a box closes
+_ROUNDING = 1e-3  # the bound of a step, less what rounding in single precision may make of it
+
+
+class Cells(NamedTuple):
+    """The state: the mean density of every cell, and the mesh, which stays."""
+
+    density: Float[Array, " n"]
+    mesh: Any
+
+
+class _Fluxes(NamedTuple):
+    """What passes a face from left to right by the velocity, and what noise takes from its left and right cells."""
+
+    carried: Float[Array, " m"]
+    left: Float[Array, " m"]
+    right: Float[Array, " m"]
+
+
+class FiniteVolumes(AbstractDiscretization):
+    """The density in cells: equal arcs of the circle, Voronoi cells of the sphere S², or boxes in R^d, d ≤ 2.
+
+    Which of them the geometry of the flow says. A flow in R^d needs a box: nothing passes its walls, so let it be wide
+    enough; the card of a run says which share of the mass has come to the walls. A start is the density of an initial
+    kind that knows its own, or a measure, each point of which goes to the cell it lies in.
+
+    Refused with the reason: noise that all particles share, values and positions of particles, geometries that carry
+    more along than the point itself.
+
+    Parameters: `cells`, how many, in a box about as many; `low` and `high`, the ends of the box, one number or one an
+    axis; `periodic`, whether the box closes to a torus, for velocities that agree at its ends.
+    """
+
+    atoms: ClassVar[bool] = False
+    cells: int = eqx.field(static=True)
+    low: tuple[float, ...] | None = eqx.field(static=True)
+    high: tuple[float, ...] | None = eqx.field(static=True)
+    periodic: bool = eqx.field(static=True)
+
+    def __init__(
+        self,
+        cells: int,
+        low: Float[Array, "..."] | float | None = None,
+        high: Float[Array, "..."] | float | None = None,
+        periodic: bool = False,
+    ):
+        self.cells = cells
+        self.low, self.high = _ends(low, "low"), _ends(high, "high")
+        self.periodic = periodic
+
+    def __check_init__(self):
+        if isinstance(self.cells, bool) or not isinstance(self.cells, int) or self.cells < _FEWEST:
+            raise ArgumentError(f"Argument `cells` must be a whole number of at least {_FEWEST}, but is {self.cells}.")
+        if (self.low is None) != (self.high is None):
+            raise ArgumentError("Arguments `low` and `high` must be given both, or neither, but one is missing.")
+        if self.low is None or self.high is None:
+            return
+        if len(self.low) != len(self.high) and 1 not in (len(self.low), len(self.high)):
+            raise ShapeError(f"Arguments `low` and `high` have {len(self.low)} and {len(self.high)} numbers.")
+        if not all(a < b for a, b in zip(*np.broadcast_arrays(self.low, self.high), strict=True)):
+            raise ArgumentError(f"Argument `low` must be below `high`, but they are {self.low} and {self.high}.")
+
+    def mesh(self, flow: Flow, dimension: int, dtype: Any = float) -> AbstractMesh:
+        """The cells of this flow's space; refused where there are none for it."""
+        facts = flow.geometry.facts(dimension)
+        if facts.kind == "flat":
+            return self._box(dimension, dtype)
+        if self.low is not None or self.periodic:
+            raise ArgumentError("Arguments `low`, `high` and `periodic` are for boxes, but the flow is on a sphere.")
+        radius = jnp.asarray(facts.radius, dtype)
+        if dimension == 2:
+            return Circle.of(radius, self.cells)
+        if dimension == 3:
+            return VoronoiSphere.of(radius, self.cells)
+        raise ArgumentError(
+            f"Cells are known for the circle (dimension 2) and the sphere (dimension 3), but the flow is in dimension "
+            f"{dimension} on the geometry {flow.geometry.name}; use particles."
+        )
+
+    def _box(self, dimension: int, dtype: Any) -> Box:
+        if self.low is None or self.high is None:
+            raise ArgumentError(
+                "Arguments `low` and `high` must be given for a flow in flat space: its cells fill a box, which must "
+                "be wide enough for all mass, now and later."
+            )
+        if dimension > 2 or max(len(self.low), len(self.high)) not in (1, dimension):
+            raise ArgumentError(
+                f"Cells in flat space are known for dimensions 1 and 2, with ends of as many numbers, but the flow has "
+                f"dimension {dimension} and the box {max(len(self.low), len(self.high))}."
+            )
+        low, high = (np.broadcast_to(np.asarray(end), (dimension,)) for end in (self.low, self.high))
+        lengths = high - low
+        sides = np.rint(lengths * (self.cells / np.prod(lengths)) ** (1 / dimension)).astype(int)
+        sides = tuple(max(_FEWEST, int(side)) for side in sides)
+        closed = (self.periodic,) * dimension
+        return Box(low=jnp.asarray(low, dtype), high=jnp.asarray(high, dtype), sides=sides, closed=closed)
+
+    def begin(self, flow: Flow, measure: Measure) -> Cells:
+        """The density of a measure that is laid out on the cells."""
+        mesh = self.mesh(flow, measure.dimension, measure.points.dtype)
+        if measure.count != mesh.count:
+            raise ShapeError(
+                f"The start must be laid out on {mesh.count} cells, but has {measure.count} points; "
+                "`discretization.laid_out(flow, start)` does it."
+            )
+        return Cells(jnp.exp(measure.log_weights) / mesh.volumes, mesh)
+
+    def laid_out(self, flow: Flow, start: Any) -> Measure:
+        """The masses of the cells: of a density its integrals, of a measure what lies in each cell."""
+        return as_cell_masses(lambda dimension, dtype: self.mesh(flow, dimension, dtype), flow, start)
+
+    def measure(self, flow: Flow, time: Any, state: Cells) -> Measure:
+        """The cells' middles with their masses."""
+        return Measure.weighted(state.mesh.centres, jnp.maximum(state.mesh.volumes * state.density, 0.0))
+
+    def fields(self, flow: Flow, time: Any, state: Cells) -> dict[str, Array]:
+        """The masses; the middles stay."""
+        return {MASSES: state.mesh.volumes * state.density}
+
+    def velocity(self, flow: Flow, time: Any, state: Cells) -> Cells:
+        """dρ/dt, and None for the mesh."""
+        return self._rate(state, self._fluxes(flow, time, state))
+
+    def bounded_velocity(self, flow: Flow, time: Any, state: Cells) -> tuple[Cells, Any]:
+        """The same, with τ."""
+        fluxes = self._fluxes(flow, time, state)
+        out = jnp.maximum(fluxes.carried, 0.0) + fluxes.left, jnp.maximum(-fluxes.carried, 0.0) + fluxes.right
+        leaving = state.mesh.onto_cells(*out)
+        some = (leaving > 0) & (state.density > 0)  # a stage after one that was too long may be negative
+        safe = jax.lax.select(some, leaving, jnp.ones_like(leaving))
+        steps = jnp.where(some, state.density / safe, jnp.inf)
+        return self._rate(state, fluxes), (1 - _ROUNDING) * jnp.min(steps)
+
+    def solvers(self) -> tuple[str, ...]:
+        """Those that are made of Euler steps within their bounds."""
+        return _SOLVERS
+
+    def motion(self, flow: Flow, time: Any, state: Cells) -> Float[Array, "n d"]:
+        """The velocity of the flow in the middles of the cells; noise has none."""
+        return flow.velocity_at(time, state.mesh.centres, self.measure(flow, time, state))
+
+    def log_density(self, flow: Flow, time: Any, state: Cells) -> Float[Array, " n"]:
+        """log ρ_i."""
+        some = state.density > 0
+        return jnp.where(some, jnp.log(jnp.where(some, state.density, 1.0)), -jnp.inf)
+
+    def prepared(self, flow: Flow, flows: Sequence[Flow], measure: Measure) -> Flow:
+        """The flow with sums by Fourier transforms where kernel and cells allow; runs of unlike flows have none."""
+        if len(flows) > 1 or not is_concrete(measure.points):
+            return flow
+        mesh = self.mesh(flows[0], measure.dimension, measure.points.dtype)
+        shape, where = mesh.grid(), places(mesh)
+
+        def choose(interaction: Interaction) -> Any:
+            return convolution_for(shape, interaction, where.centres, where.faces) or interaction.summation
+
+        return flow.resummed(jnp.zeros((), measure.points.dtype), choose)
+
+    def trouble(self, flow: Flow, time: Any, state: Cells) -> str | None:
+        """How long a step may be for the density to stay positive."""
+        bound = float(self.bounded_velocity(flow, time, state)[1])
+        return f"the density stays positive only in steps well below {bound:.3g}; take such, or `rtol` and `atol`."
+
+    def statistics(self, states: Cells) -> dict[str, Any]:
+        """The number of cells, and the largest share of mass that is at the walls."""
+        density, walls = np.asarray(states.density), states.mesh.at_walls()
+        said: dict[str, Any] = {"cells": density.shape[-1]}
+        if walls.size:
+            said["mass at the walls"] = float(np.max(density[..., walls].sum(axis=-1) / density.sum(axis=-1)))
+        return said
+
+    def check(self, flow: Flow, measure: Measure, *, flow_per_run: bool = False) -> None:
+        """What a density cannot do is refused with its reason."""
+        if is_concrete(flow.common_temperature) and np.any(np.asarray(flow.common_temperature) > 0):
+            raise ArgumentError(
+                "Noise that all particles share moves a density as a whole and at random: it is no density of one run. "
+                "Use particles, or common_temperature = 0."
+            )
+        if measure.values is not None:
+            raise ArgumentError("The start has `values`, which a density cannot carry along; use particles.")
+        time = jnp.zeros((), measure.points.dtype)
+        if any(each.positional is not None for each in flow.interactions(time)):
+            raise ArgumentError("The drift looks at positions of particles, which a density has not; use particles.")
+        if any(own is not None for _, own in flow.drift.stages(time)):
+            raise ArgumentError("The drift has sub-layers with geometries of their own; a density moves on one alone.")
+        if not flow_per_run:
+            mesh = self.mesh(flow, measure.points.shape[-1], measure.points.dtype)
+            _check_geometry(flow, mesh)
+            _check_seams(flow, mesh, measure)
+
+    def _fluxes(self, flow: Flow, time: Any, state: Cells) -> _Fluxes:
+        mesh, density = state.mesh, state.density
+        velocity = flow.velocity_at(time, mesh.face_points, self.measure(flow, time, state))
+        speed = jnp.sum(velocity * mesh.normals, axis=1)
+        left, right = mesh.reconstructed(density)
+        carried = jnp.where(speed > 0, speed * left, speed * right)
+        mine, theirs = mesh.beside(density)
+        share = flow.temperature / mesh.distances
+        return _Fluxes(carried, share * mine, share * theirs)
+
+    def _rate(self, state: Cells, fluxes: _Fluxes) -> Cells:
+        across = fluxes.carried + fluxes.left - fluxes.right
+        stays = jax.tree_util.tree_map(lambda _: None, state.mesh)
+        return Cells(state.mesh.onto_cells(-across, across), stays)
+
+
+def _ends(given: Any, name: str) -> tuple[float, ...] | None:
+    """The ends of a box as plain numbers."""
+    if given is None:
+        return None
+    numbers = np.atleast_1d(np.asarray(as_float_array(given, name), float))
+    if numbers.ndim != 1:
+        raise ShapeError(f"Argument `{name}` must be a number or a list of them, but has shape {numbers.shape}.")
+    return tuple(float(number) for number in numbers)
+
+
+def _check_geometry(flow: Flow, mesh: AbstractMesh) -> None:
+    """The cells must lie in the space of the flow, which must carry nothing but the points along."""
+    geometry, points = flow.geometry, places(mesh).centres
+    carried = sorted(jax.eval_shape(geometry.fields, points))
+    if carried:
+        raise ArgumentError(
+            f"The geometry {geometry.name} carries {', '.join(carried)} along with every point, so that its law is no "
+            "density of points alone; use particles."
+        )
+    geometry.check_contains(points)
+    if flow.is_noisy and not geometry.facts(points.shape[1]).sees_stored:
+        raise ArgumentError(
+            f"On the geometry {geometry.name} noise differs from place to place in the frame of cells; use particles."
+        )
+
+
+@eqx.filter_jit
+def _velocities(flow: Flow, mesh: AbstractMesh, measure: Measure) -> tuple[Array, Array]:
+    """The velocities at both sides of every seam of a mesh that has some."""
+    ends, begins = mesh.seams() or (mesh.centres, mesh.centres)
+    found = flow.velocity_at(jnp.zeros((), measure.points.dtype), jnp.concatenate([ends, begins]), measure)
+    return found[: len(ends)], found[len(ends) :]
+
+
+def _check_seams(flow: Flow, mesh: AbstractMesh, measure: Measure) -> None:
+    """Where a box closes, the flow must not tell its two sides apart."""
+    if mesh.seams() is None or measure.points.ndim > 2:
+        return
+    before, after = map(np.asarray, _velocities(flow, mesh, Measure(measure.points, measure.log_weights)))
+    largest = max(float(np.max(np.abs(before))), float(np.max(np.abs(after))))
+    apart = float(np.max(np.abs(before - after)))
+    if not apart <= _SEAM * largest:
+        raise ArgumentError(
+            f"The box is periodic, but the velocity is not: at its ends it differs by {apart:.3g}. "
+            "Kernels of |x − y| see no neighbour beyond an end; use walls, periodic = false."
+        )
