@@ -169,4 +169,4 @@ def test_what_is_refused():
         (("random", 0), "must be a positive integer"),
     ):
         with pytest.raises(ArgumentError, match=message):
-            Characteristics(*arguments)
+            Characteristics(*arguments)  # pyright: ignore[reportArgumentType]

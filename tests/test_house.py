@@ -22,7 +22,7 @@ FAMILIES = {
     "summation": ["summation"],
     "discretization": ["discretization"],
 }
-MATHEMATICAL = ["kernels", "geometry", "drifts", "summation", "discretization", "stability"]
+MATHEMATICAL = ["kernels", "geometry", "drifts", "summation", "discretization", "stability", "observables"]
 MATHEMATICAL_FILES = ["measure", "moments", "local", "operators", "flow", "events"]
 LEAST_SHARE = 0.20
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import particleflow as pf
-from particleflow import drifts, events, kernels, observables
+from particleflow import drifts, events, kernels
 from particleflow.errors import ArgumentError, RunError
 
 SQUARE = pf.Flow(pf.Attend(kernels.Attention(beta=1.0), normalization="none"))  # ẋ = e^{x²} x for one particle
@@ -169,7 +169,7 @@ def test_more_merges_than_particles_can_do_are_refused(merges, count):
 def test_a_merge_with_a_particle_without_weight_never_happens():
     """The two close points are one with weight and one without: no edge of the tree is as short as their distance."""
     measure = pf.Measure(np.array([[0.0, 0.0], [0.01, 0.0], [1.0, 0.0]]), np.array([0.0, -np.inf, 0.0]))
-    present = observables.Present.of(TURNING, measure)
+    present = pf.Present.of(TURNING, measure)
     assert abs(events.Merged(1, 0.1).level(present) - 0.9) < 1e-12
     assert events.Merged(2, 0.1).level(present) == np.inf
 

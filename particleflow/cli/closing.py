@@ -42,7 +42,7 @@ def _run_line(summary: dict[str, Any]) -> str:
         return f"{counted(last, 'cluster')} from the first frame to the last"
     times, counts = clusters["times"], clusters["counts"]
     found = metastable(find_plateaus(times, counts), first)
-    treads = dict.fromkeys(plateau.count for plateau in found if plateau.count != last)
+    treads = dict.fromkeys(plateau.count for plateau in found if plateau.count not in (None, last))
     words = [f"{count} until t = {_first_time_after(count, times, counts):.4g}" for count in treads]
     if not words:
         other = next(count for count in reversed(counts) if count != last)

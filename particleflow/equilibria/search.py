@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from particleflow._arrays import as_positive
-from particleflow.discretization import AbstractDiscretization, Particles
+from particleflow.discretization import AbstractDiscretization, Particles, Present
 from particleflow.discretization.base import POINTS
 from particleflow.equilibria.point import FixedPoint
 from particleflow.equilibria.solving import Solved, largest, solve
@@ -89,7 +89,7 @@ def _begin(
     state = how.begin(flow, measure)
     members = np.arange(measure.count)
     now = jnp.asarray(time, dtype)
-    check_interactions(flow, how, now, state)
+    check_interactions(Present(flow, how, now, state))
     if flow.is_noisy and how.noises(flow, state):
         raise ArgumentError(
             "Particles under noise (`temperature`) have no fixed points: their law can be stationary, they never are. "

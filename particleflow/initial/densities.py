@@ -10,6 +10,8 @@ from typing import Literal
 
 import numpy as np
 
+_ROUNDS = 100  # steps of Newton, which stand still where they have arrived
+
 
 @dataclass(frozen=True)
 class Density:

@@ -12,7 +12,7 @@ from particleflow._shown import shown
 from particleflow.discretization import Present
 from particleflow.geometry import directions
 from particleflow.kernels.base import inner_products, squared_distances
-from particleflow.observables.base import entropy_of, observable, shares_of
+from particleflow.observables.base import entropy_of, name_of, observable, shares_of
 
 
 @observable

@@ -12,6 +12,7 @@ relative to S_a itself. Smaller blocks have a smaller r, and there are more pair
 by more (a schedule of β), the sum is over all pairs.
 """
 
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -72,13 +73,11 @@ class GridConvolution(AbstractSummation):
 
         return jax.lax.cond(jnp.max(jnp.stack(ranges)) <= _LARGEST_RANGE, convolved, summed)
 
-    def choices(self, kernel: AbstractKernel, measure: Measure, queries: Any) -> list[Choice]:
+    def choices(self, kernel: AbstractKernel, measure: Measure, queries: Any) -> Iterator[Choice]:
         """Itself, with the blocks it was made for."""
         blocks, sides = (" × ".join(map(str, each)) for each in (self.blocks, self.shape.sides))
         cost = _FACTOR * _coefficients(self.shape, self.blocks)
-        return [
-            Choice(self, f"{blocks} blocks of {sides} cells by Fourier transforms, exact up to rounding", cost=cost)
-        ]
+        yield Choice(self, f"{blocks} blocks of {sides} cells by Fourier transforms, exact up to rounding", cost=cost)
 
 
 def convolution_for(
