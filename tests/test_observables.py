@@ -149,7 +149,7 @@ def centre(present):
     [
         (
             [observables.centre, centre],
-            ["'centre'", "particleflow.observables.centre", "test_observables.centre"],
+            ["'centre'", "particleflow.observables.spread.centre", "test_observables.centre"],
         ),
         ([observables.PairFraction(0.5), observables.PairFraction(0.9)], ["'pair_fraction'", "PairFraction("]),
         ([phase], ["phase must be real, but is complex128", "z.imag"]),

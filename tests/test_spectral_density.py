@@ -335,7 +335,7 @@ def test_a_scenario_begins_with_the_density_of_its_initial_kind(tmp_path):
     with pytest.raises(UserError, match="do not resolve it"):
         scenario.load(path, ["discretization.modes=3", "initial.order=0.8"]).build()
     path.write_text(TEXT.replace('kind = "uniform_circle", order = 0.3, mode = 2, amplitude = 0.2', 'kind = "moons"'))
-    with pytest.raises(UserError, match="does not know its density"):
+    with pytest.raises(UserError, match="live on a sphere, but the start is on a flat space"):
         scenario.load(path).build()
     path.write_text(TEXT.replace('discretization = { kind = "spectral", modes = 24 }', ""))
     with pytest.raises(UserError, match=r"initial\.count"):

@@ -17,7 +17,7 @@ from particleflow import drifts, events, geometry, kernels, observables, scenari
 from particleflow.analysis import wasserstein1
 from particleflow.discretization import FiniteVolumes
 from particleflow.errors import ArgumentError, ParticleflowError, RunError, UserError
-from particleflow.initial import CircleWave, Density, DensityFunction, Gaussian, Grid, UniformCircle
+from particleflow.initial import CircleWave, Density, DensityFunction, Gaussian, Grid, UniformBox, UniformCircle
 
 CELLS = FiniteVolumes(64)
 TIMES = np.linspace(0.0, 0.4, 5)
@@ -144,7 +144,7 @@ REFUSED: dict[str, tuple[Any, Any, Any, dict[str, Any], str]] = {
         pf.Flow(drifts.Linear(1.0), geometry.LayerNorm()), np.array([[1.0, -1.0]]), CELLS, {}, "be on the geometry",
     ),
     "not periodic": (
-        pf.Flow(drifts.Linear(1.0)), pf.initial.UniformBox([0.2], [0.8]), FiniteVolumes(64, 0.0, 1.0, True), {},
+        pf.Flow(drifts.Linear(1.0)), UniformBox([0.2], [0.8]), FiniteVolumes(64, 0.0, 1.0, True), {},
         "the velocity is not: at its ends it differs by 1",
     ),
     "own geometries": (
@@ -235,7 +235,7 @@ def test_fixed_steps_and_evolve_and_a_step_that_is_too_long(run):
 @pytest.mark.parametrize("normalization", ["row", "none", "sinkhorn"])
 def test_jumps_and_vacuum_stay_positive_on_every_mesh(normalization):
     """A density that jumps, is drawn together, pushed apart and diffuses: nowhere negative, all of its mass there."""
-    box = pf.initial.UniformBox([-1.0, -0.5], [0.5, 1.0])
+    box = UniformBox([-1.0, -0.5], [0.5, 1.0])
     layers = drifts.Layers([pf.Attend(kernels.Gaussian(1.0), sign, normalization) for sign in (2.0, -2.0)], 0.2)
     plane = pf.Flow(layers, temperature=1e-3), FiniteVolumes(20**2, -3.0, 3.0), box
     cap = DensityFunction(lambda points: (points[:, 2] > 0.5) / np.pi, 3)
@@ -312,3 +312,21 @@ def test_a_density_of_ones_own_gives_no_points():
     with pytest.raises(ArgumentError, match="gives no points"):
         DensityFunction(lambda points: points[:, 0], 2).sample(jax.random.key(0))
     assert isinstance(oracle.poisson(0.5), Density)
+
+
+def test_a_density_is_normalised_as_a_set_and_agrees_with_particles():
+    """The kurtosis of uniform quantiles under attention; the jumps of the density cost one order of the cells."""
+    flow = pf.Flow(pf.Attend(kernels.Attention(0.5)), geometry=geometry.SetNorm())
+    edge, times, observe = np.sqrt(3.0), [0.0, 1.0], [observables.excess_kurtosis, observables.covariance]
+    quantiles = edge * (np.arange(400) - 199.5) / 200
+    cloud = (quantiles / np.sqrt(np.mean(quantiles**2)))[:, None]
+    exact = pf.simulate(flow, cloud, times, rtol=1e-8, atol=1e-10, observe=observe).observables
+    options: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-6, "observe": observe}
+    cells = FiniteVolumes(128, low=-4.0, high=4.0)
+    found = pf.simulate(flow, UniformBox([-edge], [edge]), times, discretization=cells, **options).observables
+    assert np.abs(np.diff(np.ravel(found["covariance"]))) < 2e-3
+    gained = [np.diff(each["excess_kurtosis"])[0] for each in (found, exact)]
+    assert gained[1] < -0.04
+    assert abs(gained[0] - gained[1]) < 0.004
+    with pytest.raises(ArgumentError, match="must have the mean and covariance that the geometry set_norm holds it at"):
+        pf.simulate(flow, UniformBox([-1.0], [1.0]), times, discretization=cells, **options)

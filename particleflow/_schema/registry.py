@@ -112,7 +112,7 @@ def _own_kinds(family: Family) -> dict[str, Any]:
 
 def _observables(module: str, members: dict[str, Callable]) -> dict[str, Any]:
     """Functions of the present under their own names, and classes of such functions in snake case."""
-    own = {name: value for name, value in members.items() if getattr(value, "__module__", None) == module}
+    own = {name: value for name, value in members.items() if getattr(value, "__module__", "").startswith(f"{module}.")}
     functions = {
         name: value
         for name, value in own.items()

@@ -68,7 +68,7 @@ class Particles(AbstractDiscretization):
 
     def canonical(self, flow: Flow, time: Any, state: AbstractCloud) -> AbstractCloud:
         """Retracted and lifted again: a state on a sphere may have any length, its point has one."""
-        geometry, moving = flow.geometry, state.moving
+        geometry, moving = _geometry(flow, state), state.moving
         return state.moved(geometry.lift(geometry.retract(moving), geometry.fields(moving)))
 
     def gathered(self, flow: Flow, measure: Measure, distance: float) -> Gathered:

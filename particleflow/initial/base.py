@@ -4,6 +4,7 @@ import abc
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
+import jax
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -85,3 +86,16 @@ def check_affine(scale: Array, centre: Array, dimension: int) -> None:
         raise ShapeError(f"Argument `centre` must be a number or {dimension} of them, but has shape {centre.shape}.")
     if scale.ndim and scale.shape[0] != dimension:
         raise ShapeError(f"Argument `scale` has shape {scale.shape}, but must map R^{dimension} into itself.")
+
+
+def density_of(start: Any) -> Any:
+    """The density of an initial kind, refused where it knows none; any other start as it is."""
+    if not isinstance(start, AbstractInitial):
+        return start
+    density = start.density(jax.random.key(0))
+    if density is None:
+        raise ArgumentError(
+            f"The initial kind {type(start).__name__} knows no density of its own; give points, drawn by "
+            "`.sample(key, count)` (in a scenario: a `count`), where they can be counted into cells."
+        )
+    return density

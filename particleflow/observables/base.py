@@ -1,4 +1,9 @@
-"""What an observable is, how it is asked, and what all of them share."""
+"""What an observable is, how it is asked, and what all of them share.
+
+Of the `Present` of a run it makes an array: a function f(present), whose value is stored for every frame, or of three
+arguments, f(flow, time, measure). Means are over the shares w_i / Σ_j w_j of the measure's points, entropies are in
+nats, H = −Σ_i s_i log s_i, with 0 log 0 = 0.
+"""
 
 import inspect
 from collections.abc import Callable

@@ -9,7 +9,6 @@ cell.
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import numpy as np
 from jaxtyping import Array
 
@@ -17,7 +16,7 @@ from particleflow._arrays import default_dtype
 from particleflow.discretization.finite_volumes.meshes import AbstractMesh, places
 from particleflow.errors import ArgumentError
 from particleflow.flow import Flow
-from particleflow.initial.base import AbstractInitial
+from particleflow.initial.base import density_of
 from particleflow.initial.densities import Density
 from particleflow.measure import Measure
 
@@ -29,19 +28,11 @@ Meshing = Callable[[int, Any], AbstractMesh]
 
 def as_cell_masses(meshing: Meshing, flow: Flow, start: Any) -> Measure:
     """What a run is begun with as masses of cells; `meshing(dimension, dtype)` makes the cells."""
-    if isinstance(start, AbstractInitial):
-        start = start.density(jax.random.key(0)) or _unknown(start)
+    start = density_of(start)
     if isinstance(start, Density):
         return _integrated(meshing(start.dimension, default_dtype()), flow, start)
     measure = start if isinstance(start, Measure) else Measure.uniform(start)
     return _counted(meshing(measure.dimension, measure.points.dtype), flow, measure)
-
-
-def _unknown(start: AbstractInitial) -> Any:
-    raise ArgumentError(
-        f"The initial kind {type(start).__name__} knows no density of its own; give points, drawn by "
-        "`.sample(key, count)` (in a scenario: a `count`), which are counted into cells."
-    )
 
 
 def _integrated(mesh: AbstractMesh, flow: Flow, density: Density) -> Measure:
@@ -86,7 +77,7 @@ def _counted(mesh: AbstractMesh, flow: Flow, measure: Measure) -> Measure:
     if measure.values is not None or measure.fields:
         what = "`values`" if measure.values is not None else f"the fields {', '.join(sorted(measure.fields))}"
         raise ArgumentError(f"The start has {what}, which a density cannot carry along; use particles.")
-    flow.geometry.check_contains(measure.points)
+    flow.geometry.given(measure.log_weights).check_contains(measure.points)
     weights, points = np.exp(np.asarray(measure.log_weights, float)), np.asarray(measure.points)
     if not abs(weights.sum() - 1) <= _NOT_ONE:
         raise ArgumentError(

@@ -31,6 +31,7 @@ from particleflow.discretization.finite_volumes.sphere import VoronoiSphere
 from particleflow.drifts.base import Interaction
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.flow import Flow
+from particleflow.geometry import AbstractGeometry
 from particleflow.measure import Measure
 
 _FEWEST = 8  # cells along an axis, or on a sphere
@@ -222,7 +223,7 @@ class FiniteVolumes(AbstractDiscretization):
             raise ArgumentError("The drift has sub-layers with geometries of their own; a density moves on one alone.")
         if not flow_per_run:
             mesh = self.mesh(flow, measure.points.shape[-1], measure.points.dtype)
-            _check_geometry(flow, mesh)
+            _check_geometry(flow, mesh, measure)
             _check_seams(flow, mesh, measure)
 
     def _fluxes(self, flow: Flow, time: Any, state: Cells) -> _Fluxes:
@@ -251,19 +252,36 @@ def _ends(given: Any, name: str) -> tuple[float, ...] | None:
     return tuple(float(number) for number in numbers)
 
 
-def _check_geometry(flow: Flow, mesh: AbstractMesh) -> None:
+def _check_geometry(flow: Flow, mesh: AbstractMesh, measure: Measure) -> None:
     """The cells must lie in the space of the flow, which must carry nothing but the points along."""
-    geometry, points = flow.geometry, places(mesh).centres
+    geometry, points = flow.geometry.given(measure.log_weights), places(mesh).centres
     carried = sorted(jax.eval_shape(geometry.fields, points))
     if carried:
         raise ArgumentError(
             f"The geometry {geometry.name} carries {', '.join(carried)} along with every point, so that its law is no "
             "density of points alone; use particles."
         )
-    geometry.check_contains(points)
+    if geometry.whole_set:
+        _check_set(geometry, mesh, measure)
+    else:
+        geometry.check_contains(points)
     if flow.is_noisy and not geometry.facts(points.shape[1]).sees_stored:
         raise ArgumentError(
             f"On the geometry {geometry.name} noise differs from place to place in the frame of cells; use particles."
+        )
+
+
+def _check_set(geometry: AbstractGeometry, mesh: AbstractMesh, measure: Measure) -> None:
+    """The density must have the mean and covariance of a normalised set, as far as cells can tell them."""
+    if not is_concrete(measure.log_weights):
+        return
+    moved = np.abs(np.asarray(geometry.retract(measure.points) - measure.points)).max(axis=-1)
+    rms = np.sqrt(np.sum(np.exp(np.asarray(measure.log_weights)) * np.square(moved), axis=-1)).max()
+    size = float(np.max(np.asarray(mesh.distances)))
+    if not rms <= size:
+        raise ArgumentError(
+            f"The density must have the mean and covariance that the geometry {geometry.name} holds it at, but is off "
+            f"by {rms:.3g}, more than the size {size:.3g} of a cell; begin with another one, or use finer cells."
         )
 
 

@@ -25,6 +25,8 @@ from particleflow.discretization.spectral.harmonics import AbstractHarmonics, ha
 from particleflow.errors import ArgumentError
 from particleflow.flow import Flow
 from particleflow.geometry import check_retracted, retracted_by_run, round_radius
+from particleflow.initial.base import density_of
+from particleflow.initial.densities import Density
 from particleflow.measure import Measure
 
 _SAME_PLACE = 1e3  # units of rounding by which a start may be off the grid
@@ -74,8 +76,9 @@ class Spectral(AbstractDiscretization):
         return Measure.weighted(jnp.asarray(points, dtype), jnp.asarray(masses, dtype))
 
     def laid_out(self, flow: Flow, start: Any) -> Any:
-        """The start on the grid: a density asked there (its `dimension`, its `values`), a measure as it is."""
-        if isinstance(start, Measure) or not callable(getattr(start, "values", None)):
+        """The start on the grid: a density, or that of an initial kind, asked there; a measure as it is."""
+        start = density_of(start)
+        if not isinstance(start, Density):
             return start
         facts = flow.geometry.facts(start.dimension)
         if facts.kind != "sphere" or start.space != "sphere":
