@@ -193,7 +193,7 @@ def evolve(
     how = discretization or Particles()
     measure = as_start(laid_out(how, flow, None, start))
     how.check(flow, measure)
-    flow = how.prepared(flow, [flow], measure)
+    flow = how.prepared(flow, measure)
     if how.resolution() > 0:
         raise ArgumentError(
             "Particles become one between the windows of a run, which `evolve` has not; use `simulate`."

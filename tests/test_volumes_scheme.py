@@ -105,7 +105,7 @@ def differences(kernel: Any, how: FiniteVolumes, geometry: Any, dimension: int) 
     weights[mesh.count // 2 :] = 0
     where = places(mesh)
     measure = pf.Measure.weighted(where.centres, weights / weights.sum())
-    found = how.prepared(flow, [flow], measure).interactions(0.0)[0].summation
+    found = how.prepared(flow, measure).interactions(0.0)[0].summation
     assert isinstance(found, GridConvolution)
     moments = [
         eqx.filter_jit(each.moments)(kernel, measure, queries)
@@ -137,7 +137,7 @@ def test_transforms_are_used_only_where_they_are_right_and_asked_for():
     def chosen(kernel: Any, how: Any = None) -> str:
         flow = pf.Flow(pf.Attend(kernel, summation=how), geometry=pf.Sphere())
         laid = volumes.laid_out(flow, CircleWave())
-        return type(volumes.prepared(flow, [flow], laid).interactions(0.0)[0].summation).__name__
+        return type(volumes.prepared(flow, laid).interactions(0.0)[0].summation).__name__
 
     assert chosen(kernels.Attention(beta=3.0)) == "GridConvolution"
     assert chosen(kernels.Attention(beta=3.0), summation.Dense()) == "Dense"
@@ -150,7 +150,7 @@ def test_transforms_are_used_only_where_they_are_right_and_asked_for():
     state = volumes.begin(flow, laid)
     fast, plain = (
         eqx.filter_jit(volumes.velocity)(each, jnp.asarray(1.0), state).density
-        for each in (volumes.prepared(flow, [flow], laid), flow)
+        for each in (volumes.prepared(flow, laid), flow)
     )
     assert float(jnp.max(jnp.abs(fast - plain))) < 1e-11 * float(jnp.max(jnp.abs(plain)))
 
@@ -167,7 +167,7 @@ def rate_of(flow: pf.Flow, mode: int, cells: int, amplitude: float = 1e-6) -> fl
     volumes = FiniteVolumes(cells)
     laid = volumes.laid_out(flow, CircleWave(mode, amplitude))
     state = volumes.begin(flow, laid)
-    flow = volumes.prepared(flow, [flow], laid)
+    flow = volumes.prepared(flow, laid)
     rate = jax.jit(lambda state: volumes.velocity(flow, 0.0, state).density)(state)
     wave = np.cos(2 * np.pi * mode * np.arange(cells) / cells)
     return float(2 * np.pi * np.mean(2 * wave * np.asarray(rate)) / amplitude)

@@ -48,7 +48,7 @@ def masses_of(volumes: FiniteVolumes, flow: pf.Flow, density: Density) -> np.nda
 def stepped(volumes: FiniteVolumes, flow: pf.Flow, start: Any, end: float, steps: int) -> np.ndarray:
     """The masses at the end, after equal steps of the classical Runge–Kutta method: smooth densities stay positive."""
     state = volumes.begin(flow, volumes.laid_out(flow, start))
-    flow = volumes.prepared(flow, [flow], volumes.laid_out(flow, start))
+    flow = volumes.prepared(flow, volumes.laid_out(flow, start))
     size = end / steps
 
     @jax.jit

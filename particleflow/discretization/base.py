@@ -106,10 +106,10 @@ class AbstractDiscretization(eqx.Module):
         """
         return start
 
-    def prepared(self, flow: Flow, flows: Sequence[Flow], measure: Measure) -> Flow:
-        """The flow with sums that suit the points of a run; the same, unless said otherwise.
+    def prepared(self, flow: Flow, measure: Measure) -> Flow:
+        """The flow with sums that suit the points of a measure that is laid out; the same, unless said otherwise.
 
-        Parameters: `flows`, those of all runs, of which `flow` holds all; `measure`, as one of them is laid out.
+        Runs of unlike flows are not asked.
         """
         return flow
 

@@ -31,7 +31,6 @@ from particleflow.plan.inputs import (
     as_flows,
     as_starts,
     as_times,
-    each_flow,
     joined_flows,
     laid_out,
     leaf_of,
@@ -170,7 +169,7 @@ def make_plan(
     saved_times = as_times(times)
     method = make_method(whole_flow, how, single, rtol, atol, step, solver, max_steps, float(saved_times[-1]), key)
     check_begin(whole_flow, how, measure, flow_per_run=flow_per_run)
-    whole_flow = how.prepared(whole_flow, each_flow(flow, flows), single)
+    whole_flow = whole_flow if flow_per_run else how.prepared(whole_flow, single)
     one_flow = leaf_of(whole_flow, 0) if flow_per_run else whole_flow
     present = check_present(one_flow, how, single, saved_times[0], method)
     acting = check_interactions(present)

@@ -12,7 +12,6 @@ steps of at most
 which the integrator keeps (`integrate.positive`). With noise τ is of the order of h²/T for cells of size h.
 """
 
-from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -182,11 +181,11 @@ class FiniteVolumes(AbstractDiscretization):
         some = state.density > 0
         return jnp.where(some, jnp.log(jnp.where(some, state.density, 1.0)), -jnp.inf)
 
-    def prepared(self, flow: Flow, flows: Sequence[Flow], measure: Measure) -> Flow:
-        """The flow with sums by Fourier transforms where kernel and cells allow; runs of unlike flows have none."""
-        if len(flows) > 1 or not is_concrete(measure.points):
+    def prepared(self, flow: Flow, measure: Measure) -> Flow:
+        """The flow with sums by Fourier transforms where kernel and cells allow."""
+        if not is_concrete(measure.points):
             return flow
-        mesh = self.mesh(flows[0], measure.dimension, measure.points.dtype)
+        mesh = self.mesh(flow, measure.dimension, measure.points.dtype)
         shape, where = mesh.grid(), places(mesh)
 
         def choose(interaction: Interaction) -> Any:
