@@ -172,3 +172,19 @@ def test_the_layers_of_a_trained_network():
         if point.found:
             assert np.max(np.abs(layer(point.points) - point.points)) < 1e-10
             assert_spectrum(point.eigenvalues, np.linalg.eigvals(differences(layer, point.points)), 1e-6)
+
+
+def test_a_weighted_set_that_is_normalised_as_a_whole_rests():
+    """At the fixed point v(x_i) = E[v] + C (x_i − E[x]) with C = E[v (x − E[x])] over the weights, by NumPy."""
+    weights = np.linspace(1.0, 2.0, 12) / 18
+    flow = pf.Flow(pf.Attend(kernels.Attention(0.5)), geometry=geometry.SetNorm())
+    measure = pf.Measure.weighted(np.linspace(-2.0, 1.5, 12)[:, None] ** 3, weights)
+    start = measure.with_points(flow.geometry.given(measure.log_weights).retract(measure.points))
+    found = pf.fixed_points(flow, start)[0]
+    points = found.points[:, 0]
+    assert found.found
+    assert abs(weights @ points) < 1e-12
+    assert abs(weights @ points**2 - 1) < 1e-12
+    attention = weights * np.exp(0.5 * points[:, None] * points)
+    velocity = attention @ points / attention.sum(axis=1)
+    assert np.abs(velocity - weights @ velocity - (weights @ (velocity * points)) * points).max() < 1e-11
