@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from particleflow.discretization import Present
@@ -89,10 +90,12 @@ def gaussian_distance(present: Present) -> Float[Array, ""]:
     """
     standard, weights = _standardised(present.measure)
     if standard.shape[1] == 1:
-        directions_ = jnp.ones((1, 1), standard.dtype)
-    else:
-        directions_ = directions(jax.random.normal(jax.random.key(0), (_SLICES, standard.shape[1]), standard.dtype))
-    squares = jax.lax.map(lambda way: _squared_distance_to_normal(standard @ way, weights), directions_)
+        ways = np.ones((1, 1))
+    else:  # the same in every precision
+        ways = np.random.default_rng(0).normal(size=(_SLICES, standard.shape[1]))
+        ways /= np.linalg.norm(ways, axis=1, keepdims=True)
+    slices = jnp.asarray(ways, standard.dtype)
+    squares = jax.lax.map(lambda way: _squared_distance_to_normal(standard @ way, weights), slices)
     return jnp.sqrt(jnp.maximum(jnp.mean(squares), 0.0))
 
 
