@@ -1,4 +1,4 @@
-"""What the store costs: seconds and memory of streaming, of reading files larger than memory, and of a cold start.
+"""What the store costs: seconds and memory of streaming, of reading files of any size, and of a cold start.
 
     python tests/benchmarks/store.py [--quick]
 
@@ -72,37 +72,19 @@ def run(folder: str, frames: int, fsync: bool) -> dict[str, float]:
     return {**numbers, "peak_megabytes": peak_megabytes()}
 
 
-def sparse(folder: str, frames: int) -> dict[str, float]:
-    """Read some frames of a file that claims many gigabytes: its points are declared, but few of them written."""
-    import h5py
-
-    from particleflow.store import layout
+def read(folder: str) -> dict[str, float]:
+    """Read some frames, every hundredth, and one particle through time, of a file: its size must not matter."""
     from particleflow.trajectory import Trajectory
 
-    path = Path(folder) / "trajectory.h5"
-    plan = layout.Layout(COUNT, DIMENSION)
-    shown = [0, frames // 2, frames - 1]
-    opened: Any = h5py.File(path, "w", **layout.CREATION)
-    with opened as file:
-        layout.build(file, plan, {"title": "sparse"}, {})
-        for column in (*plan.columns, "checksums"):
-            file[layout.path_of(column)].resize(frames, axis=0)
-        for frame in shown:
-            file[layout.path_of("position")][frame] = frame
-        layout.write_committed(file, frames)
-        layout.write_status(file, {"status": "finished"}, 1)
     before = peak_megabytes()
-    with Trajectory.open(path) as trajectory:
-        claimed = trajectory.points.nbytes / 1e9
+    with Trajectory.open(folder) as trajectory:
         begun = time.perf_counter()
-        means = [float(trajectory[frame].points.mean()) for frame in shown]
-        total = sum(float(frame.points[0, 0]) for frame in trajectory[:: frames // 100])
-        one = np.asarray(trajectory.points[:: frames // 1000, 5])
-        seconds = time.perf_counter() - begun
-    assert means == shown, means
-    assert total == (frames // 2 if frames // 2 % (frames // 100) == 0 else 0), total
+        for frame in trajectory[:: len(trajectory) // 100]:
+            assert np.isfinite(frame.points).all()
+        one = np.asarray(trajectory.points[:: len(trajectory) // 100, 5])
+        seconds, gigabytes = time.perf_counter() - begun, trajectory.points.nbytes / 1e9
     added = peak_megabytes() - before
-    return {"gigabytes": claimed, "seconds": seconds, "added_megabytes": added, "frames_of_one_particle": len(one)}
+    return {"gigabytes": gigabytes, "seconds": seconds, "added_megabytes": added, "frames_of_one_particle": len(one)}
 
 
 def cold(folder: str) -> dict[str, float]:
@@ -129,13 +111,12 @@ def main(quick: bool) -> None:
         for fsync in (False, True):
             with tempfile.TemporaryDirectory() as folder:
                 report(f"stream {frames} frames, fsync={fsync}", measure("stream", folder, frames, fsync))
-                if frames in (100, 1000) and fsync:
+                if fsync:
                     report("cold start", measure("cold", folder))
+                    report("reading", measure("read", folder))
     for frames in (50,) if quick else (250, 1000):
         with tempfile.TemporaryDirectory() as folder:
             report(f"real run, {frames} frames", measure("run", folder, frames, True))
-    with tempfile.TemporaryDirectory() as folder:
-        report("sparse file", measure("sparse", folder, 50_000))
 
 
 def report(title: str, numbers: dict[str, float]) -> None:
@@ -144,7 +125,7 @@ def report(title: str, numbers: dict[str, float]) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--only"]:
-        chosen = {"stream": stream, "run": run, "sparse": sparse, "cold": cold}[sys.argv[2]]
+        chosen = {"stream": stream, "run": run, "read": read, "cold": cold}[sys.argv[2]]
         print(json.dumps(chosen(*(json.loads(argument) for argument in sys.argv[3:]))))
     else:
         main("--quick" in sys.argv)

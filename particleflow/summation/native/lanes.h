@@ -8,8 +8,8 @@
 #include <cstring>
 #include <type_traits>
 #include <utility>
-#if defined(__x86_64__)
-#include <immintrin.h>
+#if defined(__AVX512F__)
+#include <immintrin.h>  // half a second of building, so only where one of its functions is used
 #endif
 
 #if defined(__AVX512F__)
