@@ -183,6 +183,26 @@ def test_work_that_was_asked_to_stop_ends_at_its_next_word(capsys):
     assert "again to quit now" in capsys.readouterr().err
 
 
+def test_an_interrupted_movie_leaves_nothing_and_says_how_to_go_on(tmp_path, monkeypatch, capsys):
+    with pf.store.TrajectoryWriter.create(tmp_path, count=3, dimension=2) as writer:
+        writer.append(np.arange(2.0), np.arange(2), np.arange(12.0).reshape(2, 3, 2))
+    keep, told = Meter.update, []
+
+    def update(self: Meter, label: str, *numbers: Any) -> None:
+        if label == "filming" and not told:
+            told.append(label)
+            os.kill(os.getpid(), signal.SIGINT)
+            while not stopping.asked():
+                time.sleep(0.01)
+        keep(self, label, *numbers)
+
+    monkeypatch.setattr(Meter, "update", update)
+    assert main(["animate", str(tmp_path)]) == 130
+    assert "the same command begins anew" in capsys.readouterr().err
+    assert told
+    assert not list(tmp_path.glob("*movie*"))
+
+
 def test_codes_and_errors_of_commands_come_through():
     assert answering_signals(lambda: 7) == 7
     with pytest.raises(ZeroDivisionError):

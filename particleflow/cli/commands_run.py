@@ -229,8 +229,8 @@ def _make_products(loaded, outcome: "Outcome", trajectory, meter: Meter) -> None
     try:
         make_products(outcome.folder, trajectory, wanted, outcome, meter.update)
     except KeyboardInterrupt:
-        note(f"The run is {outcome.status}; `particleflow resume {outcome.folder}` makes the products it lacks.")
-        raise
+        hint = f"The run is {outcome.status}; `particleflow resume {outcome.folder}` makes the products it lacks."
+        raise KeyboardInterrupt(hint) from None
 
 
 def _finish(outcome: "Outcome", lines: list[str], *, json: bool | None, quiet: bool) -> int:

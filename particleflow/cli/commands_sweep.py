@@ -95,8 +95,8 @@ def _continue(manifest: "Manifest", *, allow_code: bool, retry_failed: bool, jso
             )  # fmt: skip
         except KeyboardInterrupt:
             done = manifest.states()[DONE]
-            note(f"{done} of {len(manifest.runs)} runs are done; `particleflow resume {folder}` goes on.")
-            raise
+            hint = f"{done} of {len(manifest.runs)} runs are done; `particleflow resume {folder}` goes on."
+            raise KeyboardInterrupt(hint) from None
     products = [str(path) for path in write_results(manifest)]
     products += _figures(loaded, manifest)
     return _finish(manifest, products, json=json, quiet=quiet)

@@ -80,8 +80,9 @@ def _obeyed(tokens: list[str]) -> int:
     """The exit code of a command, also of one that was interrupted."""
     try:
         return _exit_code(tokens)
-    except KeyboardInterrupt:
-        note("Interrupted.")
+    except KeyboardInterrupt as interrupt:
+        hint, *_ = (*interrupt.args, "What was there before is as it was; the same command begins anew.")
+        note(f"Interrupted. {hint}")
         return INTERRUPTED
 
 
