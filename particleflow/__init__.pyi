@@ -28,6 +28,7 @@ from .geometry import Euclidean as Euclidean
 from .geometry import LayerNorm as LayerNorm
 from .geometry import RmsNorm as RmsNorm
 from .geometry import Sphere as Sphere
+from .local import attention_weights as attention_weights
 from .local import local_covariance as local_covariance
 from .local import local_mean as local_mean
 from .local import local_mode as local_mode

@@ -52,6 +52,21 @@ def local_mean(
     return local_moments(kernel, measure, queries, summation=summation).mean
 
 
+def attention_weights(
+    kernel: AbstractKernel, measure: Measure, queries: Any, *, summation: AbstractSummation | None = None
+) -> Float[Array, "m n"]:
+    """w_ij = K(x_i, y_j) μ_j / ∫ K(x_i, y) dμ(y): how much of query i goes to point j; m = Σ_j w_ij z_j.
+
+    Rows sum to one; a query that sees nothing has a row of zeros. All m × n of them are stored.
+    Parameters: `kernel`, `measure`, `queries` and `summation` as for `local_mean`.
+    """
+    _check(kernel, measure)
+    sites, single = _as_sites(queries)
+    logits = Normalised(kernel, measure, summation or Auto()).log_matrix(sites, measure.sites)
+    weights = jnp.exp(logits + measure.log_weights[None, :])
+    return weights[0] if single else weights
+
+
 def log_normalizer(
     kernel: AbstractKernel, measure: Measure, queries: Any, *, summation: AbstractSummation | None = None
 ) -> Array:

@@ -56,6 +56,7 @@ POSITION_TABLE = _TABLES.normal(size=(64, 3))
 LIFT = _TABLES.normal(size=(3, 2))
 OTHER_POINTS = _TABLES.normal(size=(7, 3))
 OTHER_WEIGHTS = _TABLES.uniform(0.1, 1.0, size=7)
+GRAPH = np.where(_TABLES.uniform(size=(64, 64)) < 0.3, -np.inf, _TABLES.normal(size=(64, 64)))
 
 
 def cloud(space: str, dtype: Any, queries: int, points: int, seed: int = 0) -> Cloud:
@@ -237,6 +238,11 @@ STATIONARY = [
     Case("ball", lambda t: k.Ball(1.5), _of_points(lambda x, y: 0.0 if _distance(x, y) < 1.5 else NOTHING)),
     Case("epanechnikov", lambda t: k.Epanechnikov(1.9), _of_points(lambda x, y: _log(1 - _square(x, y) / 1.9**2))),
     Case("triangle", lambda t: k.Triangle(1.9), _of_points(lambda x, y: _log(1 - _distance(x, y) / 1.9))),
+    Case(
+        "inverse distance",
+        lambda t: k.InverseDistance(1.5, 0.2),
+        _of_points(lambda x, y: -0.75 * math.log(_square(x, y) + 0.04)),
+    ),
 ]
 
 POSITIONAL = [
@@ -244,6 +250,12 @@ POSITIONAL = [
     Case("strictly causal", lambda t: k.StrictlyCausal(), _of_lag(lambda lag: 0.0 if lag > 0 else NOTHING)),
     Case("window", lambda t: k.Window(4.0), _of_lag(lambda lag: 0.0 if abs(lag) < 4 else NOTHING)),
     Case("alibi", lambda t: k.Alibi(0.3), _of_lag(lambda lag: -0.3 * abs(lag))),
+    Case("others", lambda t: k.Others(), _of_lag(lambda lag: NOTHING if lag == 0 else 0.0)),
+    Case(
+        "position matrix",
+        lambda t: k.PositionMatrix(jnp.asarray(GRAPH, t)),
+        lambda x, y: GRAPH[int(x.position), int(y.position)],
+    ),
     Case("time gaussian", lambda t: k.TimeGaussian(5.0), _of_lag(lambda lag: -(lag**2) / 50.0)),
     Case(
         "encoded by sines",
@@ -269,6 +281,16 @@ FEATURES = [
         "feature exponential",
         lambda t: k.FeatureExponential(jnp.tanh, lambda y: 0.5 * y),
         _of_points(lambda x, y: _dot(np.tanh(x), 0.5 * y)),
+    ),
+    Case(
+        "feature exponential of positions",
+        lambda t: k.FeatureExponential(lambda x, s: 0.1 * s * x, lambda y, s: y - s, with_positions=True),
+        lambda x, y: _dot(0.1 * x.position * x.point, y.point - y.position),
+    ),
+    Case(
+        "pullback with positions",
+        lambda t: k.Pullback(k.Gaussian(0.8), lambda x, s: x + 0.1 * s, lambda y, s: y - 0.1 * s, with_positions=True),
+        lambda x, y: _gaussian(x.point + 0.1 * x.position, y.point - 0.1 * y.position, 0.8),
     ),
     Case(
         "pullback from two spaces",

@@ -27,18 +27,20 @@ BILINEAR = {
     "attention", "attention with matrices", "attention with a diagonal and a number", "attention in fewer dimensions",
     "cosine", "squared distance attention", "constant", "gaussian", "time gaussian", "encoded by sines",
     "encoded by a table", "feature exponential", "pullback from two spaces", "embedded", "on values", "transposed",
-    "symmetrised geometrically",
+    "symmetrised geometrically", "feature exponential of positions", "pullback with positions",
 }  # fmt: skip
 RADIAL = {
     "squared distance attention", "gaussian", "laplace", "cauchy", "student", "ball", "epanechnikov", "triangle",
     "window", "alibi", "time gaussian", "encoded by sines", "pullback from two spaces", "on values", "scaled",
+    "inverse distance", "pullback with positions",
 }  # fmt: skip
 POSITIVE = {
     "attention", "attention with matrices", "attention with a diagonal and a number", "attention in fewer dimensions",
     "cosine", "sigmoid", "sigmoid exponential", "squared distance attention", "constant", "gaussian", "laplace",
     "cauchy", "student", "alibi", "time gaussian", "encoded by sines", "encoded by a table", "feature exponential",
     "pullback from two spaces", "embedded", "on values", "sum", "scaled", "transposed", "symmetrised",
-    "symmetrised geometrically", "normalised",
+    "symmetrised geometrically", "normalised", "inverse distance", "feature exponential of positions",
+    "pullback with positions",
 }  # fmt: skip
 
 QUERY, KEY = jnp.asarray(oracles.QUERY), jnp.asarray(oracles.KEY)

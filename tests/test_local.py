@@ -12,6 +12,7 @@ from shares import by_default
 from particleflow import kernels as k
 from particleflow.errors import ArgumentError
 from particleflow.local import (
+    attention_weights,
     local_covariance,
     local_mean,
     local_mode,
@@ -55,6 +56,43 @@ def test_attention_is_softmax_attention():
     expected = (shares / shares.sum(1, keepdims=True)) @ (tokens @ value.T)
     found = local_mean(k.Attention(0.5, query, key), Measure.uniform(tokens, values=tokens @ value.T), tokens)
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("name", ["bilateral filter", "position matrix", "inverse distance", "causal attention"])
+def test_attention_weights_are_shares_of_the_mass(name):
+    """One point has no weight; the local mean is the mean under these weights."""
+    case = case_named(name)
+    queries, measure = oracles.cloud(case.space, jnp.float64, 5, 9)
+    logits = logits_of(case, queries, measure)
+    found = attention_weights(case.build(jnp.float64), measure, queries)
+    shares = np.exp(logits - logits.max(axis=1, keepdims=True))
+    np.testing.assert_allclose(found, shares / shares.sum(axis=1, keepdims=True), rtol=1e-12, atol=1e-15)
+    mean = local_mean(case.build(jnp.float64), measure, queries)
+    np.testing.assert_allclose(found @ measure.carried, mean, rtol=1e-12, atol=1e-14)
+    one = jax.tree_util.tree_map(lambda leaf: leaf[2], queries)
+    np.testing.assert_allclose(attention_weights(case.build(jnp.float64), measure, one), found[2], rtol=1e-13)
+    unseen = queries._replace(positions=jnp.full(5, -1.0))
+    assert not np.any(attention_weights(k.StrictlyCausal(), measure, unseen))
+
+
+def test_leaving_oneself_out_is_the_closed_form():
+    """(y − ŷ)/(1 − S_ii) is the residual of the prediction from all others."""
+    rng = np.random.default_rng(3)
+    inputs, targets = rng.normal(size=(40, 2)), rng.normal(size=40)
+    measure = Measure.uniform(inputs, values=targets, positions=np.arange(40.0))
+    whole, shares = local_mean(k.Gaussian(0.5), measure, measure), attention_weights(k.Gaussian(0.5), measure, measure)
+    others = local_mean(k.Gaussian(0.5) * k.Others(), measure, measure)
+    np.testing.assert_allclose(targets - others, (targets - whole) / (1 - np.diag(shares)), rtol=1e-12, atol=1e-12)
+
+
+def test_inverse_distances_interpolate():
+    points = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]])
+    measure, at = Measure.uniform(points, values=np.array([3.0, -1.0, 7.0])), np.array([[1.0, 0.0], [0.5, 0.0]])
+    found = local_mean(k.InverseDistance(2.0), measure, at)
+    shares = np.array([1 / 0.25, 1 / 0.25, 1 / 4.25])
+    np.testing.assert_allclose(found, [-1.0, shares @ [3.0, -1.0, 7.0] / shares.sum()], rtol=1e-14)
+    slope = jax.grad(lambda x: local_mean(k.InverseDistance(2.0), measure, x))(jnp.asarray(points[1]))
+    assert np.isfinite(slope).all()
 
 
 def test_queries_may_be_an_array_one_point_sites_or_a_measure():

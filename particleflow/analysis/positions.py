@@ -4,6 +4,7 @@ With the lag l = t − s between the position t of the token that looks and that
 
     causal            0 where l ≥ 0, else −∞
     strictly_causal   0 where l > 0, else −∞
+    others            −∞ where l = 0, else 0
     window            0 where |l| < radius, else −∞
     alibi             −slope |l|
     time_gaussian     −l² / (2 width²)
@@ -32,6 +33,7 @@ def _mask(seen: NDArray[np.bool_]) -> _Array:
 _FORMULAS: dict[str, tuple[str | None, Callable[[_Array, float], _Array]]] = {
     "causal": (None, lambda lags, _: _mask(lags >= 0)),
     "strictly_causal": (None, lambda lags, _: _mask(lags > 0)),
+    "others": (None, lambda lags, _: _mask(lags != 0)),
     "window": ("radius", lambda lags, radius: _mask(np.abs(lags) < radius)),
     "alibi": ("slope", lambda lags, slope: -slope * np.abs(lags)),
     "time_gaussian": ("width", lambda lags, width: -0.5 * np.square(lags / width)),

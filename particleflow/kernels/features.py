@@ -3,6 +3,8 @@
 A function is kept as a pytree: a network's weights are leaves, to be differentiated and swept like any parameter, and a
 plain function has no leaves at all. So these kernels pass through `jax.jit` and `jax.grad` like all others. Two
 functions are the same to the compiler only if they are the same object: a lambda made anew compiles anew.
+
+A map is a function φ(x) of a point, or, with `with_positions`, a function φ(x, t) of a point and its position.
 """
 
 from collections.abc import Callable
@@ -20,6 +22,7 @@ from particleflow.kernels.base import (
     AbstractPairKernel,
     inner_products,
     points_of,
+    positions_of,
     rows_at,
     safe_log,
     values_of,
@@ -44,29 +47,30 @@ class FeatureProduct(AbstractMatrixKernel):
     exponential as their mean, Choromanski et al., Rethinking attention with performers (2021).
     """
 
-    query_map: Callable[[Array], Array] = eqx.field(converter=as_function)
-    key_map: Callable[[Array], Array] = eqx.field(converter=as_function)
+    query_map: Callable[..., Array] = eqx.field(converter=as_function)
+    key_map: Callable[..., Array] = eqx.field(converter=as_function)
+    with_positions: bool = eqx.field(static=True, default=False)
 
     def log_matrix(self, xs: Any, ys: Any) -> Float[Array, "m n"]:
         """The matrix log φ(x_i)·ψ(y_j)."""
-        return safe_log(_feature_products(self.query_map, self.key_map, xs, ys))
+        queries, keys = _images(self, xs, "query"), _images(self, ys, "measure")
+        return safe_log(inner_products(queries, keys))
 
 
 class FeatureExponential(AbstractMatrixKernel):
     """K(x, y) = exp(φ(x)·ψ(y)) for a query map φ and a key map ψ: attention on learned features."""
 
-    query_map: Callable[[Array], Array] = eqx.field(converter=as_function)
-    key_map: Callable[[Array], Array] = eqx.field(converter=as_function)
+    query_map: Callable[..., Array] = eqx.field(converter=as_function)
+    key_map: Callable[..., Array] = eqx.field(converter=as_function)
+    with_positions: bool = eqx.field(static=True, default=False)
 
     def log_matrix(self, xs: Any, ys: Any) -> Float[Array, "m n"]:
         """The matrix φ(x_i)·ψ(y_j)."""
-        return _feature_products(self.query_map, self.key_map, xs, ys)
+        return inner_products(_images(self, xs, "query"), _images(self, ys, "measure"))
 
     def bilinear(self) -> Bilinear:
         """θ = φ, s = ψ, no offsets."""
-        return Bilinear(
-            lambda xs: jax.vmap(self.query_map)(points_of(xs)), lambda ys: jax.vmap(self.key_map)(points_of(ys))
-        )
+        return Bilinear(lambda xs: _images(self, xs, "query"), lambda ys: _images(self, ys, "measure"))
 
     def vanishes(self) -> bool:
         """Never."""
@@ -80,8 +84,9 @@ class Pullback(AbstractMatrixKernel):
     """
 
     kernel: AbstractKernel
-    query_map: Callable[[Array], Array] = eqx.field(converter=as_function)
-    key_map: Callable[[Array], Array] = eqx.field(converter=as_function)
+    query_map: Callable[..., Array] = eqx.field(converter=as_function)
+    key_map: Callable[..., Array] = eqx.field(converter=as_function)
+    with_positions: bool = eqx.field(static=True, default=False)
 
     def log_matrix(self, xs: Any, ys: Any) -> Float[Array, "m n"]:
         """The matrix log kernel(φ(x_i), ψ(y_j))."""
@@ -100,7 +105,8 @@ class Pullback(AbstractMatrixKernel):
     def factors(self) -> tuple[AbstractKernel, ...]:
         """The factors, each pulled back."""
         parts = self.kernel.factors()
-        return (self,) if len(parts) == 1 else tuple(Pullback(part, self.query_map, self.key_map) for part in parts)
+        maps = self.query_map, self.key_map, self.with_positions
+        return (self,) if len(parts) == 1 else tuple(Pullback(part, *maps) for part in parts)
 
     def vanishes(self) -> bool:
         """Where the kernel does."""
@@ -111,10 +117,10 @@ class Pullback(AbstractMatrixKernel):
         return self.kernel.inverse_temperature()
 
     def _query_image(self, sites: Any) -> Any:
-        return _mapped(self.query_map, sites)
+        return _replaced(sites, _images(self, sites, "query"))
 
     def _key_image(self, sites: Any) -> Any:
-        return _mapped(self.key_map, sites)
+        return _replaced(sites, _images(self, sites, "measure"))
 
 
 class Discrete(AbstractMatrixKernel):
@@ -235,13 +241,19 @@ def _key_values(sites: Any) -> Float[Array, "n k"]:
     return values.reshape(len(values), -1)
 
 
-def _feature_products(query_map: Callable, key_map: Callable, xs: Any, ys: Any) -> Array:
-    return inner_products(jax.vmap(query_map)(points_of(xs)), jax.vmap(key_map)(points_of(ys)))
+def _images(maps: FeatureProduct | FeatureExponential | Pullback, sites: Any, role: str) -> Float[Array, "m k"]:
+    """What the map of a role makes of sites."""
+    feature_map = maps.query_map if role == "query" else maps.key_map
+    points = points_of(sites)
+    return (
+        jax.vmap(feature_map)(points, positions_of(sites, role))
+        if maps.with_positions
+        else jax.vmap(feature_map)(points)
+    )
 
 
-def _mapped(feature_map: Callable, sites: Any) -> Any:
-    mapped = jax.vmap(feature_map)(points_of(sites))
-    return sites._replace(points=mapped) if isinstance(sites, Sites) else mapped
+def _replaced(sites: Any, points: Array) -> Any:
+    return sites._replace(points=points) if isinstance(sites, Sites) else points
 
 
 def _rows(table: Float[Array, "a k"], sites: Any, role: str) -> Float[Array, "m k"]:

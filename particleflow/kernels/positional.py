@@ -96,6 +96,43 @@ class Window(AbstractMatrixKernel):
         return Band(least=-self.radius, most=self.radius)
 
 
+class Others(AbstractMatrixKernel):
+    """K₂(t, s) = 0 where s = t, else 1: everybody but oneself.
+
+    With the index of a sample as its position, a local mean under `kernel * Others()` is the leave-one-out prediction,
+    and a token of a flow does not attend to itself.
+    """
+
+    form: ClassVar[Form] = "positional"
+
+    def log_matrix(self, xs: Any, ys: Any) -> Float[Array, "m n"]:
+        """The matrix of −∞ where s_j = t_i, else 0."""
+        lags = _lags(xs, ys)
+        return jnp.where(lags == 0, -jnp.inf, jnp.zeros_like(lags))
+
+
+class PositionMatrix(AbstractMatrixKernel):
+    """K₂(t, s) = exp log_table[t, s] for positions 0, 1, …: the weights of a graph, or any coupling of its nodes.
+
+    The table may hold −∞, where there is no edge, and need not be symmetric; its rows are queries.
+    """
+
+    form: ClassVar[Form] = "positional"
+    log_table: Float[Array, "a b"]
+
+    def __init__(self, log_table: Any):
+        self.log_table = as_float_array(log_table, "log_table", finite=False)
+
+    def __check_init__(self):
+        if self.log_table.ndim != 2 or 0 in self.log_table.shape:
+            raise ShapeError(f"Argument `log_table` must be a matrix, but has shape {self.log_table.shape}.")
+
+    def log_matrix(self, xs: Any, ys: Any) -> Float[Array, "m n"]:
+        """The matrix log_table[t_i, s_j]."""
+        rows = rows_at(self.log_table, positions_of(xs, "query"), "The positions of the queries")
+        return rows_at(rows.T, positions_of(ys, "measure"), "The positions of the points").T
+
+
 class Alibi(AbstractMatrixKernel):
     """K₂(t, s) = exp(−slope |t − s|): attention with linear biases; times `Causal()` for the usual form.
 

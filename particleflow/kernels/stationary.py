@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from particleflow._arrays import as_positive
+from particleflow._arrays import as_nonnegative, as_positive
 from particleflow.kernels.base import AbstractMatrixKernel, Form, points_of, safe_log, safe_root
 from particleflow.kernels.forms import Bilinear, Radial, Shape
 
@@ -220,3 +220,26 @@ class Triangle(AbstractRadialKernel):
     def support(self) -> Float[Array, ""]:
         """The radius."""
         return self.radius
+
+
+class InverseDistance(AbstractRadialKernel):
+    """K(x, y) = (r² + softening²)^{−power/2}: no scale of its own, so that every distance counts.
+
+    Its local mean is Shepard's interpolation (1968): without softening K is infinite at r = 0, and a query on a point
+    takes the value of the point; here K stops growing at the smallest number that has all its digits. `power = 1` in
+    three dimensions is the potential of gravity, with the softening of N-body codes (Aarseth 1963).
+    """
+
+    power: Float[Array, ""]
+    softening: Float[Array, ""]
+
+    def __init__(self, power: Any = 1.0, softening: Any = 0.0):
+        self.power = as_positive(power, "power")
+        self.softening = as_nonnegative(softening, "softening")
+
+    def log_profile(self, squares: Float[Array, "m n"], dimension: int) -> Float[Array, "m n"]:
+        """−power/2 · log(r² + softening²)."""
+        softened = squares + jnp.square(self.softening)
+        least = jnp.finfo(squares.dtype).tiny
+        near = softened <= least  # a gradient of 0, not of NaN, on a point
+        return -0.5 * self.power * jnp.log(jnp.where(near, least, softened))
