@@ -10,6 +10,8 @@ kernel it is the output of attention. Every reading below is summed by the `summ
 is none.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -91,6 +93,31 @@ def local_mode(
     return jnp.argmax(local_mean(kernel, measure, queries, summation=summation), axis=-1)
 
 
+def local_expectation(
+    kernel: AbstractKernel,
+    measure: Measure,
+    queries: Any,
+    function: Callable[[Array, Array, Array], Array],
+    *,
+    summation: AbstractSummation | None = None,
+) -> Array:
+    """∫ K(x, y) f(x, y, z(y)) dμ(y) / ∫ K(x, y) dμ(y): the local mean of what depends on where it is seen from.
+
+    With f = (1, y − x, …)(1, y − x, …)ᵀ these are the normal equations of local polynomials, with f = l(y, θ(x)) it is
+    a local loss. 0 where a query sees nothing. Queries take turns, each with n values of f.
+    Parameters: a `function` of a query's point, a point of the measure and its value, which returns an array of one
+    shape; `kernel`, `measure`, `queries` and `summation` as for `local_mean`.
+    """
+    _check(kernel, measure)
+    sites, single = _as_sites(queries)
+
+    def values_at(site: Sites) -> Array:
+        return jax.vmap(partial(function, site.points))(measure.points, measure.carried)
+
+    found = _expectations(kernel, measure, summation or Auto(), sites, sites, values_at)
+    return found[0] if single else found
+
+
 def local_covariance(
     kernel: AbstractKernel, measure: Measure, queries: Any, *, summation: AbstractSummation | None = None
 ) -> Array:
@@ -103,20 +130,35 @@ def local_covariance(
     _check(kernel, measure)
     sites, single = _as_sites(queries)
     how, values = summation or Auto(), value_columns(measure)
-    means = how.moments(kernel, measure, sites).mean
 
-    def at_one(query: tuple[Sites, Array]) -> Array:
-        site, mean = query
+    def squares_around(mean: Array) -> Array:
         centred = values - mean[None, :]
-        squares = (centred[:, :, None] * centred[:, None, :]).reshape(measure.count, -1)
-        # Not a measure carrying the squares: a kernel that looks at values must see the measure's own.
-        moments = how.moments(kernel, measure, _lifted(site), values=squares)
-        return moments.mean[0].reshape(values.shape[1], values.shape[1])
+        return centred[:, :, None] * centred[:, None, :]
 
-    covariances = jax.lax.map(at_one, (sites, means))
+    means = how.moments(kernel, measure, sites).mean
+    covariances = _expectations(kernel, measure, how, sites, means, squares_around)
     if measure.carried.ndim == 1:
         covariances = covariances[:, 0, 0]
     return covariances[0] if single else covariances
+
+
+def _expectations(
+    kernel: AbstractKernel,
+    measure: Measure,
+    how: AbstractSummation,
+    sites: Sites,
+    seen: Any,
+    values_at: Callable[[Any], Array],
+) -> Array:
+    """The local means of values (n, ...) that each query has of its own: `values_at` of its entry of `seen`."""
+
+    def at_one(query: tuple[Sites, Any]) -> Array:
+        values = values_at(query[1])
+        # Not a measure carrying the values: a kernel that looks at values must see the measure's own.
+        moments = how.moments(kernel, measure, _lifted(query[0]), values=values.reshape(measure.count, -1))
+        return moments.mean[0].reshape(values.shape[1:])
+
+    return jax.lax.map(at_one, (sites, seen))
 
 
 def resampled_local_mean(

@@ -14,6 +14,7 @@ from particleflow.errors import ArgumentError
 from particleflow.local import (
     attention_weights,
     local_covariance,
+    local_expectation,
     local_mean,
     local_mode,
     local_moments,
@@ -169,6 +170,26 @@ def test_a_summation_that_cannot_draw_says_so():
     _, measure = oracles.cloud("vectors", jnp.float64, 5, 23)
     with pytest.raises(ArgumentError, match="FirstHalf knows sums only and cannot draw"):
         resampled_local_mean(jax.random.key(0), k.Constant(), measure, measure, draws=3, summation=FirstHalf())
+
+
+@pytest.mark.parametrize("summation", [Auto(), Blockwise(4, 4)])
+def test_expectations_of_what_depends_on_the_query(summation):
+    """Local linear regression from its normal equations, of affine data: its coefficients to rounding."""
+    rng = np.random.default_rng(5)
+    inputs, slope = rng.normal(size=(30, 2)), np.array([2.0, -0.5])
+    measure = Measure.weighted(inputs, rng.uniform(0.1, 1.0, size=30), values=inputs @ slope + 3.0)
+
+    def equations(x: jax.Array, y: jax.Array, z: jax.Array) -> jax.Array:
+        row = jnp.concatenate([jnp.ones(1), y - x])
+        return jnp.outer(row, jnp.append(row, z))
+
+    queries = rng.normal(size=(4, 2))
+    found = np.asarray(local_expectation(k.Gaussian(0.8), measure, queries, equations, summation=summation))
+    assert found.shape == (4, 3, 4)
+    for query, one in zip(queries, found, strict=True):
+        np.testing.assert_allclose(np.linalg.solve(one[:, :3], one[:, 3]), [query @ slope + 3, *slope], rtol=1e-10)
+    single = local_expectation(k.Gaussian(0.8), measure, queries[1], equations, summation=summation)
+    np.testing.assert_allclose(single, found[1], rtol=1e-13)
 
 
 def test_local_covariance_of_numbers_is_a_variance():
