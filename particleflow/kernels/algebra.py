@@ -144,6 +144,11 @@ class Scaled(AbstractMatrixKernel):
         """That of the kernel."""
         return self.kernel.inverse_temperature()
 
+    def log_integral(self, dimension: int) -> Float[Array, ""] | None:
+        """That of the kernel, and the logarithm of the factor."""
+        plain = self.kernel.log_integral(dimension)
+        return None if plain is None else plain + safe_log(self.factor)
+
 
 class Transposed(AbstractMatrixKernel):
     """K(y, x): the same kernel seen from the other side, as Sinkhorn's column sums want it."""

@@ -99,6 +99,13 @@ class AbstractKernel(eqx.Module):
         """
         return None
 
+    def log_integral(self, dimension: int) -> Float[Array, ""] | None:
+        """log ∫ K(x, y) dy over R^d, where it is the same for every x: K divided by it is a density.
+
+        None where it depends on x, is infinite, or is not known.
+        """
+        return None
+
     def description(self) -> dict[str, Any]:
         """What the kernel is, for stored metadata: `kind`, `form` and all fields, in types that JSON knows.
 

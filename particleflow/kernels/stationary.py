@@ -5,9 +5,11 @@ notice constant factors; `Scaled` adds one where masses matter.
 """
 
 import abc
+import math
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
+from jax.scipy.special import gammaln
 from jaxtyping import Array, Float
 
 from particleflow._arrays import as_nonnegative, as_positive
@@ -80,6 +82,10 @@ class Gaussian(AbstractRadialKernel):
         """1/width²."""
         return 1 / jnp.square(self.width)
 
+    def log_integral(self, dimension: int) -> Float[Array, ""]:
+        """d log(√(2π) width)."""
+        return dimension * jnp.log(math.sqrt(2 * math.pi) * self.width)
+
 
 class Laplace(AbstractRadialKernel):
     """K(x, y) = exp(−r / width); its gradient has a kink where the points agree, and is taken as 0 there."""
@@ -100,6 +106,10 @@ class Laplace(AbstractRadialKernel):
     def inverse_temperature(self) -> Float[Array, ""]:
         """1/width², as for every kernel that has a width."""
         return 1 / jnp.square(self.width)
+
+    def log_integral(self, dimension: int) -> Float[Array, ""]:
+        """log(V_d d! width^d)."""
+        return log_ball(dimension) + math.lgamma(dimension + 1) + dimension * jnp.log(self.width)
 
 
 class Cauchy(AbstractRadialKernel):
@@ -152,6 +162,14 @@ class StudentT(AbstractRadialKernel):
         """1/width², as for every kernel that has a width."""
         return 1 / jnp.square(self.width)
 
+    def log_integral(self, dimension: int) -> Float[Array, ""]:
+        """log of Γ(ν/2) (νπ)^{d/2} width^d / Γ((ν + d)/2)."""
+        return (
+            gammaln(0.5 * self.freedom)
+            - gammaln(0.5 * (self.freedom + dimension))
+            + 0.5 * dimension * jnp.log(self.freedom * math.pi * jnp.square(self.width))
+        )
+
 
 class Ball(AbstractRadialKernel):
     """K(x, y) = 1 where r < radius, else 0: bounded confidence (Hegselmann and Krause 2002), flat MeanShift.
@@ -175,6 +193,10 @@ class Ball(AbstractRadialKernel):
     def support(self) -> Float[Array, ""]:
         """The radius."""
         return self.radius
+
+    def log_integral(self, dimension: int) -> Float[Array, ""]:
+        """log(V_d radius^d)."""
+        return log_ball(dimension) + dimension * jnp.log(self.radius)
 
 
 class Epanechnikov(AbstractRadialKernel):
@@ -200,6 +222,10 @@ class Epanechnikov(AbstractRadialKernel):
         """The radius."""
         return self.radius
 
+    def log_integral(self, dimension: int) -> Float[Array, ""]:
+        """log(V_d radius^d · 2/(d + 2))."""
+        return log_ball(dimension) + dimension * jnp.log(self.radius) + math.log(2 / (dimension + 2))
+
 
 class Triangle(AbstractRadialKernel):
     """K(x, y) = max(0, 1 − r / radius), a cone; on the line the convolution of two boxes."""
@@ -220,6 +246,10 @@ class Triangle(AbstractRadialKernel):
     def support(self) -> Float[Array, ""]:
         """The radius."""
         return self.radius
+
+    def log_integral(self, dimension: int) -> Float[Array, ""]:
+        """log(V_d radius^d/(d + 1))."""
+        return log_ball(dimension) + dimension * jnp.log(self.radius) - math.log(dimension + 1)
 
 
 class InverseDistance(AbstractRadialKernel):
@@ -243,3 +273,8 @@ class InverseDistance(AbstractRadialKernel):
         least = jnp.finfo(squares.dtype).tiny
         near = softened <= least  # a gradient of 0, not of NaN, on a point
         return -0.5 * self.power * jnp.log(jnp.where(near, least, softened))
+
+
+def log_ball(dimension: int) -> float:
+    """log V_d, the volume π^{d/2}/Γ(d/2 + 1) of the unit ball."""
+    return 0.5 * dimension * math.log(math.pi) - math.lgamma(0.5 * dimension + 1)

@@ -1,0 +1,33 @@
+"""The localization method: models that only read the local mean, as estimators in scikit-learn's conventions.
+
+    regression       targets as values: m(x), or the local polynomial
+    classification   one-hot classes as values: argmax m(x)
+    density          the log-mass: G(x) less the integral of the kernel
+    clustering       points as values, iterated: x ← m(x)
+
+Parameters are kept as they are given, `fit` learns attributes with a trailing underscore, arrays are NumPy's. Nothing
+here sums a kernel: that is the one operator's business (`particleflow.local`).
+"""
+
+from importlib.util import find_spec
+
+if find_spec("sklearn") is None:
+    raise ImportError("particleflow.models needs scikit-learn: pip install 'particleflow[learn]'.")
+
+from particleflow.models.classification import KernelClassifier
+from particleflow.models.clustering import MeanShiftClustering, estimate_bandwidth
+from particleflow.models.density import KernelDensity
+from particleflow.models.regression import KernelRegression, LocalLinearRegression
+
+__all__ = [
+    "KernelClassifier",
+    "KernelDensity",
+    "KernelRegression",
+    "LocalLinearRegression",
+    "MeanShiftClustering",
+    "estimate_bandwidth",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,154 @@
+"""Clustering by MeanShift: x ← x + step (m(x) − x) until nothing moves; who ends at one place is one cluster.
+
+Towards the samples as they are (MeanShift, Fukunaga and Hostetler 1975; Cheng 1995) the modes of the smoothed density
+are found; towards the moving points themselves (blurring) everything contracts, faster.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+from scipy.spatial import KDTree
+from sklearn.base import BaseEstimator, ClusterMixin
+
+from particleflow.errors import ArgumentError
+from particleflow.kernels import AbstractKernel
+from particleflow.local import local_moments
+from particleflow.measure import Measure
+from particleflow.models.base import bandwidth_of, kernel_of, measure_of, queries_of, samples_of
+from particleflow.summation import AbstractSummation, Auto, NearFar
+from particleflow.summation.native import library
+
+
+class MeanShiftClustering(ClusterMixin, BaseEstimator):
+    """Modes of the smoothed density, and for every sample the mode it climbs to.
+
+    Parameters: `bandwidth`, a number, or None for `estimate_bandwidth`; `kernel`, "flat" as in scikit-learn, another
+    name, or a kernel of one's own; `blurring`, whether points shift towards each other in place of the samples;
+    `step`, 1 for the hard map x ← m(x), less for the soft one; `max_iter`; `tolerance`, in bandwidths, below which a
+    point rests; `seeds`, where to begin, the samples if left out; `summation`, if left out near pairs alone for kernels
+    that end, which is exact, else `Auto()`.
+
+    Ends closer than a bandwidth are one mode, that of the largest mass; a sample belongs to the mode nearest to it,
+    under blurring to the one it shifted to.
+
+    Attributes: `cluster_centers_`, the modes, the densest first; `labels_`; `n_iter_`; `bandwidth_`, `kernel_`.
+    """
+
+    def __init__(
+        self,
+        bandwidth: float | None = None,
+        kernel: Any = "flat",
+        blurring: bool = False,
+        step: float = 1.0,
+        max_iter: int = 300,
+        tolerance: float = 1e-3,
+        seeds: Any = None,
+        summation: AbstractSummation | None = None,
+    ):
+        self.bandwidth = bandwidth
+        self.kernel = kernel
+        self.blurring = blurring
+        self.step = step
+        self.max_iter = max_iter
+        self.tolerance = tolerance
+        self.seeds = seeds
+        self.summation = summation
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "MeanShiftClustering":
+        """Shift until nothing moves, and take together what ends at one place."""
+        points = samples_of(self, X)
+        self._check()
+        self.bandwidth_ = estimate_bandwidth(points) if self.bandwidth is None else bandwidth_of(self.bandwidth, points)
+        self.kernel_ = kernel_of(self.kernel, self.bandwidth_, points)
+        measure = measure_of(points, None, sample_weight)
+        begin = points if self.seeds is None else np.asarray(self.seeds, np.float64)
+        rest = self.tolerance * self.bandwidth_
+        how = self.summation or _usual_summation(self.kernel_)
+        ends, masses, count = _shifted(
+            jnp.asarray(begin), self.kernel_, measure, how, float(self.step), rest, int(self.max_iter), self.blurring
+        )
+        self.n_iter_ = int(count)
+        found = np.isfinite(np.asarray(masses))
+        if not found.any():
+            raise ArgumentError(
+                f"No seed sees a sample within the bandwidth {self.bandwidth_:.4g}; choose a larger one or other seeds."
+            )
+        ends = np.asarray(ends)
+        self.cluster_centers_ = _merged(ends[found], np.asarray(masses)[found], self.bandwidth_)
+        self.labels_ = self._nearest(ends if self.blurring and self.seeds is None else points)
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The mode nearest to every row of X."""
+        return self._nearest(queries_of(self, X))
+
+    def _nearest(self, points: np.ndarray) -> np.ndarray:
+        return np.asarray(KDTree(self.cluster_centers_).query(points)[1], np.int64)
+
+    def _check(self) -> None:
+        if not 0 < self.step <= 1:
+            raise ArgumentError(f"Argument `step` must be above 0 and at most 1, but is {self.step!r}.")
+        if isinstance(self.max_iter, bool) or not isinstance(self.max_iter, int | np.integer) or self.max_iter < 1:
+            raise ArgumentError(f"Argument `max_iter` must be a positive integer, but is {self.max_iter!r}.")
+        if not 0 < self.tolerance < 1:
+            raise ArgumentError(f"Argument `tolerance` must be between 0 and 1, but is {self.tolerance!r}.")
+
+
+def estimate_bandwidth(X: Any, quantile: float = 0.3) -> float:
+    """The mean distance of a sample to the furthest of its nearest neighbours, a share `quantile` of all samples."""
+    points = np.asarray(X, np.float64)
+    neighbours = max(1, min(len(points), int(len(points) * quantile)))
+    distances = np.asarray(KDTree(points).query(points, k=neighbours)[0]).reshape(len(points), -1)
+    width = float(distances[:, -1].mean())
+    return width if width > 0 else 1.0  # all samples are one
+
+
+def _usual_summation(kernel: AbstractKernel) -> AbstractSummation:
+    """Near pairs alone where a kernel ends, since that leaves nothing out; else what is usual."""
+    form = kernel.radial()
+    return NearFar() if form is not None and form.support is not None and library().path is not None else Auto()
+
+
+@eqx.filter_jit
+def _shifted(
+    begin: Float[Array, "m d"],
+    kernel: AbstractKernel,
+    measure: Measure,
+    how: AbstractSummation,
+    step: float,
+    rest: float,
+    most: int,
+    blurring: bool,
+) -> tuple[Array, Array, Array]:
+    """Where seeds end, the log-mass that they see there, and after how many shifts all rest."""
+
+    def shift(state: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
+        points, _, _, count = state
+        towards = Measure(points, measure.log_weights, positions=measure.positions) if blurring else measure
+        moments = local_moments(kernel, towards, points, summation=how)
+        seen = jnp.isfinite(moments.log_mass)[:, None]
+        moved = jnp.where(seen, step * (moments.mean - points), 0.0)
+        return points + moved, moments.log_mass, jnp.max(jnp.linalg.norm(moved, axis=1)), count + 1
+
+    def goes_on(state: tuple[Array, Array, Array, Array]) -> Array:
+        return (state[2] > rest) & (state[3] < most)
+
+    nothing = jnp.full(begin.shape[0], -jnp.inf), jnp.asarray(jnp.inf), jnp.asarray(0)
+    points, masses, _, count = jax.lax.while_loop(goes_on, shift, (begin, *nothing))
+    return points, masses, count
+
+
+def _merged(ends: np.ndarray, masses: np.ndarray, apart: float) -> np.ndarray:
+    """Ends that are not within a distance of a denser one, the densest first."""
+    order = np.lexsort([*ends.T, masses])[::-1]
+    ends, alive = ends[order], np.ones(len(ends), bool)
+    tree = KDTree(ends)
+    for place in range(len(ends)):
+        if alive[place]:
+            alive[tree.query_ball_point(ends[place], apart)] = False
+            alive[place] = True
+    return ends[alive]

@@ -1,0 +1,168 @@
+"""Regression: the local mean of targets, and local polynomials.
+
+    Nadaraya–Watson   ŷ(x) = m(x) = Σ_i K(x, x_i) w_i y_i / Σ_i K(x, x_i) w_i
+    local polynomial  ŷ(x) = β₀ with β = argmin Σ_i K(x, x_i) w_i (y_i − Σ_a β_a (x_i − x)^a)²
+
+The first is the local constant. On a dense line its bias at x is σ² (½ y'' + y' p'/p), the second one's ½ σ² y'' alone,
+at the boundary, too (Fan 1992): it reproduces affine data exactly.
+"""
+
+from itertools import combinations_with_replacement
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from particleflow.errors import ArgumentError
+from particleflow.kernels import AbstractKernel, Others
+from particleflow.local import attention_weights, local_expectation, local_moments
+from particleflow.measure import Measure, Sites
+from particleflow.models.base import compiled, kernel_of, measure_of, pairs_of, queries_of, read
+from particleflow.moments import Moments
+from particleflow.summation import AbstractSummation, Auto
+
+
+class KernelRegression(RegressorMixin, MultiOutputMixin, BaseEstimator):
+    """Nadaraya–Watson regression, ŷ(x) = m(x): attention with targets as values.
+
+    Parameters: `kernel`, a name ("gaussian", "laplace", "cauchy", "flat", "epanechnikov", "triangle") with a
+    `bandwidth` (a number, "scott" or "silverman"), or a kernel of one's own, which sees the samples' indices as
+    positions; `summation`, `Auto()` if left out. Where a kernel that ends sees no sample, the prediction is NaN.
+
+    Attributes: `kernel_`, `measure_`, `n_features_in_`.
+    """
+
+    kernel_: AbstractKernel
+    measure_: Measure
+
+    def __init__(self, kernel: Any = "gaussian", bandwidth: Any = 1.0, summation: AbstractSummation | None = None):
+        self.kernel = kernel
+        self.bandwidth = bandwidth
+        self.summation = summation
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "KernelRegression":
+        """Keep the samples: everything else happens when a prediction is asked for."""
+        _keep(self, X, y, sample_weight)
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """ŷ at every row of X."""
+        points = queries_of(self, X)
+        return read(_local_constant, points, self.kernel_, self.measure_, self.summation or Auto())
+
+    def leave_one_out(self) -> np.ndarray:
+        """The prediction at every sample from all others; NaN where it sees none of them."""
+        check_is_fitted(self)
+        points, measure = np.asarray(self.measure_.points), self.measure_
+        return np.array(compiled(_from_others)(points, self.kernel_, measure, self.summation or Auto()))
+
+    def attention(self, X: Any) -> np.ndarray:
+        """How much of each prediction comes from which sample, (queries, samples); rows sum to one."""
+        points = queries_of(self, X)
+        return read(attention_weights_at, points, self.kernel_, self.measure_)
+
+
+class LocalLinearRegression(RegressorMixin, MultiOutputMixin, BaseEstimator):
+    """Local polynomial regression: at every query a weighted least-squares fit of `degree`, read off at the query.
+
+    The normal equations are local expectations of (1, x_i − x, …)(1, x_i − x, …)ᵀ; where they are singular (a constant
+    feature, fewer samples than coefficients) the solution of least norm is taken.
+
+    Parameters: as for `KernelRegression`; `degree`, 1 or more.
+
+    Attributes: `kernel_`, `measure_`, `n_features_in_`.
+    """
+
+    kernel_: AbstractKernel
+    measure_: Measure
+
+    def __init__(
+        self,
+        kernel: Any = "gaussian",
+        bandwidth: Any = 1.0,
+        degree: int = 1,
+        summation: AbstractSummation | None = None,
+    ):
+        self.kernel = kernel
+        self.bandwidth = bandwidth
+        self.degree = degree
+        self.summation = summation
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "LocalLinearRegression":
+        """Keep the samples: everything else happens when a prediction is asked for."""
+        if isinstance(self.degree, bool) or not isinstance(self.degree, int | np.integer) or self.degree < 1:
+            raise ArgumentError(f"Argument `degree` must be a positive integer, but is {self.degree!r}.")
+        _keep(self, X, y, sample_weight)
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """ŷ at every row of X."""
+        points = queries_of(self, X)
+        powers = monomials(points.shape[1], int(self.degree))
+        return read(_local_polynomial, points, self.kernel_, self.measure_, self.summation or Auto(), powers)
+
+
+def _keep(estimator: Any, X: Any, y: Any, sample_weight: Any) -> None:
+    """Samples and targets as a measure, and the kernel."""
+    points, targets = pairs_of(estimator, X, y, multi_output=True, y_numeric=True)
+    estimator.kernel_ = kernel_of(estimator.kernel, estimator.bandwidth, points)
+    estimator.measure_ = measure_of(points, targets.astype(np.float64), sample_weight)
+
+
+def attention_weights_at(queries: Array, kernel: AbstractKernel, measure: Measure) -> Float[Array, "m n"]:
+    """The attention weights of queries, as a function that can be compiled."""
+    return attention_weights(kernel, measure, queries)
+
+
+def _local_constant(queries: Array, kernel: AbstractKernel, measure: Measure, how: AbstractSummation) -> Array:
+    return _seen(local_moments(kernel, measure, queries, summation=how))
+
+
+def _from_others(queries: Array, kernel: AbstractKernel, measure: Measure, how: AbstractSummation) -> Array:
+    return _seen(local_moments(kernel * Others(), measure, Sites(queries, measure.positions), summation=how))
+
+
+def _seen(moments: Moments) -> Array:
+    """The mean, NaN where nothing is seen."""
+    nothing = jnp.isneginf(moments.log_mass)
+    return jnp.where(nothing.reshape(nothing.shape + (1,) * (moments.mean.ndim - 1)), jnp.nan, moments.mean)
+
+
+def _local_polynomial(
+    queries: Array,
+    kernel: AbstractKernel,
+    measure: Measure,
+    how: AbstractSummation,
+    powers: tuple[tuple[int, ...], ...],
+) -> Array:
+    """β₀ of the normal equations E[φφᵀ] β = E[φ y], φ the monomials of (x_i − x)/spread."""
+    scale = _spread(measure)
+
+    def equations(x: Array, y: Array, z: Array) -> Array:
+        apart = (y - x) / scale
+        row = jnp.stack([jnp.prod(apart[jnp.asarray(each, int)]) if each else jnp.ones(()) for each in powers])
+        return jnp.outer(row, jnp.concatenate([row, jnp.atleast_1d(z)]))
+
+    found = local_expectation(kernel, measure, queries, equations, summation=how)
+    count = len(powers)
+    inverse = jnp.linalg.pinv(found[:, :, :count], hermitian=True)
+    values = jnp.einsum("ma,mak->mk", inverse[:, 0, :], found[:, :, count:])
+    values = jnp.where(found[:, :1, 0] > 0, values, jnp.nan)
+    return values[:, 0] if measure.carried.ndim == 1 else values
+
+
+def _spread(measure: Measure) -> Float[Array, " d"]:
+    """The standard deviation of every coordinate, 1 where the samples do not differ in it."""
+    weights = jnp.exp(measure.log_weights)
+    centred = measure.points - (weights @ measure.points)[None, :]
+    spread = jnp.sqrt(weights @ jnp.square(centred))
+    return jnp.where(spread > 0, spread, 1.0)
+
+
+def monomials(dimension: int, degree: int) -> tuple[tuple[int, ...], ...]:
+    """All monomials up to a degree, each by the coordinates that it multiplies: (), (0,), (1,), (0, 0), (0, 1), …"""
+    parts = (combinations_with_replacement(range(dimension), each) for each in range(degree + 1))
+    return tuple(each for part in parts for each in part)
