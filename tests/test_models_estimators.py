@@ -21,6 +21,7 @@ from sklearn.utils.estimator_checks import check_estimator
 import particleflow as pf
 from particleflow import kernels as k
 from particleflow.models import (
+    Hopfield,
     KernelClassifier,
     KernelDensity,
     KernelRegression,
@@ -37,6 +38,7 @@ ESTIMATORS = {
     "density": KernelDensity(),
     "mean shift": MeanShiftClustering(),
     "blurring mean shift": MeanShiftClustering(kernel="gaussian", blurring=True, step=0.9),
+    "memory": Hopfield(beta=1.0, steps=3),
 }
 
 

@@ -4,6 +4,7 @@
     classification   one-hot classes as values: argmax m(x)
     density          the log-mass: G(x) less the integral of the kernel
     clustering       points as values, iterated: x ← m(x)
+    hopfield         patterns as points and values, iterated: memories
 
 Parameters are kept as they are given, `fit` learns attributes with a trailing underscore, arrays are NumPy's. Nothing
 here sums a kernel: that is the one operator's business (`particleflow.local`).
@@ -17,9 +18,11 @@ if find_spec("sklearn") is None:
 from particleflow.models.classification import KernelClassifier
 from particleflow.models.clustering import MeanShiftClustering, estimate_bandwidth
 from particleflow.models.density import KernelDensity
+from particleflow.models.hopfield import Hopfield
 from particleflow.models.regression import KernelRegression, LocalLinearRegression
 
 __all__ = [
+    "Hopfield",
     "KernelClassifier",
     "KernelDensity",
     "KernelRegression",

@@ -14,7 +14,9 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from particleflow import kernels as k
 from particleflow.errors import ArgumentError, check_kind
+from particleflow.local import local_mean, log_normalizer
 from particleflow.measure import Measure
+from particleflow.summation import AbstractSummation
 
 KERNELS: dict[str, Callable[[Any], k.AbstractRadialKernel]] = {
     "gaussian": k.Gaussian,
@@ -96,3 +98,13 @@ _COMPILED: dict[Callable[..., Array], Callable[..., Array]] = {}
 def compiled(function: Callable[..., Array]) -> Callable[..., Array]:
     """A function of a module, compiled once for all estimators."""
     return _COMPILED.setdefault(function, eqx.filter_jit(function))
+
+
+def means_at(queries: Array, kernel: k.AbstractKernel, measure: Measure, how: AbstractSummation) -> Array:
+    """m at every query, as a function to `read`."""
+    return local_mean(kernel, measure, queries, summation=how)
+
+
+def log_masses_at(queries: Array, kernel: k.AbstractKernel, measure: Measure, how: AbstractSummation) -> Array:
+    """G at every query, as a function to `read`."""
+    return log_normalizer(kernel, measure, queries, summation=how)

@@ -7,14 +7,12 @@ it is P(+) − P(−), whose sign decides.
 from typing import Any
 
 import numpy as np
-from jaxtyping import Array
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
 from particleflow.kernels import AbstractKernel
-from particleflow.local import local_mean
 from particleflow.measure import Measure
-from particleflow.models.base import kernel_of, measure_of, pairs_of, queries_of, read
+from particleflow.models.base import kernel_of, means_at, measure_of, pairs_of, queries_of, read
 from particleflow.summation import AbstractSummation, Auto
 
 
@@ -47,7 +45,7 @@ class KernelClassifier(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: Any) -> np.ndarray:
         """P(k | x) = Σ_{y_i = k} K(x, x_i) / Σ_i K(x, x_i)."""
         points = queries_of(self, X)
-        found = read(_shares, points, self.kernel_, self.measure_, self.summation or Auto())
+        found = read(means_at, points, self.kernel_, self.measure_, self.summation or Auto())
         usual = np.exp(np.asarray(self.measure_.log_weights)) @ np.asarray(self.measure_.carried)
         return np.where(found.sum(axis=1, keepdims=True) > 0, found, usual[None, :])
 
@@ -60,7 +58,3 @@ class KernelClassifier(ClassifierMixin, BaseEstimator):
         """P(second class) − P(first) of two classes, the local mean of ±1; of more classes their probabilities."""
         shares = self.predict_proba(X)
         return shares[:, 1] - shares[:, 0] if shares.shape[1] == 2 else shares
-
-
-def _shares(queries: Array, kernel: AbstractKernel, measure: Measure, how: AbstractSummation) -> Array:
-    return local_mean(kernel, measure, queries, summation=how)

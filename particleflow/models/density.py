@@ -6,16 +6,14 @@ The gradient of log p under a Gaussian kernel is (m(x) − x)/width², the score
 from typing import Any
 
 import numpy as np
-from jaxtyping import Array
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from particleflow.errors import ArgumentError
 from particleflow.kernels import AbstractKernel
-from particleflow.local import log_normalizer
 from particleflow.measure import Measure
-from particleflow.models.base import kernel_of, measure_of, queries_of, read, samples_of
+from particleflow.models.base import kernel_of, log_masses_at, measure_of, queries_of, read, samples_of
 from particleflow.summation import AbstractSummation, Auto
 
 
@@ -52,7 +50,7 @@ class KernelDensity(BaseEstimator):
     def score_samples(self, X: Any) -> np.ndarray:
         """log p at every row of X; −∞ where a kernel that ends sees no sample."""
         points = queries_of(self, X)
-        return read(_log_masses, points, self.kernel_, self.measure_, self.summation or Auto()) - self.log_integral_
+        return read(log_masses_at, points, self.kernel_, self.measure_, self.summation or Auto()) - self.log_integral_
 
     def score(self, X: Any, y: Any = None) -> float:
         """The log-likelihood Σ log p of the rows of X."""
@@ -73,7 +71,3 @@ class KernelDensity(BaseEstimator):
             lengths = rng.uniform(size=(n_samples, 1)) ** (1 / points.shape[1]) * float(np.sqrt(curve.power))
             return chosen + lengths * apart / np.linalg.norm(apart, axis=1, keepdims=True)
         raise ArgumentError(f"Only Gaussian and flat kernels can be drawn from, but the kernel is {self.kernel_!r}.")
-
-
-def _log_masses(queries: Array, kernel: AbstractKernel, measure: Measure, how: AbstractSummation) -> Array:
-    return log_normalizer(kernel, measure, queries, summation=how)
