@@ -46,10 +46,15 @@ def mutated(document: dict[str, Any], chance: random.Random) -> dict[str, Any]:
     return document
 
 
+def _multiple(number: int | float, times: int, parts: int) -> int | float:
+    """times/parts of a number, an integer of one: it may be larger than any float."""
+    return number * times // parts if isinstance(number, int) else number * times / parts
+
+
 def _change(document: dict[str, Any], parent: Any, key: Any, chance: random.Random) -> None:
     action = chance.randrange(8)
     if action >= 6 and isinstance(parent[key], int | float):
-        parent[key] = type(parent[key])(parent[key] * chance.choice((0.5, 2, 0.9)))
+        parent[key] = _multiple(parent[key], *chance.choice(((1, 2), (2, 1), (9, 10))))
     elif action == 0:
         del parent[key]
     elif action <= 2:

@@ -25,6 +25,7 @@ from particleflow.models import (
     KernelClassifier,
     KernelDensity,
     KernelRegression,
+    LabelPropagation,
     LocalLinearRegression,
     MeanShiftClustering,
     estimate_bandwidth,
@@ -39,6 +40,8 @@ ESTIMATORS = {
     "mean shift": MeanShiftClustering(),
     "blurring mean shift": MeanShiftClustering(kernel="gaussian", blurring=True, step=0.9),
     "memory": Hopfield(beta=1.0, steps=3),
+    "propagation": LabelPropagation(),
+    "spreading": LabelPropagation(alpha=0.5),
 }
 
 

@@ -5,6 +5,7 @@
     density          the log-mass: G(x) less the integral of the kernel
     clustering       points as values, iterated: x ← m(x)
     hopfield         patterns as points and values, iterated: memories
+    propagation      labels as values of points that stay, iterated
 
 Parameters are kept as they are given, `fit` learns attributes with a trailing underscore, arrays are NumPy's. Nothing
 here sums a kernel: that is the one operator's business (`particleflow.local`).
@@ -19,6 +20,7 @@ from particleflow.models.classification import KernelClassifier
 from particleflow.models.clustering import MeanShiftClustering, estimate_bandwidth
 from particleflow.models.density import KernelDensity
 from particleflow.models.hopfield import Hopfield
+from particleflow.models.propagation import LabelPropagation
 from particleflow.models.regression import KernelRegression, LocalLinearRegression
 
 __all__ = [
@@ -26,6 +28,7 @@ __all__ = [
     "KernelClassifier",
     "KernelDensity",
     "KernelRegression",
+    "LabelPropagation",
     "LocalLinearRegression",
     "MeanShiftClustering",
     "estimate_bandwidth",

@@ -1,0 +1,129 @@
+"""Labels that spread: points stay, and the values that they carry are replaced by their local means, again and again.
+
+    f ← α K̃f + (1 − α) y,    (K̃f)(x) = m(x), the local mean of the values f
+
+With α = 0 on samples that have a label and 1 on all others this is label propagation (Zhu and Ghahramani 2002), whose
+fixed point is F_u = (I − P_uu)⁻¹ P_ul Y_l; with one α < 1 for all it spreads with a memory of where it began, and ends
+in (1 − α)(I − αP)⁻¹ Y (Zhou et al. 2004; with the weights of local reconstructions, linear neighbourhood propagation,
+Wang and Zhang 2006). Both are MeanShift of values under a kernel that looks at points: a lazy mapping, iterated.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+
+from particleflow.errors import ArgumentError
+from particleflow.kernels import AbstractKernel
+from particleflow.local import local_mean
+from particleflow.measure import Measure
+from particleflow.models.base import kernel_of, means_at, measure_of, pairs_of, queries_of, read
+from particleflow.summation import AbstractSummation, Auto
+
+UNKNOWN = -1
+
+
+class LabelPropagation(ClassifierMixin, BaseEstimator):
+    """Classes of a few samples spread to all others along the kernel; samples of class −1 have no label.
+
+    Parameters: `kernel` and `bandwidth` as for `KernelRegression`; `alpha`, None to hold the labels that are given, or
+    a number below 1, the share that every sample takes from its neighbours at each step; `max_iter`; `tolerance` of the
+    largest change; `summation`.
+
+    Attributes: `classes_`; `label_distributions_`, the values at the fixed point, rows that sum to one;
+    `transduction_`, the class of every sample; `n_iter_`; `kernel_`, `measure_`.
+    """
+
+    kernel_: AbstractKernel
+    measure_: Measure
+
+    def __init__(
+        self,
+        kernel: Any = "gaussian",
+        bandwidth: Any = 1.0,
+        alpha: float | None = None,
+        max_iter: int = 1000,
+        tolerance: float = 1e-9,
+        summation: AbstractSummation | None = None,
+    ):
+        self.kernel = kernel
+        self.bandwidth = bandwidth
+        self.alpha = alpha
+        self.max_iter = max_iter
+        self.tolerance = tolerance
+        self.summation = summation
+
+    def fit(self, X: Any, y: Any) -> "LabelPropagation":
+        """Spread the labels until nothing changes."""
+        points, labels = pairs_of(self, X, y)
+        check_classification_targets(labels)
+        self._check()
+        known = labels != UNKNOWN
+        if not known.any():
+            raise ArgumentError("Argument `y` must label at least one sample, but every entry is −1.")
+        self.classes_, numbers = np.unique(labels[known], return_inverse=True)
+        begin = np.zeros((len(points), len(self.classes_)))
+        begin[known] = np.eye(len(self.classes_))[numbers]
+        taken = np.where(known, 0.0, 1.0) if self.alpha is None else np.full(len(points), float(self.alpha))
+        self.kernel_ = kernel_of(self.kernel, self.bandwidth, points)
+        measure = measure_of(points, begin, None)
+        values, count = spread(
+            self.kernel_, measure, jnp.asarray(taken), self.summation or Auto(), int(self.max_iter), self.tolerance
+        )
+        self.n_iter_ = int(count)
+        self.measure_ = measure.with_values(values)
+        found = np.asarray(values)
+        whole = found.sum(axis=1, keepdims=True)
+        self.label_distributions_ = np.divide(found, whole, out=np.zeros_like(found), where=whole > 0)
+        self.transduction_ = self.classes_[self.label_distributions_.argmax(axis=1)]
+        return self
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """The local mean of the values that have spread, as shares; 0 where nothing is seen."""
+        points = queries_of(self, X)
+        found = read(means_at, points, self.kernel_, self.measure_, self.summation or Auto())
+        whole = found.sum(axis=1, keepdims=True)
+        return np.divide(found, whole, out=np.zeros_like(found), where=whole > 0)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The class of the largest share."""
+        shares = self.predict_proba(X)
+        return self.classes_[shares.argmax(axis=1)]
+
+    def _check(self) -> None:
+        if self.alpha is not None and not 0 < self.alpha < 1:
+            raise ArgumentError(f"Argument `alpha` must be None, or between 0 and 1, but is {self.alpha!r}.")
+        if isinstance(self.max_iter, bool) or not isinstance(self.max_iter, int | np.integer) or self.max_iter < 1:
+            raise ArgumentError(f"Argument `max_iter` must be a positive integer, but is {self.max_iter!r}.")
+        if not 0 < self.tolerance < 1:
+            raise ArgumentError(f"Argument `tolerance` must be between 0 and 1, but is {self.tolerance!r}.")
+
+
+@eqx.filter_jit
+def spread(
+    kernel: AbstractKernel,
+    measure: Measure,
+    taken: Float[Array, " n"],
+    how: AbstractSummation,
+    most: int,
+    tolerance: float,
+) -> tuple[Float[Array, "n k"], Array]:
+    """f ← α m + (1 − α) y from f = y, the values of the measure, until nothing changes; the values, and how often."""
+    begin, share = measure.carried, taken[:, None]
+
+    def step(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        values, _, count = state
+        means = local_mean(kernel, measure.with_values(values), measure.with_values(values), summation=how)
+        after = share * means + (1 - share) * begin
+        return after, jnp.max(jnp.abs(after - values)), count + 1
+
+    def goes_on(state: tuple[Array, Array, Array]) -> Array:
+        return (state[1] > tolerance) & (state[2] < most)
+
+    values, _, count = jax.lax.while_loop(goes_on, step, (begin, jnp.asarray(jnp.inf), jnp.asarray(0)))
+    return values, count
