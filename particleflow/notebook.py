@@ -40,7 +40,8 @@ def repr_html(trajectory: Any) -> str:
 
 def _summary(trajectory: Any) -> str:
     parts = [] if trajectory.runs is None else [f"{trajectory.runs} runs (the first is shown)"]
-    parts += [f"{trajectory.count:,} particles in {trajectory.dimension}-D", f"{len(trajectory):,} frames"]
+    noun = "cells" if "masses" in trajectory.fields else "particles"
+    parts += [f"{trajectory.count:,} {noun} in {trajectory.dimension}-D", f"{len(trajectory):,} frames"]
     if len(trajectory):
         parts.append(f"time {float(trajectory.times[0]):.4g} to {float(trajectory.times[-1]):.4g}")
     parts += [str(trajectory.metadata[key])[:60] for key in ("geometry", "status") if trajectory.metadata.get(key)]

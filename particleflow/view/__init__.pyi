@@ -17,10 +17,15 @@ from .drawing.low_rank import feature_convergence as feature_convergence
 from .drawing.matrices import attention as attention
 from .drawing.matrices import gram as gram
 from .drawing.matrices import similarity as similarity
+from .drawing.overlay import overlay as overlay
 from .drawing.paths import kymograph as kymograph
 from .drawing.paths import paths as paths
 from .drawing.phase import phase_diagram as phase_diagram
 from .drawing.phase import sweep_grid as sweep_grid
+from .drawing.profiles import density_map as density_map
+from .drawing.profiles import modes as modes
+from .drawing.profiles import peaks as peaks
+from .drawing.profiles import profiles as profiles
 from .drawing.series import approach as approach
 from .drawing.series import cluster_count as cluster_count
 from .drawing.series import energy as energy
