@@ -76,12 +76,17 @@ def _clouds(run: Any, frames: list[int]) -> tuple[str, list[np.ndarray]]:
     """The kind of picture that the figures make of a run, and its particles in some frames as there: x, y and depth."""
     from particleflow.view.drawing.base import frame_points, projection
     from particleflow.view.drawing.camera import camera_of
+    from particleflow.view.drawing.field import field_of, frame_density
 
     view = projection(run)
     clouds = [view(frame_points(run, frame)[_shown(run)]) for frame in frames]
     if view.kind == "line":  # the rank spreads the crowd upwards
         visited = np.concatenate([cloud[np.isfinite(cloud)] for cloud in clouds])
         reach = (visited.max() - visited.min()) / 2 if visited.size else 1.0
+        if (field := field_of(run)) is not None:  # or the density
+            levels = [field.levels(frame_density(run, field.cells, frame))[_shown(run)] for frame in frames]
+            pairs = zip(clouds, levels, strict=True)
+            return view.kind, [np.column_stack([cloud, reach * (2 * level - 1)]) for cloud, level in pairs]
         return view.kind, [np.column_stack([cloud, np.linspace(-reach, reach, len(cloud))]) for cloud in clouds]
     if view.kind in ("sphere", "space"):
         camera = camera_of(run)

@@ -2,6 +2,10 @@ from . import style as style
 from .animation.movie import animate as animate
 from .drawing.collection import figures as figures
 from .drawing.compare import compare as compare
+from .drawing.curves import density_map as density_map
+from .drawing.curves import modes as modes
+from .drawing.curves import peaks as peaks
+from .drawing.curves import profiles as profiles
 from .drawing.distributions import covariance as covariance
 from .drawing.distributions import nearest_neighbours as nearest_neighbours
 from .drawing.distributions import particle_density as particle_density
@@ -17,15 +21,10 @@ from .drawing.low_rank import feature_convergence as feature_convergence
 from .drawing.matrices import attention as attention
 from .drawing.matrices import gram as gram
 from .drawing.matrices import similarity as similarity
-from .drawing.overlay import overlay as overlay
 from .drawing.paths import kymograph as kymograph
 from .drawing.paths import paths as paths
 from .drawing.phase import phase_diagram as phase_diagram
 from .drawing.phase import sweep_grid as sweep_grid
-from .drawing.profiles import density_map as density_map
-from .drawing.profiles import modes as modes
-from .drawing.profiles import peaks as peaks
-from .drawing.profiles import profiles as profiles
 from .drawing.series import approach as approach
 from .drawing.series import cluster_count as cluster_count
 from .drawing.series import energy as energy
@@ -35,6 +34,7 @@ from .drawing.snapshots import snapshot as snapshot
 from .drawing.snapshots import snapshots as snapshots
 from .drawing.stability import branches as branches
 from .drawing.stability import growth_rates as growth_rates
+from .drawing.together import overlay as overlay
 from .drawing.tree import kymograph_with_tree as kymograph_with_tree
 from .drawing.tree import merge_tree as merge_tree
 from .resampling import resample as resample

@@ -16,6 +16,7 @@ from particleflow.analysis.plateaus import find_plateaus, first_real_merge, meta
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.view import style
 from particleflow.view.drawing.base import MAX_LINES, gather, is_crowd, projection, thinned
+from particleflow.view.drawing.curves import density_map, modes, peaks, profiles
 from particleflow.view.drawing.distributions import (
     MOST_NEIGHBOURS,
     covariance,
@@ -28,7 +29,6 @@ from particleflow.view.drawing.distributions import (
 from particleflow.view.drawing.field import field_of
 from particleflow.view.drawing.matrices import MAX_ATTENTION, MAX_MATRIX, attention, gram, similarity
 from particleflow.view.drawing.paths import kymograph, paths
-from particleflow.view.drawing.profiles import density_map, modes, peaks, profiles
 from particleflow.view.drawing.saving import save_figure
 from particleflow.view.drawing.series import approach, energy, late_stretch, observable, observable_values, staircase
 from particleflow.view.drawing.snapshots import snapshots
@@ -91,6 +91,9 @@ def _plan(trajectory: "Trajectory", analysis: Any) -> Iterator[tuple[str, Draw]]
     kind = projection(run).kind
     labels = pick(analysis, "labels")
     yield "snapshots", lambda: snapshots(trajectory)
+    if known.is_law:  # its points are places of a quadrature: no pair of them means anything
+        yield from _of_law(trajectory, known, kind)
+        return
     if len(run) > 1:
         yield from _motion(trajectory, known, kind)
     if known.gathers:
@@ -132,6 +135,19 @@ def _of_density(trajectory: "Trajectory", known: Character, analysis: Any) -> It
         yield "energy", lambda: energy(trajectory)
     if kind in ("circle", "sphere") and len(run) > 1:
         yield "modes", lambda: modes(trajectory)
+    yield from _observables(trajectory)
+
+
+def _of_law(trajectory: "Trajectory", known: Character, kind: str) -> Iterator[tuple[str, Draw]]:
+    """Pictures of a normal law, whose points are carried along: its covariance, and the ways of the points."""
+    if len(first_run(trajectory)) > 1:
+        if known.schedule is not None:
+            yield "schedule", lambda: schedule(trajectory)
+        yield "covariance", lambda: covariance(trajectory)
+        if kind not in ("line", "circle") and known.temperature == 0:
+            yield "paths", lambda: paths(trajectory)
+    if "energy" in trajectory.observables:
+        yield "energy", lambda: energy(trajectory)
     yield from _observables(trajectory)
 
 

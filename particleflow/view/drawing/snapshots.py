@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from particleflow.analysis.character import character_of
 from particleflow.analysis.frames import first_run
 from particleflow.view import style
 from particleflow.view.drawing.base import (
@@ -221,6 +222,8 @@ def _plane(
     area = marker_areas(crowd_mass(coordinates, weights, _crowd_cell(run, view)))
     _scatter(ax, coordinates[:, :2], colors, area, alpha=0.9)
     write_words(ax, _shown_words(run, len(coordinates)), coordinates[:, :2], weights, _marker_scale(ax))
+    if view.kind == "plane" and character_of(run).is_law:
+        _ellipses(ax, coordinates, weights)
     half, middle = max(high - low) / 2, (low + high) / 2
     if view.kind == "plane" and max(high - low) > 12 * min(high - low):  # a sliver is stretched rather than lost
         ax.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
@@ -228,6 +231,17 @@ def _plane(
         ax.set(xlim=(middle[0] - half, middle[0] + half), ylim=(middle[1] - half, middle[1] + half), aspect="equal")
     ax.grid(True, color=theme.grid)
     ax.set(xlabel=view.labels[0], ylabel=view.labels[1])
+
+
+def _ellipses(ax: "Axes", points: np.ndarray, weights: np.ndarray) -> None:
+    """One and two standard deviations of a normal law around its mean: {x : (x − a)ᵀ S⁻¹ (x − a) = k²}."""
+    theme = style.current()
+    mean = weights @ points
+    turn = np.linspace(0, 2 * np.pi, 181)
+    values, axes = np.linalg.eigh(np.einsum("n,ni,nj->ij", weights, points - mean, points - mean))
+    unit = np.column_stack([np.cos(turn), np.sin(turn)]) * np.sqrt(np.maximum(values, 0.0)) @ axes.T
+    for deviations in (1, 2):
+        ax.plot(*(mean + deviations * unit).T, color=theme.text, linewidth=0.9, alpha=0.9 / deviations, zorder=4)
 
 
 def _sphere(

@@ -52,10 +52,10 @@ def overlay(
     mass that moves, of the time that all runs have. Runs must live in one space; of an ensemble run 0 is shown. Returns
     the axes: that over time, then one a time.
     """
-    runs = {name: first_run(run) for name, run in named_runs(trajectories)}
+    runs = [(name, first_run(run)) for name, run in named_runs(trajectories)]
     if len(runs) < 2:
         raise ArgumentError(f"An overlay needs at least two runs, but there is {len(runs)}.")
-    base = next((run for run in runs.values() if is_density(run)), next(iter(runs.values())))
+    base = next((run for _, run in runs if is_density(run)), runs[0][1])
     _check_spaces(runs, base)
     shown = _common_times(runs, base) if times is None else np.atleast_1d(np.asarray(times, float))
     figure = figure or new_figure((1.5, 0.95), base)
@@ -63,23 +63,22 @@ def overlay(
     above = figure.add_subplot(grid[0, :])
     particle_density(base, ax=above)
     ruler = _ruler(base, above.get_ylim())
-    colors = dict(zip(runs, style.palette(len(runs)), strict=True))
-    for run in runs.values():
+    for _, run in runs:
         if run is not base and not is_density(run) and projection(run).kind in ("line", "circle"):
             _draw_ways(above, run, ruler)
     below = [figure.add_subplot(grid[1, place]) for place in range(len(shown))]
     for ax, time in zip(below, shown, strict=True):
-        for name, run in runs.items():
-            _draw_moment(ax, run, float(time), ruler, colors[name], name)
+        for (name, run), color in zip(runs, style.palette(len(runs)), strict=True):
+            _draw_moment(ax, run, float(time), ruler, color, name)
         ax.set_title(f"t = {format_time(float(time))}")
     _dress(below, base, ruler)
     return np.array([above, *below])
 
 
-def _check_spaces(runs: "dict[str, Trajectory]", base: "Trajectory") -> None:
+def _check_spaces(runs: "Sequence[tuple[str, Trajectory]]", base: "Trajectory") -> None:
     """Refuse runs that do not live in one space."""
     wanted = projection(base)
-    for name, run in runs.items():
+    for name, run in runs:
         found = projection(run)
         alike = found.kind == wanted.kind and abs(found.radius - wanted.radius) <= 1e-2 * wanted.radius
         if not alike or run.dimension != base.dimension:
@@ -89,10 +88,10 @@ def _check_spaces(runs: "dict[str, Trajectory]", base: "Trajectory") -> None:
             )
 
 
-def _common_times(runs: "dict[str, Trajectory]", base: "Trajectory") -> np.ndarray:
+def _common_times(runs: "Sequence[tuple[str, Trajectory]]", base: "Trajectory") -> np.ndarray:
     """Times of the base that are even in what moves and that all runs have."""
-    begin = max(float(run.times[0]) for run in runs.values())
-    end = min(float(run.times[-1]) for run in runs.values())
+    begin = max(float(run.times[0]) for _, run in runs)
+    end = min(float(run.times[-1]) for _, run in runs)
     inside = np.flatnonzero((np.asarray(base.times) >= begin) & (np.asarray(base.times) <= end))
     if end < begin or not inside.size:
         raise ArgumentError("The runs have no time in common.")
