@@ -297,7 +297,8 @@ def test_particles_are_drawn_over_a_density():
         view.overlay([density])
 
 
-@pytest.mark.parametrize("kind", by_default(KINDS, ["line"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
 def test_densities_are_drawn_over_each_other(kind):
     view.overlay([make(kind), make(kind, frames=4)])[0].figure.canvas.draw()
 
@@ -358,7 +359,7 @@ def test_points_of_a_normal_law_are_no_particles():
     """The places of a quadrature make no clusters, and their pairs mean nothing; characteristics are particles."""
     law = particles(2, metadata={"geometry": "euclidean", "closed form": True, "space": {"kind": "flat"}})
     assert dict(_plan(law, pf.analysis.track_clusters(law))).keys() == {"snapshots", "covariance", "paths", "energy"}
-    assert "Gaussian law" in clusters_line(pf.analysis.summarize(law))
+    assert "Gaussian law" in str(clusters_line(pf.analysis.summarize(law)))
     ellipse = view.snapshot(law, -1).lines[0].get_xydata()
     points, centred = law.points[-1], law.points[-1] - law.points[-1].mean(axis=0)
     inverse = np.linalg.inv(centred.T @ centred / len(points))
