@@ -1,8 +1,8 @@
 """Figures drawn by a process of their own, beside whatever else is made of a run, where there is a core for it.
 
 The process is a new one, never a copy of this one: a copy would inherit threads of JAX that do not run in it. It opens
-the trajectory by itself, takes the clusters from us, and answers with a line for every figure ("3 10", the third of
-ten), and with what went wrong as the last one, if anything did.
+the trajectory by itself, takes the clusters from us (the peaks of a density it finds itself), and answers with a line
+for every figure ("3 10", the third of ten), and with what went wrong as the last one, if anything did.
 """
 
 import gc
@@ -37,15 +37,15 @@ def cores() -> int:
 class FiguresBeside:
     """The figures of the trajectory in `path`, on their way to `folder`, which appears when they are all there."""
 
-    def __init__(self, path: Path, folder: Path, track: "ClusterTrack") -> None:
+    def __init__(self, path: Path, folder: Path, track: "ClusterTrack | None") -> None:
         self._resources = ExitStack()
         try:
             partial = self._resources.enter_context(written_folder(folder))
             self._answer = self._resources.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
             task = self._resources.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
             shared = Path(self._resources.enter_context(tempfile.TemporaryDirectory())) / "labels.npy"
-            arrays: dict[str, Any] = track.arrays()
-            np.save(shared, arrays.pop("labels"))  # by itself: a file of its own need not be in memory as a whole
+            arrays: dict[str, Any] = {} if track is None else track.arrays()
+            np.save(shared, arrays.pop("labels", ()))  # by itself: a file of its own need not be in memory as a whole
             paths = [str(each.absolute()) for each in (path, Path(partial), shared)]
             np.savez(task, paths=np.array(paths), **arrays)
             task.seek(0)
@@ -105,8 +105,10 @@ def draw() -> None:
 
     with np.load(sys.stdin.buffer, allow_pickle=False) as task:
         path, folder, shared = task["paths"].tolist()
-        labels = np.load(shared, mmap_mode="r", allow_pickle=False)
-        track = ClusterTrack.from_arrays({**task, "labels": labels})
+        track = None
+        if "counts" in task:
+            labels = np.load(shared, mmap_mode="r", allow_pickle=False)
+            track = ClusterTrack.from_arrays({**task, "labels": labels})
     try:
         with Trajectory.open(path) as trajectory:
             figures(trajectory, folder, analysis=track, progress=lambda done, total: _say(f"{done} {total}"))

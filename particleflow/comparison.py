@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from particleflow import _toml
+from particleflow.analysis.cells import is_density
 from particleflow.errors import ParticleflowError, ShapeError, UserError
 from particleflow.folder_contents import SCENARIO_FILE, kept_threshold
 from particleflow.products import track
@@ -58,7 +59,8 @@ def draw_comparison(
     ]
     counts = _counts(runs, folders)
     if counts is not None:
-        panels.insert(0, lambda ax: view.compare(named, counts=counts, log=log, ax=ax))
+        of = "peaks" if is_density(runs[0]) else "clusters"
+        panels.insert(0, lambda ax: view.compare(named, counts=counts, of=of, log=log, ax=ax))
     if not panels:
         raise UserError("The two runs have nothing in common that could be drawn: no observable, and no clusters.")
     with view.style.use("light"):
@@ -83,13 +85,17 @@ def _shared(runs: "tuple[Trajectory, Trajectory]") -> list[str]:
 
 
 def _counts(runs: "tuple[Trajectory, Trajectory]", folders: tuple[Path, Path]) -> list[Any] | None:
-    """The cluster counts of both runs, each at its own threshold; None where one has none (a density, an ensemble)."""
-    if any(run.runs is not None for run in runs):
+    """The cluster counts of both runs, each at its own threshold, or the peaks of two densities.
+
+    None where they cannot be compared: in an ensemble, or of particles and a density.
+    """
+    if any(run.runs is not None for run in runs) or is_density(runs[0]) != is_density(runs[1]):
         return None
     try:
-        return [track(run, kept_threshold(folder)).counts for run, folder in zip(runs, folders, strict=True)]
+        found = [track(run, kept_threshold(folder)) for run, folder in zip(runs, folders, strict=True)]
     except ParticleflowError:
         return None
+    return None if any(each is None for each in found) else [each.counts for each in found]
 
 
 def _figure_of(panels: list[Callable[[Any], Any]]) -> Any:

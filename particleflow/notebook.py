@@ -40,7 +40,8 @@ def repr_html(trajectory: Any) -> str:
 
 def _summary(trajectory: Any) -> str:
     parts = [] if trajectory.runs is None else [f"{trajectory.runs} runs (the first is shown)"]
-    parts += [f"{trajectory.count:,} particles in {trajectory.dimension}-D", f"{len(trajectory):,} frames"]
+    noun = "cells" if "masses" in trajectory.fields else "particles"
+    parts += [f"{trajectory.count:,} {noun} in {trajectory.dimension}-D", f"{len(trajectory):,} frames"]
     if len(trajectory):
         parts.append(f"time {float(trajectory.times[0]):.4g} to {float(trajectory.times[-1]):.4g}")
     parts += [str(trajectory.metadata[key])[:60] for key in ("geometry", "status") if trajectory.metadata.get(key)]
@@ -75,12 +76,17 @@ def _clouds(run: Any, frames: list[int]) -> tuple[str, list[np.ndarray]]:
     """The kind of picture that the figures make of a run, and its particles in some frames as there: x, y and depth."""
     from particleflow.view.drawing.base import frame_points, projection
     from particleflow.view.drawing.camera import camera_of
+    from particleflow.view.drawing.field import field_of, frame_density
 
     view = projection(run)
     clouds = [view(frame_points(run, frame)[_shown(run)]) for frame in frames]
     if view.kind == "line":  # the rank spreads the crowd upwards
         visited = np.concatenate([cloud[np.isfinite(cloud)] for cloud in clouds])
         reach = (visited.max() - visited.min()) / 2 if visited.size else 1.0
+        if (field := field_of(run)) is not None:  # or the density
+            levels = [field.levels(frame_density(run, field.cells, frame))[_shown(run)] for frame in frames]
+            pairs = zip(clouds, levels, strict=True)
+            return view.kind, [np.column_stack([cloud, reach * (2 * level - 1)]) for cloud, level in pairs]
         return view.kind, [np.column_stack([cloud, np.linspace(-reach, reach, len(cloud))]) for cloud in clouds]
     if view.kind in ("sphere", "space"):
         camera = camera_of(run)

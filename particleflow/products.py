@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from particleflow._files import written_folder
+from particleflow.analysis.cells import is_density
 from particleflow.errors import ParticleflowError, UserError
 from particleflow.folder_contents import FILES, PAGE_FILE, PRODUCTS, SUMMARY_FILE, kept_threshold
 
@@ -83,7 +84,8 @@ def _drawn_beside(
     if cores() < 2 or trajectory.path is None:
         return None
     try:
-        process = FiguresBeside(Path(trajectory.path), folder / "figures", analysis.track)
+        known = None if is_density(trajectory) else analysis.track  # peaks are found as fast as they are handed over
+        process = FiguresBeside(Path(trajectory.path), folder / "figures", known)
     except Exception:  # drawing them here says what is wrong
         return None
     until.callback(process.stop)
@@ -97,7 +99,7 @@ def _drawn_beside(
 
 
 class _Analysis:
-    """The clusters of a run, found when they are first asked for and then shared by all products."""
+    """The clusters of a run, or its peaks, found when they are first asked for and then shared by all products."""
 
     def __init__(self, trajectory: "Trajectory", threshold: float | None, say: Report):
         self._trajectory, self._threshold, self._say = trajectory, threshold, say
@@ -105,20 +107,29 @@ class _Analysis:
 
     @property
     def track(self) -> Any:
-        """The cluster track of the (first) run."""
+        """The clusters of the (first) run through time; of a density its peaks."""
         if self._track is None:
-            self._say("clusters", 0, 0)
-            self._track = track(self._trajectory, self._threshold, partial(self._say, "clusters"))
+            name = "peaks" if is_density(self._trajectory) else "clusters"
+            self._say(name, 0, 0)
+            self._track = track(self._trajectory, self._threshold, partial(self._say, name))
         return self._track
 
 
 def track(trajectory: "Trajectory", threshold: float | None = None, progress: Progress | None = None) -> Any:
-    """The clusters of the (first) run through time, linked at a distance that the analysis chooses if left out."""
-    from particleflow.analysis import track_clusters
+    """The clusters of the (first) run through time, linked at a distance that the analysis chooses if left out.
+
+    A density has peaks instead, for which no distance is asked, and neither where it is on no cells.
+    """
+    from particleflow.analysis import track_clusters, track_peaks
+    from particleflow.analysis.cells import cells_of, refuse_threshold
     from particleflow.analysis.frames import first_run
 
     check_extent(trajectory)
-    return track_clusters(first_run(trajectory), threshold, progress=progress)
+    run = first_run(trajectory)
+    if not is_density(run):
+        return track_clusters(run, threshold, progress=progress)
+    refuse_threshold(threshold)
+    return None if cells_of(run) is None else track_peaks(run, progress=progress)
 
 
 def check_extent(trajectory: "Trajectory") -> None:
@@ -138,10 +149,8 @@ def check_extent(trajectory: "Trajectory") -> None:
 
 def _summary(folder: Path, trajectory: "Trajectory", analysis: _Analysis, progress: Progress) -> str:
     from particleflow.analysis import write_summary
-    from particleflow.analysis.frames import first_run, masses_of
 
-    check_extent(trajectory)
-    known = analysis.track if masses_of(first_run(trajectory)) is None else None  # a density has no clusters to follow
+    known = analysis.track
     progress(0, 0)
     write_summary(trajectory, folder / SUMMARY_FILE, track=known, progress=progress)
     return SUMMARY_FILE

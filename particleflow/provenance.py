@@ -47,6 +47,7 @@ def describe(plan: Plan) -> dict[str, Any]:
         "space": facts,
         "drift": snake_case(type(plan.flow.drift).__name__),
         "interactions": interactions,
+        "closed form": plan.discretization.is_closed_form(),
         "interacts only": plan.flow_of(0).drift.interacts_only(jnp.asarray(plan.times[0], plan.dtype)),
         "temperature": _by_run(np.asarray(plan.flow.temperature, float).tolist(), plan.runs),
         "common temperature": _by_run(np.asarray(plan.flow.common_temperature, float).tolist(), plan.runs),

@@ -322,7 +322,7 @@ class Trajectory:
         """An aligned card: what the run is, how much of it there is, and how it stands."""
         rows: dict[str, Any] = {
             "frames": _frames_line(self),
-            "particles": f"{self.count} in dimension {self.dimension}",
+            "cells" if "masses" in self.fields else "particles": f"{self.count} in dimension {self.dimension}",
         }
         if self.words is not None:
             rows["words"] = named(self.words.ravel().tolist(), 8)

@@ -4,6 +4,9 @@ from .agreement import silhouette as silhouette
 from .attention import AttentionStatistics as AttentionStatistics
 from .attention import attention_matrix as attention_matrix
 from .attention import attention_statistics as attention_statistics
+from .cells import Cells as Cells
+from .cells import cells_of as cells_of
+from .cells import densities_of as densities_of
 from .character import Character as Character
 from .character import character_of as character_of
 from .clusters import Threshold as Threshold
@@ -41,6 +44,11 @@ from .modes import mode_amplitudes as mode_amplitudes
 from .parking import expected_centres as expected_centres
 from .parking import parking_centres as parking_centres
 from .parking import parking_separation as parking_separation
+from .peaks import Peak as Peak
+from .peaks import Peaks as Peaks
+from .peaks import PeakTrack as PeakTrack
+from .peaks import find_peaks as find_peaks
+from .peaks import track_peaks as track_peaks
 from .persistence import counts_by_threshold as counts_by_threshold
 from .persistence import largest_gap as largest_gap
 from .persistence import persistence_diagram as persistence_diagram

@@ -2,6 +2,7 @@
 
 Beside the tables that `facts` reads, a simulation stores
 
+    closed form         whether the points stand for a normal law, whose mean and covariance are all that moves
     interacts only      whether nothing but its interactions moves the particles
     temperature         of the noise that every particle has for itself
     common temperature  of the noise that all share
@@ -57,6 +58,7 @@ class Character:
     """
 
     interacts_only: bool
+    is_law: bool
     temperature: float
     common_temperature: float
     count: int
@@ -70,12 +72,14 @@ class Character:
 
     @property
     def gathers(self) -> bool:
-        """Whether clusters are to be expected: neither noise nor repulsion keeps the particles apart."""
+        """Whether clusters are to be expected: neither noise nor repulsion nor a law keeps the particles apart."""
         return self.apart is None
 
     @property
     def apart(self) -> str | None:
         """What keeps the particles apart, if anything is known to."""
+        if self.is_law:
+            return "the Gaussian law that they stand for"
         if self.temperature > 0:
             return "noise"
         return "repulsion" if self.repels else None
@@ -101,6 +105,7 @@ def character_of(trajectory: "Trajectory") -> Character:
     changes = np.unique(numbers_in(table.get("changes")))
     return Character(
         interacts_only=interacts_only(trajectory),
+        is_law=table.get("closed form") is True,
         temperature=float(numbers_in(table.get("temperature")).max(initial=0.0)),
         common_temperature=float(numbers_in(table.get("common temperature")).max(initial=0.0)),
         count=trajectory.count if whole_cloud or count.size != 1 else int(count[0]),

@@ -124,7 +124,15 @@ def frame_weights(trajectory: "Trajectory", index: int) -> FloatArray:
     masses = masses_of(trajectory)
     if masses is None:
         return fixed_weights(trajectory)
-    return as_weights(np.asarray(masses[range(len(trajectory))[index]]), trajectory.count)
+    index = range(len(trajectory))[index]
+    found = np.asarray(masses[index], dtype=np.float64)
+    if not np.isfinite(found).all():
+        time = float(trajectory.times[index])
+        raise ArgumentError(
+            f"Frame {index} (time {time:g}) is not finite: the mass of cell {int(np.argmax(~np.isfinite(found)))} is "
+            f"not. Analyse the frames before it with `trajectory[:{index}]`."
+        )
+    return as_weights(found, trajectory.count)
 
 
 def check_frame(points: Any, index: int, time: float) -> FloatArray:

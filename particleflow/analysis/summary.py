@@ -13,6 +13,7 @@ import numpy as np
 from particleflow._files import write_text
 from particleflow._version import __version__
 from particleflow.analysis import summary_parts as parts
+from particleflow.analysis.cells import cells_of, is_density, refuse_threshold
 from particleflow.analysis.character import character_of
 from particleflow.analysis.clusters import DEFAULT_INNER
 from particleflow.analysis.facts import space_of
@@ -23,9 +24,9 @@ from particleflow.analysis.frames import (
     frame_points,
     frame_weights,
     in_units,
-    masses_of,
     single_run,
 )
+from particleflow.analysis.peaks import PeakTrack, track_peaks
 from particleflow.analysis.plateaus import spreads
 from particleflow.analysis.tracking import ClusterTrack, track_clusters
 from particleflow.analysis.wording import word_section
@@ -34,7 +35,10 @@ from particleflow.errors import ArgumentError, ShapeError
 if TYPE_CHECKING:
     from particleflow.trajectory import Trajectory
 
-_AGGREGATED = ("final_count", "collapse_time", "merges", "plateaus", "largest_mass", "final_mean_similarity", "energy")
+_AGGREGATED = (
+    "final_count", "final_peaks", "collapse_time", "merges", "plateaus", "largest_mass", "final_mean_similarity",
+    "energy",
+)  # fmt: skip
 
 _OF_PARTICLES = (
     "thresholds", "clusters", "merge_tree", "words", "plateaus", "collapse", "similarity", "persistence", "agreement",
@@ -51,7 +55,7 @@ def summarize(
     minimum: float = 0.03,
     modes: int = 6,
     seed: int = 0,
-    track: ClusterTrack | None = None,
+    track: ClusterTrack | PeakTrack | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Analyse a trajectory and return a dictionary that can be written as JSON.
@@ -59,9 +63,10 @@ def summarize(
     threshold: the linking distance of clusters, chordal on the sphere; without it that of `choose_threshold`, which is
     stated in the result. beta, causal: for the attention statistics; without them, what the run says of its own
     attention. minimum: see `find_plateaus`. modes: how many modes on the circle and on S². seed: of every
-    sample. track: the clusters of the (first) run where they are known already. An ensemble gives {"runs": [one summary
-    each], "aggregate": statistics over runs, …}. A density, whose points stay and whose masses change, has only its
-    energy, modes and distances; its other sections are null. `omitted` names sections that were left out, and why.
+    sample. track: the clusters (of a density the peaks) of the (first) run where they are known already. An ensemble
+    gives {"runs": [one summary each], "aggregate": statistics over runs, …}. A density, whose points stay and whose
+    masses change, has its peaks, energy, modes and distances; its other sections are null. `omitted` names sections
+    that were left out, and why.
     """
     options = {"threshold": threshold, "beta": beta, "causal": causal, "minimum": minimum}
     as_positive(minimum, "minimum", zero=True)
@@ -132,9 +137,9 @@ def _stage(progress: Progress | None, stage: int, stages: int) -> Progress | Non
     return lambda done, total: progress(1000 * stage // stages + 1000 * done // (total * stages), 1000)
 
 
-def _check_track(track: ClusterTrack | None, frames: int, particles: int, threshold: float | None) -> None:
+def _check_track(track: ClusterTrack | PeakTrack | None, frames: int, particles: int, threshold: float | None) -> None:
     """Refuse the clusters of another run, or at another distance than the one asked for."""
-    if track is None:
+    if not isinstance(track, ClusterTrack):
         return
     if track.labels.shape != (frames, particles):
         shape = track.labels.shape
@@ -146,7 +151,7 @@ def _check_track(track: ClusterTrack | None, frames: int, particles: int, thresh
 
 def _summarize_run(
     trajectory: "Trajectory",
-    track: ClusterTrack | None,
+    track: Any,
     *,
     threshold: float | None,
     beta: float | None,
@@ -156,8 +161,9 @@ def _summarize_run(
     seed: int,
     progress: Progress | None,
 ) -> dict[str, Any]:
-    if masses_of(trajectory) is not None:
-        return _summarize_density(single_run(trajectory), modes, seed, progress)
+    if is_density(trajectory):
+        refuse_threshold(threshold)
+        return _summarize_density(single_run(trajectory), track, modes, seed, progress)
     track = track or track_clusters(trajectory, threshold, progress=_stage(progress, 0, 2))
     weights = fixed_weights(trajectory)
     energy = parts.energy_series(trajectory)
@@ -186,8 +192,12 @@ def _summarize_run(
     }
 
 
-def _summarize_density(trajectory: "Trajectory", modes: int, seed: int, progress: Progress | None) -> dict[str, Any]:
-    """The sections that a density has: its points stay and its masses change, so that there is nothing to follow."""
+def _summarize_density(
+    trajectory: "Trajectory", track: Any, modes: int, seed: int, progress: Progress | None
+) -> dict[str, Any]:
+    """The sections that a density has: its points stay and its masses change, so that no particle can be followed."""
+    if not isinstance(track, PeakTrack):
+        track = None if cells_of(trajectory) is None else track_peaks(trajectory)
     first, last = (frame_points(trajectory, frame) for frame in (0, -1))
     first_weights, last_weights = (frame_weights(trajectory, frame) for frame in (0, -1))
     return {
@@ -195,6 +205,7 @@ def _summarize_density(trajectory: "Trajectory", modes: int, seed: int, progress
         **_card(trajectory),
         **dict.fromkeys(_OF_PARTICLES),
         "omitted": dict.fromkeys(_OF_PARTICLES, "the points of a density stay, and only its masses change"),
+        "peaks": None if track is None else parts.peak_section(track),
         "energy": parts.energy_section(parts.energy_series(trajectory)),
         "modes": parts.mode_section(trajectory, modes, progress),
         "distances": parts.distance_section(first, last, first_weights, last_weights, seed),
@@ -208,7 +219,7 @@ def _card(trajectory: "Trajectory") -> dict[str, Any]:
         "geometry": trajectory.metadata.get("geometry", "euclidean"),
         "space": space_of(trajectory).to_dict(),
         "status": trajectory.status,
-        "particles": trajectory.count,
+        "cells" if is_density(trajectory) else "particles": trajectory.count,
         "dimension": trajectory.dimension,
         "frames": len(trajectory),
         "first_time": times[0],
@@ -236,11 +247,12 @@ def _thresholds(track: ClusterTrack, dimension: int) -> dict[str, Any]:
 
 def _main_numbers(summary: dict[str, Any]) -> dict[str, float | None]:
     def read(section: str, name: str) -> Any:
-        return None if summary[section] is None else summary[section][name]
+        return None if summary.get(section) is None else summary[section][name]
 
     largest, similarity = read("clusters", "largest_mass"), read("similarity", "mean")
     return {
         "final_count": read("clusters", "final_count"),
+        "final_peaks": read("peaks", "final_count"),
         "collapse_time": read("collapse", "time"),
         "merges": read("merge_tree", "merges"),
         "plateaus": read("plateaus", "found"),

@@ -23,6 +23,7 @@ from particleflow.analysis.frames import (
 )
 from particleflow.analysis.modes import growth_rates, mode_amplitudes
 from particleflow.analysis.parking import expected_centres, parking_centres, parking_separation
+from particleflow.analysis.peaks import PeakTrack
 from particleflow.analysis.persistence import largest_gap, single_linkage
 from particleflow.analysis.plateaus import collapse_time, find_plateaus
 from particleflow.analysis.positions import CAUSAL, EVERYONE
@@ -55,6 +56,37 @@ def cluster_section(track: ClusterTrack, weights: FloatArray) -> Section:
         "counts": track.counts,
         "largest_mass": track.largest_mass,
         "effective_count": track.effective_count,
+    }
+
+
+def peak_section(track: PeakTrack) -> Section:
+    """The number of peaks in every frame, and the peaks of the last one: place, mass, height, and since when each is.
+
+    A peak that another has come out of stands since it was first told apart from its surroundings.
+    """
+    return {
+        "contrast": track.contrast,
+        "least_mass": track.least,
+        "rule": track.rule,
+        "initial_count": int(track.counts[0]),
+        "final_count": int(track.counts[-1]),
+        "most": int(track.counts.max()),
+        "times": track.times,
+        "counts": track.counts,
+        "last": [
+            {
+                "place": peak.places[-1],
+                "mass": peak.masses[-1],
+                "height": peak.heights[-1],
+                "since": track.times[peak.frames[0]],
+            }
+            for peak in track.last[:_LISTED]
+        ],
+        "merges": [
+            {"time": track.times[min(peak.frames[-1] + 1, len(track.times) - 1)], "mass": peak.masses[-1]}
+            for peak in track.peaks
+            if peak.into >= 0
+        ][:_LISTED],
     }
 
 

@@ -9,6 +9,7 @@ from particleflow.folder_contents import PAGE_FILE, products_in, read_summary
 _LISTED_TREADS = 3
 _LISTED_SERIES = 3
 _LISTED_MERGES = 3
+_LISTED_MASSES = 5
 
 
 def counted(number: int, noun: str) -> str:
@@ -19,13 +20,16 @@ def counted(number: int, noun: str) -> str:
 def clusters_line(summary: dict[str, Any] | None) -> str | None:
     """What became of the clusters: "449 → 4 clusters; 5 until t = 12.4"; None where it is not known.
 
-    Of particles that noise or repulsion keeps apart, what was recorded: chains that come and go are no clusters.
+    Of a density what became of its peaks: "0 → 3 peaks since t = 0.315; masses 0.333, 0.333, 0.333". Of particles that
+    noise or repulsion keeps apart, what was recorded: chains that come and go are no clusters.
     """
     try:
         if summary is None:
             return None
         if isinstance(summary.get("runs"), list):
             return _ensemble_line(summary)
+        if summary.get("peaks") is not None:
+            return _peaks_line(summary["peaks"])
         if summary.get("kept_apart_by") is not None:
             return _apart_line(summary)
         return None if summary.get("clusters") is None else _run_line(summary)
@@ -50,6 +54,17 @@ def _run_line(summary: dict[str, Any]) -> str:
     return f"{first} → {counted(last, 'cluster')}; {', '.join(words[-_LISTED_TREADS:])}"
 
 
+def _peaks_line(peaks: dict[str, Any]) -> str:
+    first, last, counts = int(peaks["initial_count"]), int(peaks["final_count"]), peaks["counts"]
+    masses = [f"{float(each['mass']):.3g}" for each in peaks["last"]]
+    shown = ", ".join([*masses[:_LISTED_MASSES], *(["…"] if len(masses) > _LISTED_MASSES else [])])
+    held = f"; mass{'es' if len(masses) > 1 else ''} {shown}" if masses else ""
+    if len(set(counts)) == 1:
+        return f"{counted(last, 'peak')} from the first frame to the last{held}"
+    other = next(count for count in reversed(counts) if count != last)
+    return f"{first} → {counted(last, 'peak')} since t = {_first_time_after(other, peaks['times'], counts):.4g}{held}"
+
+
 def _apart_line(summary: dict[str, Any]) -> str:
     """ "kept apart by noise; energy 0.51 → 0.66": what keeps particles apart, and what was recorded of them."""
     ends = [
@@ -66,11 +81,12 @@ def _first_time_after(count: int, times: list[float], counts: list[int]) -> floa
 
 
 def _ensemble_line(summary: dict[str, Any]) -> str | None:
-    final = summary["aggregate"]["final_count"]
+    clusters, peaks = (summary["aggregate"].get(name) or {"runs": 0} for name in ("final_count", "final_peaks"))
+    final, noun = (clusters, "cluster") if clusters["runs"] else (peaks, "peak")
     if not final["runs"]:
         return None
     least, most = int(final["minimum"]), int(final["maximum"])
-    spread = counted(least, "cluster") if least == most else f"{least} to {counted(most, 'cluster')}"
+    spread = counted(least, noun) if least == most else f"{least} to {counted(most, noun)}"
     return f"{counted(int(final['runs']), 'run')} with {spread} at the end, {float(final['mean']):.4g} on average"
 
 
@@ -100,13 +116,16 @@ def _side(side: dict[str, Any]) -> str:
 
 
 def threshold_line(summary: dict[str, Any] | None) -> str | None:
-    """The linking distance behind the counts and where it comes from."""
+    """The linking distance behind the counts and where it comes from; of a density what counts as a peak."""
     try:
         runs = (summary or {}).get("runs")
-        thresholds = (runs[0] if isinstance(runs, list) else summary or {})["thresholds"]
+        one = runs[0] if isinstance(runs, list) else summary or {}
+        if one.get("peaks") is not None:
+            return str(one["peaks"]["rule"])
+        thresholds = one["thresholds"]
         distance, metric = float(thresholds["cluster_distance"]), str(thresholds["cluster_metric"])
         return f"linked at {metric} distance {distance:.4g} ({thresholds['cluster_reason']})"
-    except (KeyError, TypeError, ValueError, IndexError):
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError):
         return None
 
 

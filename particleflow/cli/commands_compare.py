@@ -1,5 +1,6 @@
 """compare: two runs side by side. JAX is not imported."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from particleflow.cli.console import note, printable, result, result_json
@@ -27,31 +28,32 @@ def compare(first: Run, second: Run, /, *, output: Path | None = None, json: Fla
 
     folders = (run_folder.folder_of(first), run_folder.folder_of(second))
     with run_folder.open_run(first) as one, run_folder.open_run(second) as other:
-        labels = _labels(folders)
+        labels = run_labels(folders)
         scenarios = (scenario_of(one, folders[0]), scenario_of(other, folders[1]))
         found = scenario_differences(*scenarios)
         own = folders[0] / COMPARISONS_FOLDER
         refuse_link(own)
-        target = output or own / f"{_file_name(labels[1])}.png"
-        path = draw_comparison((one, other), folders, labels, target)
+        target = output or own / f"{safe_label(labels[1])}.png"
+        path = draw_comparison((one, other), folders, (labels[0], labels[1]), target)
     if json:
         rows = [{"key": key, "first": a, "second": b} for key, a, b in found]
         result_json({"differences": rows, "path": str(path)})
         return 0
     if not found:
         note("The scenarios are the same." if any(scenarios) else "Neither run has a scenario.", quiet=quiet)
-    _print_table([("", *labels), *found] if found else [])
+    _print_table([("", labels[0], labels[1]), *found] if found else [])
     result(str(path))
     return 0
 
 
-def _labels(folders: tuple[Path, Path]) -> tuple[str, str]:
-    """Two different names: those of the runs with that of their scenario; titles could be the same."""
-    first, second = (f"{folder.resolve().parent.name}/{folder.resolve().name}" for folder in folders)
-    return (first, second) if first != second else (f"{first} (first)", f"{second} (second)")
+def run_labels(folders: Sequence[Path]) -> list[str]:
+    """Different names: those of the runs with that of their scenario; titles could be the same."""
+    names = [f"{folder.resolve().parent.name}/{folder.resolve().name}" for folder in folders]
+    return [f"{name} ({place})" if names.count(name) > 1 else name for place, name in enumerate(names, 1)]
 
 
-def _file_name(label: str) -> str:
+def safe_label(label: str) -> str:
+    """A label as the name of a file."""
     from particleflow.scenario import safe_name
 
     return safe_name(label.replace("/", "-"))

@@ -49,7 +49,7 @@ def analyze(run: Run, /, *, threshold: Threshold = None, json: Flag = False, qui
 def plot(
     run: Run,
     /,
-    *,
+    *others: Run,
     output: Path | None = None,
     format: Literal["png", "svg", "pdf"] = "png",
     theme: Literal["light", "dark", "print"] = "light",
@@ -57,12 +57,14 @@ def plot(
     json: Flag = False,
     quiet: Quiet = False,
 ) -> int:
-    """Draw the figures of a run and print their paths.
+    """Draw the figures of a run and print their paths; of several runs one figure, particles over densities.
 
     Parameters
     ----------
+    others
+        More runs of the same space, drawn over the first one.
     output
-        The folder of the figures; figures/ in the run folder if left out.
+        The folder of the figures; figures/ in the run folder if left out, of several runs comparisons/ in the first.
     format
         The format of the files.
     theme
@@ -73,6 +75,10 @@ def plot(
     from particleflow import run_folder
 
     run = ready(run, quiet=quiet)
+    if others:
+        together = [run, *(ready(other, quiet=quiet) for other in others)]
+        _print_paths([str(_overlay(together, output, format, theme))], json=json)
+        return 0
     folder = output or run_folder.folder_of(run) / "figures"
     _headless()
     from particleflow import view
@@ -236,6 +242,32 @@ def _track(run: Path, trajectory: Any, threshold: float | str | None, meter: Met
 
     distance = threshold_for(run_folder.folder_of(run), threshold)
     return track(trajectory, distance, partial(meter.update, "finding clusters"))
+
+
+def _overlay(runs: list[Path], output: Path | None, format: str, theme: str) -> Path:
+    """Draw several runs over each other into a file of the folder of comparisons, and return its path."""
+    from contextlib import ExitStack
+
+    from particleflow import run_folder
+    from particleflow._files import refuse_link
+    from particleflow.cli.commands_compare import COMPARISONS_FOLDER, run_labels, safe_label
+
+    folders = [run_folder.folder_of(run) for run in runs]
+    labels = run_labels(folders)
+    own = folders[0] / COMPARISONS_FOLDER
+    refuse_link(own)
+    folder = output or own
+    _headless()
+    from particleflow import view
+    from particleflow.view.drawing.saving import save_figure
+
+    with ExitStack() as open_files, view.style.use(theme):
+        found = {
+            name: open_files.enter_context(run_folder.open_run(run)) for name, run in zip(labels, runs, strict=True)
+        }
+        axes = view.overlay(found)
+        folder.mkdir(parents=True, exist_ok=True)
+        return save_figure(axes[0].figure, folder / f"over-{safe_label(labels[-1])}.{format}")
 
 
 def _headless() -> None:

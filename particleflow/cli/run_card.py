@@ -4,6 +4,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from particleflow.analysis.cells import is_density
 from particleflow.cli.closing import clusters_line, threshold_line, words_line
 from particleflow.folder_contents import products_in, read_summary
 
@@ -69,7 +70,7 @@ def cluster_facts(folder: Path) -> dict[str, Any] | None:
     line = clusters_line(summary)
     if summary is None or line is None:
         return None
-    clusters = summary.get("clusters") or {}
+    clusters = summary.get("clusters") or summary.get("peaks") or {}
     counts = {name: clusters.get(name) for name in ("initial_count", "final_count")}
     return {"found": line, "threshold": threshold_line(summary), "words": words_line(summary), **counts}
 
@@ -77,7 +78,8 @@ def cluster_facts(folder: Path) -> dict[str, Any] | None:
 def run_rows(run: "Trajectory", folder: Path) -> dict[str, dict[str, str]]:
     """Everything that `info` shows below the card of a trajectory: heading → name → words."""
     clusters = cluster_facts(folder)
-    found = {} if clusters is None else {"clusters": clusters["found"], "threshold": clusters["threshold"] or "unknown"}
+    kind, rule = ("peaks", "rule") if is_density(run) else ("clusters", "threshold")
+    found = {} if clusters is None else {kind: clusters["found"], rule: clusters["threshold"] or "unknown"}
     if clusters is not None and clusters["words"]:
         found["words"] = clusters["words"]
     products = ", ".join(products_in(folder).values()) or "none"

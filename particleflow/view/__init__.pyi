@@ -2,6 +2,10 @@ from . import style as style
 from .animation.movie import animate as animate
 from .drawing.collection import figures as figures
 from .drawing.compare import compare as compare
+from .drawing.curves import density_map as density_map
+from .drawing.curves import modes as modes
+from .drawing.curves import peaks as peaks
+from .drawing.curves import profiles as profiles
 from .drawing.distributions import covariance as covariance
 from .drawing.distributions import nearest_neighbours as nearest_neighbours
 from .drawing.distributions import particle_density as particle_density
@@ -30,6 +34,7 @@ from .drawing.snapshots import snapshot as snapshot
 from .drawing.snapshots import snapshots as snapshots
 from .drawing.stability import branches as branches
 from .drawing.stability import growth_rates as growth_rates
+from .drawing.together import overlay as overlay
 from .drawing.tree import kymograph_with_tree as kymograph_with_tree
 from .drawing.tree import merge_tree as merge_tree
 from .resampling import resample as resample

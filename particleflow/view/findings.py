@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from particleflow.analysis.cells import is_density
 from particleflow.analysis.character import character_of
 from particleflow.analysis.plateaus import spreads
 
@@ -21,8 +22,13 @@ def pick(analysis: Any, *names: str) -> Any:
 
 
 def worth_showing(trajectory: "Trajectory", analysis: Any) -> Any:
-    """The analysis, or None where clusters mean nothing: noise, repulsion or the flow keeps the particles apart."""
+    """The analysis, or None where clusters mean nothing: noise, repulsion or the flow keeps the particles apart.
+
+    The peaks of a density mean something whatever moves it, if their number ever changes.
+    """
     counts, labels = pick(analysis, "counts"), pick(analysis, "labels")
+    if is_density(trajectory):
+        return None if counts is None or np.ptp(counts) == 0 else analysis
     known = np.ndim(counts) == 1 and np.ndim(labels) == 2 and len(counts) > 0
     scattered = known and spreads(counts, labels[-1])
     return None if scattered or not character_of(trajectory).gathers else analysis

@@ -4,6 +4,7 @@ Each spacing is a coordinate c that grows along the saved frames,
 
     linear  c = t            log  c = log t            arc  c = Σ √(mean over particles of |Δx|²),
 
+for a density, whose points stay, c = Σ ½ Σ_i |Δm_i|, the share of the mass that is elsewhere in the next frame,
 and the shown instants are even in c. An instant between two saved frames k and k + 1 has the fraction (c −
 c_k)/(c_{k+1} − c_k); points are interpolated linearly by it (and put back to their norm on a sphere), counts and
 labels are those of the last frame that was reached. Nothing is simulated again: with few saved frames the motion in
@@ -15,7 +16,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from particleflow.analysis.frames import check_trajectory, first_run
+from particleflow.analysis.cells import is_density
+from particleflow.analysis.frames import check_trajectory, first_run, frame_weights
 from particleflow.errors import ArgumentError
 from particleflow.view.drawing.base import thinned, wants_log
 
@@ -52,15 +54,27 @@ def arc_length(trajectory: "Trajectory", particles: int = 2000) -> np.ndarray:
     """Path length of the whole configuration up to every frame, (T,): c_k = Σ √(mean |x(k+1) − x(k)|²).
 
     At most `particles` particles are followed, evenly chosen; an ensemble is measured by its run 0. Points that are not
-    finite count as not moving.
+    finite count as not moving. Of a density it is the mass that has moved, c_k = Σ ½ Σ_i |m_i(k+1) − m_i(k)|.
     """
     run = first_run(trajectory)
+    if is_density(run):
+        return _mass_moved(run)
     chosen = thinned(run.count, particles)
     before = np.asarray(run.points[0], float)[chosen]
     steps = np.zeros(len(run))
     for frame in range(1, len(run)):
         after = np.asarray(run.points[frame], float)[chosen]
         steps[frame] = step_lengths(np.stack([before, after]))[0]
+        before = after
+    return np.cumsum(steps)
+
+
+def _mass_moved(run: "Trajectory") -> np.ndarray:
+    """½ Σ_i |Δm_i| of one run, summed up to every frame."""
+    before, steps = frame_weights(run, 0), np.zeros(len(run))
+    for frame in range(1, len(run)):
+        after = frame_weights(run, frame)
+        steps[frame] = 0.5 * np.abs(after - before).sum()
         before = after
     return np.cumsum(steps)
 
@@ -72,6 +86,14 @@ def step_lengths(points: np.ndarray) -> np.ndarray:
     """
     squared = np.square(np.diff(points, axis=0)).sum(axis=-1)
     return np.sqrt(np.where(np.isfinite(squared), squared, 0.0).mean(axis=-1))
+
+
+def even_in_motion(run: "Trajectory", count: int) -> np.ndarray:
+    """So many frames, even in what moves between the first and the last; the last alone where nothing does."""
+    length = arc_length(run)
+    if not length[-1] > 0:
+        return np.array([len(run) - 1])
+    return np.unique(np.searchsorted(length, np.linspace(0, length[-1], count)))
 
 
 def log_coordinate(times: np.ndarray) -> np.ndarray:

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from particleflow.analysis.cells import fibonacci
 from particleflow.discretization.finite_volumes.meshes import AbstractMesh, Nodes
 
 
@@ -174,7 +175,7 @@ def _cut(cells: int) -> _Parts:
     """Cut the unit sphere into cells."""
     from scipy.spatial import SphericalVoronoi
 
-    generators = _fibonacci(cells)
+    generators = fibonacci(cells)
     voronoi = SphericalVoronoi(generators)
     voronoi.sort_vertices_of_regions()
     cell = np.repeat(np.arange(cells), [len(region) for region in voronoi.regions])
@@ -195,14 +196,6 @@ def _cut(cells: int) -> _Parts:
         _directions(apart), _arcs(ends[0] - ends[1]), _arcs(apart), left.astype(np.int32), right.astype(np.int32),
         from_left, from_right,
     )  # fmt: skip
-
-
-def _fibonacci(count: int) -> np.ndarray:
-    """Points at equal steps of height, each turned against the one before by the golden angle."""
-    steps = np.arange(count) + 0.5
-    heights, angles = 1 - 2 * steps / count, np.pi * (1 + 5**0.5) * steps
-    around = np.sqrt(1 - heights**2)
-    return np.stack([around * np.cos(angles), around * np.sin(angles), heights], axis=1)
 
 
 def _paired(begin: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

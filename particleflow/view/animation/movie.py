@@ -17,6 +17,7 @@ from particleflow.view.drawing.base import MAX_DOTS, projection, thinned
 from particleflow.view.drawing.camera import box_coordinates, depth_style, facing, rotation
 from particleflow.view.drawing.colors import check_labels, may_blend, particle_colors
 from particleflow.view.drawing.crowds import crowd_colors, crowd_mass, shown_weights
+from particleflow.view.drawing.field import frame_density
 from particleflow.view.drawing.series import check_counts
 from particleflow.view.resampling import Resampling, interpolate, resample
 
@@ -47,7 +48,8 @@ def animate(
 
     Circle (with its kymograph, or the density of a crowd), sphere or box (turning by `turn` degrees, of which 360 make
     a loop), plane, line (as a growing kymograph) and principal components (d > 3) follow from the trajectory. Energy is
-    shown if it was recorded, cluster `counts` (T,) and `plateaus` (start, end, count) if given. `colors` are labels
+    shown if it was recorded, cluster `counts` (T,) and `plateaus` (start, end, count) if given. A density moves on its
+    cells: a curve over the line, bars around the circle, colours in the plane or on the sphere. `colors` are labels
     (N,) or (T, N), or RGB in [0, 1] of shape (N, 3). `frames` instants are spaced evenly in "linear" time, "log" time
     or "arc" length; "auto" chooses (see `resample`). `size` is in pixels, multiples of 16: 1280 × 720, for a gif 800 ×
     448. An ensemble shows its run 0; of more than 20,000 particles that many, evenly chosen, are drawn. Particles with
@@ -146,19 +148,31 @@ class Movie:
             return self.view(before)
         return self.view(interpolate(before, self._points(lower + 1), fraction, spherical=self.view.spherical))
 
+    def density(self, index: int) -> np.ndarray:
+        """The density (N,) of one instant, interpolated between saved frames."""
+        assert self.stage.actor is not None
+        cells = self.stage.actor.field.cells
+        lower, fraction = int(self.instants.lower[index]), float(self.instants.fraction[index])
+        before = frame_density(self.run, cells, lower)
+        if fraction == 0.0:
+            return before
+        return interpolate(before, frame_density(self.run, cells, lower + 1), fraction)
+
     def frame(self, index: int) -> "Image":
         """One frame of the movie as an RGBA image."""
         stage = self.stage
         azimuth = float(self.azimuths[index])
-        if stage.lines:
+        camera = rotation(azimuth, self.elevation)
+        if stage.actor is not None:
+            stage.actor.draw(stage.canvas, stage.region, self.density(index), camera)
+        elif stage.lines:
             draw_lines(stage, azimuth, self.elevation)
         image = grab(stage)
         assert stage.clock is not None
         stage.clock.write(image, index)
         self._reveal(image.info["pixels"], index)
-        camera = rotation(azimuth, self.elevation)
-        particles, dots = self.sprites(index, camera), self._dots(index)
-        self._sprites.paste(image, *(np.concatenate(both) for both in zip(particles, dots, strict=True)))
+        moving = [self._dots(index)] if stage.actor is not None else [self.sprites(index, camera), self._dots(index)]
+        self._sprites.paste(image, *(np.concatenate(each) for each in zip(*moving, strict=True)))
         self._write_words(image, index, camera)
         return image
 

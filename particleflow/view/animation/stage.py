@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from particleflow.analysis.cells import is_density
 from particleflow.view import style
+from particleflow.view.animation.actors import DensityActor
 from particleflow.view.animation.clock import Clock
 from particleflow.view.drawing.base import (
     MAX_DOTS,
@@ -30,6 +32,7 @@ from particleflow.view.drawing.camera import (
     rotation,
 )
 from particleflow.view.drawing.distributions import particle_density
+from particleflow.view.drawing.field import Field, field_of
 from particleflow.view.drawing.histograms import cell_count
 from particleflow.view.drawing.paths import kymograph
 from particleflow.view.drawing.series import cluster_count, observable, observable_values
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
     from particleflow.view.resampling import Resampling
 
 SPACING_NAMES = {"linear": "time", "log": "log time", "arc": "distance moved"}
+_MASS_MOVED = "mass moved"
 _FAINT = 0.25
 _PIXELS = 1.3  # of a cell of a density, at least: narrower ones may fall between two pixels
 _KEPT_PIXELS = 20_000_000  # 80 MB
@@ -69,7 +73,7 @@ class Stage:
     """The drawn stage: canvas, main axes, moving lines, panels, clock, and both backgrounds.
 
     The canvas holds the future, of which `region` is the part that the moving lines are drawn over; `drawn` keeps what
-    came of it.
+    came of it. A density has an `actor` for its main axes.
     """
 
     canvas: Any
@@ -80,6 +84,7 @@ class Stage:
     size: tuple[int, int]
     log: bool
     limits: tuple[np.ndarray, np.ndarray] | None = None
+    actor: DensityActor | None = None
     clock: "Clock | None" = None
     region: Any = None
     drawn: dict[int | None, Any] = field(default_factory=dict)
@@ -111,15 +116,20 @@ def build_stage(
     canvas = FigureCanvasAgg(figure)
     log = instants.spacing == "log" or wants_log(run.times)
     has_energy = _scalar_energy(run) is not None
-    wide = view.kind == "line"
-    number = (view.kind == "circle") + has_energy + (counts is not None)
+    wide, field = view.kind == "line", field_of(run)
+    number = _shows_past(view, field) + has_energy + (counts is not None)
     main = figure.add_axes(_main_box(size, number, wide))
     panels = _panels(figure, run, view, log, labels, counts, plateaus, number)
     stage = Stage(canvas, main, view, panels, [], size, log)
-    _dress_main(stage, run, labels)
+    _dress_main(stage, run, labels, field)
     _dress_text(stage, figure, run, instants)
     make_room(stage)
     return stage
+
+
+def _shows_past(view: Projection, field: Field | None) -> bool:
+    """Whether a panel shows all of time: the main picture of particles on a line does so itself."""
+    return view.kind == "circle" or (view.kind == "line" and field is not None)
 
 
 def make_room(stage: Stage) -> None:
@@ -174,12 +184,15 @@ def _panels(
         panels.append(Panel(ax))
         return ax
 
-    small = 0.27 if view.kind == "circle" and number == 3 else 1.0 / max(number, 1)
-    if view.kind == "circle":
+    field = field_of(run)
+    past = _shows_past(view, field)
+    small = 0.27 if past and number == 3 else 1.0 / max(number, 1)
+    if past:
         ax = add(1.0 - small * (number - 1))
-        if is_crowd(run):
+        if is_crowd(run) or field is not None:
             fine = max(int(ax.get_window_extent().height / _PIXELS), 2)
-            particle_density(run, log=log, cells=min(cell_count(run.count), fine), bar=False, ax=ax)
+            cells = fine if field is not None else min(cell_count(run.count), fine)
+            particle_density(run, log=log, cells=cells, bar=False, ax=ax)
         else:
             kymograph(run, labels=labels, log=log, words=False, ax=ax)
     energy = _scalar_energy(run)
@@ -187,7 +200,8 @@ def _panels(
         observable(run, "energy", log=log, ax=add(small))
         panels[-1].values, panels[-1].color = energy, theme.categories[0]
     if counts is not None:
-        cluster_count(run, counts, plateaus=plateaus, log=log, ax=add(small))
+        of = "clusters" if field is None else "peaks"
+        cluster_count(run, counts, plateaus=plateaus, log=log, of=of, ax=add(small))
         panels[-1].values, panels[-1].color = np.asarray(counts, float), theme.categories[3]
         panels[-1].steps = True
     for panel in panels:
@@ -199,10 +213,12 @@ def _panels(
     return panels
 
 
-def _dress_main(stage: Stage, run: Any, labels: Any) -> None:
+def _dress_main(stage: Stage, run: Any, labels: Any, field: Field | None) -> None:
     """Axes, limits and what stands still in the main picture; lines that turn with the camera are kept apart."""
     theme, ax, view = style.current(), stage.main, stage.view
-    if view.kind == "line":
+    if field is not None and view.kind == "line":
+        pass  # the actor knows its axes
+    elif view.kind == "line":
         kymograph(run, labels=labels, log=stage.log, words=False, ax=ax)
         ax.set_title("")
         stage.panels.insert(0, Panel(ax))
@@ -212,7 +228,7 @@ def _dress_main(stage: Stage, run: Any, labels: Any) -> None:
         for angle, name in ((0, "0"), (0.5, "π/2"), (1, "±π"), (-0.5, "−π/2")):
             place = 0.86 * np.cos(angle * np.pi), 0.86 * np.sin(angle * np.pi)
             ax.text(*place, name, ha="center", va="center", color=theme.muted)
-        _square(ax, 1.1)
+        _square(ax, 1.1 if field is None else 1.5)
     elif view.kind == "sphere":
         globe(ax, rotation(0.0, ELEVATION))
         for line in list(ax.lines):
@@ -230,6 +246,8 @@ def _dress_main(stage: Stage, run: Any, labels: Any) -> None:
         ax.set(xlim=(middle[0] - half, middle[0] + half), ylim=(middle[1] - half, middle[1] + half))
         ax.set(xlabel=view.labels[0], ylabel=view.labels[1])
         ax.grid(True, color=theme.grid)
+    if field is not None:
+        stage.actor = DensityActor(ax, field)
 
 
 def _square(ax: "Axes", reach: float) -> None:
@@ -246,8 +264,10 @@ def _dress_text(stage: Stage, figure: Any, run: Any, instants: "Resampling") -> 
     baseline = _TITLE_HEIGHT - 0.26 * pixels / stage.size[1]  # the middle of the letters is at that height
     figure.text(0.032, baseline, title, fontsize=size, va="baseline")
     stage.clock = Clock(instants.times, 0.965 * stage.size[0], (1 - baseline) * stage.size[1], pixels)
-    sample = " · ".join(filter(None, [small_print(run), sample_note(run, MAX_DOTS)]))
-    note = f"{sample} · frames evenly spaced in {SPACING_NAMES[instants.spacing]}"
+    shown = "" if stage.actor is not None else sample_note(run, MAX_DOTS)
+    sample = " · ".join(filter(None, [small_print(run), shown]))
+    arc = instants.spacing == "arc" and is_density(run)
+    note = f"{sample} · frames evenly spaced in {_MASS_MOVED if arc else SPACING_NAMES[instants.spacing]}"
     figure.text(0.032, 0.028, note, fontsize=0.78 * theme.font_size, color=theme.muted, va="center")
 
 

@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from particleflow.analysis.cells import is_density
 from particleflow.analysis.character import character_of
 from particleflow.analysis.frames import check_trajectory, first_run, is_log_spaced
 from particleflow.analysis.frames import select_frames as thinned  # particles are thinned out in the same way
@@ -186,7 +187,8 @@ def small_print(trajectory: "Trajectory") -> str:
     temperatures = {"temperature": known.temperature, "common temperature": known.common_temperature}
     parts += [f"{name} {value:.4g}" for name, value in temperatures.items() if value > 0]
     shown = "" if known.count == trajectory.count else f" of {known.count:,}"
-    parts += [f"n = {trajectory.count:,}{shown}", f"d = {trajectory.dimension}"]
+    size = f"{trajectory.count:,} cells" if is_density(trajectory) else f"n = {trajectory.count:,}{shown}"
+    parts += [size, f"d = {trajectory.dimension}"]
     seed = trajectory.metadata.get("seed")
     if seed is not None:
         parts.append(f"seed {style.clean(seed, 24)}")

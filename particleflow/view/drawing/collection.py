@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from particleflow.analysis.cells import is_density
 from particleflow.analysis.character import Character, character_of
-from particleflow.analysis.frames import first_run, masses_of
-from particleflow.analysis.plateaus import first_real_merge
+from particleflow.analysis.frames import first_run
+from particleflow.analysis.peaks import track_peaks
+from particleflow.analysis.plateaus import find_plateaus, first_real_merge, metastable
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.view import style
 from particleflow.view.drawing.base import MAX_LINES, gather, is_crowd, projection, thinned
+from particleflow.view.drawing.curves import density_map, modes, peaks, profiles
 from particleflow.view.drawing.distributions import (
     MOST_NEIGHBOURS,
     covariance,
@@ -23,6 +26,7 @@ from particleflow.view.drawing.distributions import (
     picture,
     schedule,
 )
+from particleflow.view.drawing.field import field_of
 from particleflow.view.drawing.matrices import MAX_ATTENTION, MAX_MATRIX, attention, gram, similarity
 from particleflow.view.drawing.paths import kymograph, paths
 from particleflow.view.drawing.saving import save_figure
@@ -54,10 +58,12 @@ def figures(
     """Write the figures that suit a run to a folder; returns their paths.
 
     They are chosen by what the run is: its geometry, dimension and recorded numbers, noise or repulsion (densities
-    instead of merge trees), attention, layers, a schedule, the patches of an image.
+    instead of merge trees), attention, layers, a schedule, the patches of an image. A run that is carried by a density
+    shows it in space and time, its modes and its peaks.
 
     `analysis` is a mapping or an object (such as a `ClusterTrack`) with any of `counts` (T,), `labels` (T, N),
-    `plateaus` and `merge_tree` (or `tree`); what is missing is left out. `format` is "png" (at `dpi`), "svg" or
+    `plateaus` and `merge_tree` (or `tree`); what is missing is left out; of a density it is a `PeakTrack`, which is
+    found here if left out. `format` is "png" (at `dpi`), "svg" or
     "pdf". The folder is created if need be; file names are ours, so nothing is written outside it. `progress(done,
     total)` is called after every figure.
     """
@@ -79,9 +85,15 @@ def figures(
 def _plan(trajectory: "Trajectory", analysis: Any) -> Iterator[tuple[str, Draw]]:
     """Names and drawings that mean something for this run, each made only when it is its turn."""
     run, known = first_run(trajectory), character_of(trajectory)
+    if is_density(run):
+        yield from _of_density(trajectory, known, analysis)
+        return
     kind = projection(run).kind
     labels = pick(analysis, "labels")
     yield "snapshots", lambda: snapshots(trajectory)
+    if known.is_law:  # its points are places of a quadrature: no pair of them means anything
+        yield from _of_law(trajectory, known, kind)
+        return
     if len(run) > 1:
         yield from _motion(trajectory, known, kind)
     if known.gathers:
@@ -97,6 +109,54 @@ def _plan(trajectory: "Trajectory", analysis: Any) -> Iterator[tuple[str, Draw]]
     if known.picture is not None:
         yield "picture", lambda: picture(trajectory, labels=labels)
     yield from _observables(trajectory)
+
+
+def _of_density(trajectory: "Trajectory", known: Character, analysis: Any) -> Iterator[tuple[str, Draw]]:
+    """Pictures of masses on points that stay: no pair of cells, and no way of one, means anything."""
+    run = first_run(trajectory)
+    field = field_of(run)
+    kind = None if field is None else field.cells.kind
+    yield "snapshots", lambda: snapshots(trajectory)
+    if kind == "sphere":
+        yield "map", lambda: density_map(trajectory)
+    if len(run) > 1:
+        yield "density", lambda: particle_density(trajectory)
+        if kind in ("line", "circle"):
+            yield "profiles", lambda: profiles(trajectory)
+        yield from _numbers(trajectory, known)
+    given = pick(analysis, "peaks") is not None
+    found = analysis if given else None if field is None else track_peaks(run)
+    if found is not None and len(run) > 1 and found.counts.max() > 1:
+        yield "peaks", lambda: peaks(trajectory, found)
+    if found is not None and np.ptp(found.counts) > 0:
+        treads = find_plateaus(run.times, found.counts) if len(run) > 2 else ()
+        yield "staircase", lambda: staircase(trajectory, found.counts, plateaus=treads, of="peaks")
+    elif "energy" in trajectory.observables:
+        yield "energy", lambda: energy(trajectory)
+    if kind in ("circle", "sphere") and len(run) > 1:
+        yield "modes", lambda: modes(trajectory)
+    yield from _observables(trajectory)
+
+
+def _of_law(trajectory: "Trajectory", known: Character, kind: str) -> Iterator[tuple[str, Draw]]:
+    """Pictures of a normal law, whose points are carried along: its covariance, and the ways of the points."""
+    if len(first_run(trajectory)) > 1:
+        if known.schedule is not None:
+            yield "schedule", lambda: schedule(trajectory)
+        yield "covariance", lambda: covariance(trajectory)
+        if kind not in ("line", "circle") and known.temperature == 0:
+            yield "paths", lambda: paths(trajectory)
+    if "energy" in trajectory.observables:
+        yield "energy", lambda: energy(trajectory)
+    yield from _observables(trajectory)
+
+
+def _numbers(trajectory: "Trajectory", known: Character) -> Iterator[tuple[str, Draw]]:
+    """What changes with time beside the particles: β, and the covariance where it says something."""
+    if known.schedule is not None:
+        yield "schedule", lambda: schedule(trajectory)
+    if gaussian_rate(first_run(trajectory)) is not None or "covariance" in trajectory.observables:
+        yield "covariance", lambda: covariance(trajectory)
 
 
 def _selects(known: Character) -> bool:
@@ -128,19 +188,16 @@ def _frame_of_blocks(labels: Any) -> int:
 def _motion(trajectory: "Trajectory", known: Character, kind: str) -> Iterator[tuple[str, Draw]]:
     """How the particles move: lines where they gather, densities where noise or repulsion would tangle the lines."""
     run = first_run(trajectory)
-    if masses_of(run) is not None or not known.gathers or is_crowd(run):
+    if not known.gathers or is_crowd(run):
         yield "density", lambda: particle_density(trajectory)
-    if masses_of(run) is None and known.temperature == 0:
+    if known.temperature == 0:
         if kind != "pca" or _tells_apart(run):
             yield "kymograph", lambda: kymograph(trajectory)
         if kind not in ("line", "circle"):  # paths on a ring would all lie on one another
             yield "paths", lambda: paths(trajectory)
     if known.repels and 1 < run.count <= MOST_NEIGHBOURS:
         yield "nearest_neighbours", lambda: nearest_neighbours(trajectory)
-    if known.schedule is not None:
-        yield "schedule", lambda: schedule(trajectory)
-    if gaussian_rate(run) is not None or "covariance" in trajectory.observables:
-        yield "covariance", lambda: covariance(trajectory)
+    yield from _numbers(trajectory, known)
 
 
 def _tells_apart(run: "Trajectory") -> bool:
@@ -171,8 +228,6 @@ def _plateaus(run: Any, counts: Any, analysis: Any) -> list[Any]:
     given = pick(analysis, "plateaus")
     if given is not None or np.ndim(counts) != 1 or len(run) < 3:
         return list(given or ())
-    from particleflow.analysis import find_plateaus, metastable
-
     energy = None
     with suppress(ArgumentError):
         values = observable_values(run, "energy")

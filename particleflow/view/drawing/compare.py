@@ -25,14 +25,16 @@ def compare(
     name: str = "energy",
     *,
     counts: Mapping[str, Any] | Sequence[Any] | None = None,
+    of: str = "clusters",
     log: bool | str = "auto",
     ax: "Axes | None" = None,
 ) -> "Axes":
     """Draw one observable, or the cluster counts, of several runs together; the legend takes the keys or the titles.
 
-    Ensembles become bands. Colours repeat their order with other dashes after seven runs.
+    Counts are `of` clusters, or of what else was counted. Ensembles become bands. Colours repeat their order with other
+    dashes after seven runs.
     """
-    runs = _named(trajectories)
+    runs = named_runs(trajectories)
     if not runs:
         raise ArgumentError("Argument `trajectories` must hold at least one run, but is empty.")
     ax = new_axes(ax)
@@ -51,14 +53,15 @@ def compare(
         ax.lines[-1].set_linestyle(_DASHES[index // 7 % 4])
     if rows is not None:
         count_axis(ax, np.concatenate([np.ravel(row) for row in rows]))
-    ax.set_ylabel(with_band("clusters" if rows is not None else style.clean(name.replace("_", " "), 40), widest))
+    ax.set_ylabel(with_band(of if rows is not None else style.clean(name.replace("_", " "), 40), widest))
     ax.grid(True, axis="y")
     if len(runs) > 1:
         ax.legend(loc="best", ncols=1 if len(runs) <= 7 else 2, handlelength=1.6)
     return ax
 
 
-def _named(trajectories: Any) -> list[tuple[str, Any]]:
+def named_runs(trajectories: Any) -> list[tuple[str, Any]]:
+    """Runs with their names: the keys that they are given under, else their titles, else their numbers."""
     for run in trajectories.values() if isinstance(trajectories, Mapping) else trajectories:
         check_trajectory(run)
     if isinstance(trajectories, Mapping):

@@ -22,10 +22,11 @@ from particleflow.view.drawing.base import (
     thinned,
     time_axis,
 )
+from particleflow.view.drawing.field import field_of
 from particleflow.view.drawing.fields import density_mesh
 from particleflow.view.drawing.histograms import densities, ruler_of
 from particleflow.view.drawing.matrices import edges_between
-from particleflow.view.drawing.paths import angle_names
+from particleflow.view.drawing.paths import angle_ticks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,24 +50,24 @@ def particle_density(
     On a sphere that axis is the mean direction of the first frame (uniform there means uniform on S²); elsewhere it is
     the first coordinate or principal component. Colours are logarithmic for a crowd that gathers, and explained by a
     `bar`. All particles count, one frame after the other, in so many `cells`: as their number allows if left out; those
-    finer than pixels would lose clusters. An ensemble shows its run 0.
+    finer than pixels would lose clusters. An ensemble shows its run 0. A run that is carried by a density shows that
+    density itself, in its own cells, on the scale of its snapshots.
     """
     run = first_run(trajectory)
     frames = thinned(len(run), MAX_FRAMES // 2)
-    ruler = ruler_of(run, frames)
+    ruler, field = ruler_of(run, frames), field_of(run)
     edges, found = densities(run, frames, ruler, cells)
-    ax = new_axes(ax, about=trajectory, note=f"all particles, in {len(edges) - 1} cells" if is_crowd(run) else "")
+    crowd = is_crowd(run) and field is None
+    ax = new_axes(ax, about=trajectory, note=f"all particles, in {len(edges) - 1} cells" if crowd else "")
     log = time_axis(ax, run.times, log)
     columns = edges_between(drawn_times(run.times, log)[frames], log)
-    gathers = is_crowd(run) and character_of(run).gathers
-    density_mesh(ax, columns, edges, found, logarithmic=gathers, bar=bar)
+    own = field.norm() if field is not None and field.cells.kind in ("line", "circle") else None
+    gathers = crowd and character_of(run).gathers
+    density_mesh(ax, columns, edges, found, logarithmic=gathers, norm=own, bar=bar)
     ax.set_ylabel(ruler.name)
     ax.set_ylim(edges[0], edges[-1])
     if projection(run).kind == "circle":
-        first = int(np.ceil(edges[0] / (np.pi / 2)))
-        ticks = np.arange(first, first + 5) * np.pi / 2
-        ax.set_yticks(ticks[ticks <= edges[-1]], [angle_names(tick) for tick in ticks[ticks <= edges[-1]]])
-        ax.set_ylim(edges[0], edges[-1])
+        angle_ticks(ax.yaxis, edges[0], edges[-1])
     mark_changes(ax, run)
     set_title(ax, run)
     return ax
@@ -118,7 +119,7 @@ def covariance(trajectory: "Trajectory", *, log: bool | str = "auto", ax: "Axes 
     times = drawn_times(run.times, log)[frames]
     shown = min(values.shape[1], 6)
     for index, color in enumerate(style.palette(shown)):
-        name = "variance of the particles" if shown == 1 else f"principal variance {index + 1}"
+        name = "variance" if shown == 1 else f"principal variance {index + 1}"
         ax.plot(times, values[:, index], color=color, label=name)
     rate = gaussian_rate(run)
     if rate is not None:

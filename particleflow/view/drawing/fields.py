@@ -139,17 +139,21 @@ def density_mesh(
     densities: np.ndarray,
     *,
     logarithmic: bool = False,
+    norm: Any = None,
     bar: bool = True,
 ) -> None:
     """Cells between edges in time (T + 1,) and place (G + 1,), coloured by densities (T, G), with their scale.
 
-    On a logarithmic scale, which has room for clusters and for the last stragglers, what is empty stays so.
+    On a logarithmic scale, which has room for clusters and for the last stragglers, what is empty stays so. A `norm` is
+    a scale of one's own.
     """
     from matplotlib.colors import LogNorm
 
     top = float(np.nanquantile(densities, 0.995)) or 1.0
     colors: dict[str, Any] = {"cmap": style.colormap("density"), "vmin": 0.0, "vmax": top}
-    if logarithmic and (densities > 0).any():
+    if norm is not None:
+        colors = {"cmap": style.colormap("density"), "norm": norm}
+    elif logarithmic and (densities > 0).any():
         colors = {"cmap": style.colormap("density"), "norm": LogNorm(densities[densities > 0].min(), densities.max())}
         densities = np.ma.masked_where(densities <= 0, densities)
     mesh = ax.pcolormesh(columns, rows, densities.T, rasterized=True, **colors)

@@ -1,7 +1,8 @@
 """How many particles are where: histograms of a run, frame by frame, which draw a million particles as a few cells.
 
 The drawn number of a particle is its angle on a circle, the cosine with a direction on a sphere, else its first
-coordinate or principal component. Every histogram counts all particles, by mass.
+coordinate or principal component. Every histogram counts all particles, by mass. A density has its own cells instead,
+or on a sphere the mean of those in a band.
 """
 
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from particleflow.analysis.cells import Cells, cells_of, densities_of
 from particleflow.analysis.frames import frame_weights
 from particleflow.view.drawing.base import angles, emptiest_angle, frame_points, gather, is_crowd, projection, thinned
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from particleflow.trajectory import Trajectory
 
 _CELLS = (20, 90, 240)  # the fewest; the most of a cloud; the most of a crowd
+_OWN_CELLS = 600  # of a density
 _FOLLOWED, _LOOKED_AT = 2000, 12  # particles, and frames of a crowd, that say where a circle is cut open
 
 
@@ -62,6 +65,9 @@ def densities(
     run: "Trajectory", frames: np.ndarray, ruler: Ruler, cells: int | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """The edges (G + 1,) of the cells and the density (T, G) of the mass in them, one frame after the other."""
+    own = cells_of(run)
+    if own is not None:
+        return _of_cells(run, frames, ruler, own, cells)
     low, high = ruler.ends
     cells = cells or cell_count(run.count)
     edges, rows = np.linspace(low, high, cells + 1), []
@@ -71,6 +77,50 @@ def densities(
         cell = np.clip(places[known].astype(np.int64), 0, cells - 1)
         rows.append(np.bincount(cell, frame_weights(run, int(frame))[known], cells))
     return edges, np.stack(rows) / np.diff(edges)
+
+
+def _of_cells(
+    run: "Trajectory", frames: np.ndarray, ruler: Ruler, own: Cells, bands: int | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same of a density: its cells as they are, in the plane their sums along the second axis.
+
+    On a sphere the mean density of a band, times the area 2πR² of a band of unit height: bands that have more cells
+    than others by chance have no more mass. The circle is cut open where there is least mass over time.
+    """
+    found = densities_of(run, own, frames)
+    if own.kind == "sphere":
+        return _in_bands(found, ruler, own, bands or cell_count(run.count))
+    edges, along = own.edges[0], own.ordered(found)
+    if own.kind == "plane":
+        along = along @ np.diff(own.edges[1])
+    mean = along.mean(axis=0)
+    if own.kind == "circle" and mean.max() > 1.2 * mean.min():
+        cut = int(mean.argmin())
+        along, edges = np.roll(along, -cut, axis=1), np.concatenate([edges[cut:-1], edges[: cut + 1] + 2 * np.pi])
+        edges = edges - 2 * np.pi * (edges[0] > 0)
+    return _taken_together(edges, along, bands or _OWN_CELLS)
+
+
+def _taken_together(edges: np.ndarray, along: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """At most so many cells: neighbours are one, for those that are finer than pixels would be lost in a picture."""
+    size = -(-along.shape[1] // most)
+    if size == 1:
+        return edges, along
+    first = np.arange(0, along.shape[1], size)
+    masses = np.add.reduceat(along * np.diff(edges), first, axis=1)
+    edges = np.append(edges[first], edges[-1])
+    return edges, masses / np.diff(edges)
+
+
+def _in_bands(found: np.ndarray, ruler: Ruler, own: Cells, bands: int) -> tuple[np.ndarray, np.ndarray]:
+    assert own.radius is not None
+    edges = np.linspace(*ruler.ends, bands + 1)
+    band = np.clip(np.searchsorted(edges, ruler.measure(own.points), side="right") - 1, 0, bands - 1)
+    areas = np.bincount(band, own.volumes, bands)
+    masses = np.stack([np.bincount(band, row * own.volumes, bands) for row in found])
+    filled = np.interp(np.arange(bands), np.flatnonzero(areas > 0), np.arange(np.count_nonzero(areas > 0)))
+    means = masses[:, areas > 0] / areas[areas > 0]  # a band without a cell is like its neighbour
+    return edges, 2 * np.pi * own.radius**2 * means[:, np.rint(filled).astype(int)]
 
 
 def around(angle: np.ndarray, weights: np.ndarray, cells: int) -> tuple[np.ndarray, np.ndarray]:

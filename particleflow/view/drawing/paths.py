@@ -130,6 +130,13 @@ def _place_axis(ax: "Axes", view: Projection, heights: np.ndarray, ticks: np.nda
     axis.set_label_text("angle θ")
 
 
+def angle_ticks(axis: Any, low: float, high: float) -> None:
+    """Ticks at the quarters of the circle on an axis of angles from low to high, which it keeps."""
+    ticks = np.arange(np.ceil(low / (np.pi / 2)), np.floor(high / (np.pi / 2)) + 1) * np.pi / 2
+    axis.set_ticks(ticks, [angle_names(tick) for tick in ticks])
+    axis.axes.set(**{"xlim" if axis.axis_name == "x" else "ylim": (low, high)})
+
+
 def angle_names(angle: float) -> str:
     """The name of a multiple of π/2, between −π and π."""
     names = {-4: "0", -3: "π/2", -2: "−π", -1: "−π/2", 0: "0", 1: "π/2", 2: "π", 3: "−π/2", 4: "0"}

@@ -57,11 +57,15 @@ def ring_bars(
     whole = np.bincount(cell, mass, cells)
     full = np.flatnonzero(whole > 0)
     shades = np.stack([np.bincount(cell, mass * tone, cells)[full] for tone in colors[known].T], axis=1)
-    turn = np.linspace(-np.pi, np.pi, cells + 1)
-    rays = np.column_stack([np.cos(turn), np.sin(turn)])
-    outer = (1.0 + _EVEN * np.sqrt(2 * np.pi * density[full]))[:, None]
-    first, last = rays[full], rays[full + 1]
-    return np.stack([first, outer * first, outer * last, last], axis=1), shades / whole[full, None]
+    corners = bar_corners(np.linspace(-np.pi, np.pi, cells + 1), _EVEN * np.sqrt(2 * np.pi * density))
+    return corners[full], shades / whole[full, None]
+
+
+def bar_corners(edges: np.ndarray, heights: np.ndarray) -> np.ndarray:
+    """The corners (k, 4, 2) of bars of some heights (k,) that stand on the unit circle between angles (k + 1,)."""
+    rays = np.column_stack([np.cos(edges), np.sin(edges)])
+    outer, first, last = (1.0 + heights)[:, None], rays[:-1], rays[1:]
+    return np.stack([first, outer * first, outer * last, last], axis=1)
 
 
 def draw_ring(

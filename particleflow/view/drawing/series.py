@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _DECADES = 1e4
 _NOTHING = 1e-10  # what rounding leaves of a difference
 _EXPLAINED = 0.999
+_FEW = 8
 _LARGEST = 1e250  # an axis needs room above
 
 
@@ -208,12 +209,13 @@ def cluster_count(
     plateaus: Iterable[Any] = (),
     log: bool | str = "auto",
     color: Any = None,
+    of: str = "clusters",
     ax: "Axes | None" = None,
 ) -> "Axes":
     """Draw the number of clusters as a staircase, plateaus (start, end, count) shaded and named by their count.
 
     The time axis is logarithmic where the frames are spaced like that. `counts` is (T,), or (T, R) for a median and a
-    band over runs; plateau bounds are times.
+    band over runs, `of` clusters, or of what else is counted; plateau bounds are times.
     """
     ax = new_axes(ax, about=trajectory)
     counts = check_counts(trajectory, counts)
@@ -223,24 +225,31 @@ def cluster_count(
         ax, drawn_times(trajectory.times, log), counts.astype(float), color or style.current().categories[3], None, True
     )
     count_axis(ax, counts)
-    ax.set_ylabel(with_band("clusters", counts))
+    ax.set_ylabel(with_band(of, counts))
     mark_changes(ax, trajectory)
     set_title(ax, trajectory)
     return ax
 
 
 def count_axis(ax: "Axes", counts: np.ndarray) -> None:
-    """A logarithmic axis with plain whole numbers, tall enough for the plateau names above the staircase."""
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+    """A logarithmic axis with plain whole numbers, tall enough for the plateau names above the staircase.
+
+    Few things, and those of which there may be none, have a linear one.
+    """
+    from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
     top = max(int(np.nanmax(counts)), 2)
+    ax.grid(True, axis="y")
+    if np.nanmin(counts) < 1 or top <= _FEW:
+        ax.set_ylim(-0.04 * top, 1.25 * top)
+        ax.yaxis.set_major_locator(MaxNLocator(integer=True))
+        return
     ax.set_yscale("log")
     ax.set_ylim(0.8, top * (top / 0.8) ** 0.2)  # a sixth of the height is left for two rows of names
     ladder = [value * 10**power for power in range(7) for value in (1, 2, 5)]
     ax.yaxis.set_major_locator(FixedLocator([value for value in ladder if value <= top]))
     ax.yaxis.set_minor_locator(NullLocator())
     ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    ax.grid(True, axis="y")
 
 
 def staircase(
@@ -249,12 +258,13 @@ def staircase(
     *,
     plateaus: Iterable[Any] = (),
     log: bool | str = "auto",
+    of: str = "clusters",
     ax: "Axes | None" = None,
 ) -> "Axes":
     """Draw cluster count (left axis) and energy (right axis) on one time axis, plateaus shaded.
 
-    Time is logarithmic where the frames are spaced like that. Whichever of the two is missing is left out. Returns the
-    left axes; the right ones share its time axis.
+    Time is logarithmic where the frames are spaced like that. Whichever of the two is missing is left out. `of`
+    says what is counted. Returns the left axes; the right ones share its time axis.
     """
     check_trajectory(trajectory)
     theme = style.current()
@@ -267,7 +277,7 @@ def staircase(
         ax = energy(trajectory, log=log, ax=ax)
         shade_plateaus(ax, trajectory, plateaus, ax.get_xscale() == "log")
         return ax
-    ax = cluster_count(trajectory, counts, plateaus=plateaus, log=log, ax=ax)
+    ax = cluster_count(trajectory, counts, plateaus=plateaus, log=log, of=of, ax=ax)
     if has_energy:
         _colored_axis(ax, "left", theme.categories[3])
         right = ax.twinx()

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from particleflow.analysis.character import character_of
 from particleflow.analysis.frames import first_run
 from particleflow.view import style
 from particleflow.view.drawing.base import (
@@ -25,10 +26,14 @@ from particleflow.view.drawing.base import (
     title_figure,
 )
 from particleflow.view.drawing.camera import box_coordinates, box_edges, camera_of, depth_style, globe
+from particleflow.view.drawing.cells import BARS_NOTE, draw_cells
 from particleflow.view.drawing.colors import may_blend, particle_colors
 from particleflow.view.drawing.crowds import crowd_colors, crowd_mass, marker_areas, shown_weights
+from particleflow.view.drawing.field import Field, field_of
+from particleflow.view.drawing.matrices import color_bar
 from particleflow.view.drawing.ring import RING_NOTE, bare, draw_ring, empty_ring
 from particleflow.view.drawing.wording import write_words
+from particleflow.view.resampling import even_in_motion
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,10 +62,14 @@ def snapshot(
     cluster, `colors` (N, 3) directly; the default is the cluster that a particle ends in, or its first place. `view`
     fixes the projection, so that several frames share it. Particles with words are named by them where there is room:
     those at one place together, none over another. Of more than 20,000 particles a ring shows the density of all, and
-    other pictures so many of them, evenly chosen.
+    other pictures so many of them, evenly chosen. A density is drawn as such: a curve over the line, bars around the
+    circle, a heat map of the plane, a coloured sphere, all frames on one scale.
     """
     run = first_run(trajectory)
     view = view or projection(run)
+    field = field_of(run)
+    if field is not None:
+        return _density(trajectory, run, view, field, frame, azimuth, title, ax)
     kind = _kind(run, view)
     ax = new_axes(ax, WIDE if view.kind == "line" else SQUARE, about=trajectory, note=_note(run, view))
     chosen = slice(None) if kind == "ring" else thinned(run.count, MAX_DOTS)
@@ -76,11 +85,29 @@ def snapshot(
         "space": _space,
     }  # fmt: skip
     draw[kind](ax, run, view, coordinates, colors, weights, azimuth)
+    _name(ax, run, frame, title)
+    return ax
+
+
+def _density(
+    trajectory: "Trajectory", run: "Trajectory", view: Projection, field: Field, frame: int, azimuth: float | None,
+    title: str | None, ax: "Axes | None",
+) -> "Axes":  # fmt: skip
+    """One frame of a density."""
+    frame_points(run, frame)  # refuses a frame that is not there
+    alone = ax is None
+    ax = new_axes(ax, WIDE if view.kind == "line" else SQUARE, about=trajectory, note=_note(run, view))
+    draw_cells(ax, run, view, field, frame, azimuth, bar=alone)
+    _name(ax, run, frame, title)
+    return ax
+
+
+def _name(ax: "Axes", run: "Trajectory", frame: int, title: str | None) -> None:
+    """The title that is given, else that of the run with the time of the frame."""
     if title is None:
         set_title(ax, run, time=float(run.times[frame]))
     else:
         ax.set_title(style.clean(title))
-    return ax
 
 
 def _kind(run: "Trajectory", view: Projection) -> str:
@@ -89,7 +116,9 @@ def _kind(run: "Trajectory", view: Projection) -> str:
 
 
 def _note(run: "Trajectory", view: Projection) -> str:
-    """What small print says of a crowd."""
+    """What small print says of a crowd, or of a density."""
+    if field_of(run) is not None:
+        return BARS_NOTE if view.kind == "circle" else ""
     return RING_NOTE if _kind(run, view) == "ring" else sample_note(run, MAX_DOTS)
 
 
@@ -103,13 +132,8 @@ def snapshots(trajectory: "Trajectory", frames: Any = None, *, labels: Any = Non
 
     `frames` lists frame indices; the default takes four, even in the motion between the first and the last frame.
     """
-    from particleflow.view.resampling import arc_length
-
     run = first_run(trajectory)
-    if frames is None:
-        length = arc_length(run)
-        frames = np.searchsorted(length, np.linspace(0, length[-1], 4)) if length[-1] > 0 else [len(run) - 1]
-    frames = np.unique(np.asarray(frames, int))
+    frames = np.unique(even_in_motion(run, 4) if frames is None else np.asarray(frames, int))
     if figure is None:
         side = 2.5 / 6.4
         figure = new_figure((side * max(len(frames), 2), side * 1.32), trajectory, _note(run, projection(run)))
@@ -122,7 +146,17 @@ def snapshots(trajectory: "Trajectory", frames: Any = None, *, labels: Any = Non
         if ax is not axes[0]:
             ax.set_ylabel("")
             ax.tick_params(labelleft=False)
+    field = field_of(run)
+    if field is not None and field.cells.kind != "line":  # heights of curves have an axis of their own
+        _shared_bar(axes[-1], field)
     return axes
+
+
+def _shared_bar(ax: "Axes", field: Field) -> None:
+    """The scale of a row of pictures, beside the last of them."""
+    from matplotlib.cm import ScalarMappable
+
+    color_bar(ax, ScalarMappable(field.norm(), style.colormap("density")), "density")
 
 
 def _marker_scale(ax: "Axes") -> float:
@@ -188,6 +222,8 @@ def _plane(
     area = marker_areas(crowd_mass(coordinates, weights, _crowd_cell(run, view)))
     _scatter(ax, coordinates[:, :2], colors, area, alpha=0.9)
     write_words(ax, _shown_words(run, len(coordinates)), coordinates[:, :2], weights, _marker_scale(ax))
+    if view.kind == "plane" and character_of(run).is_law:
+        _ellipses(ax, coordinates, weights)
     half, middle = max(high - low) / 2, (low + high) / 2
     if view.kind == "plane" and max(high - low) > 12 * min(high - low):  # a sliver is stretched rather than lost
         ax.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
@@ -195,6 +231,17 @@ def _plane(
         ax.set(xlim=(middle[0] - half, middle[0] + half), ylim=(middle[1] - half, middle[1] + half), aspect="equal")
     ax.grid(True, color=theme.grid)
     ax.set(xlabel=view.labels[0], ylabel=view.labels[1])
+
+
+def _ellipses(ax: "Axes", points: np.ndarray, weights: np.ndarray) -> None:
+    """One and two standard deviations of a normal law around its mean: {x : (x − a)ᵀ S⁻¹ (x − a) = k²}."""
+    theme = style.current()
+    mean = weights @ points
+    turn = np.linspace(0, 2 * np.pi, 181)
+    values, axes = np.linalg.eigh(np.einsum("n,ni,nj->ij", weights, points - mean, points - mean))
+    unit = np.column_stack([np.cos(turn), np.sin(turn)]) * np.sqrt(np.maximum(values, 0.0)) @ axes.T
+    for deviations in (1, 2):
+        ax.plot(*(mean + deviations * unit).T, color=theme.text, linewidth=0.9, alpha=0.9 / deviations, zorder=4)
 
 
 def _sphere(

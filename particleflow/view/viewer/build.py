@@ -32,6 +32,7 @@ from particleflow.view.findings import merge_rows
 from particleflow.view.viewer import data
 from particleflow.view.viewer.clusters import Clusters, clusters_from, found_clusters
 from particleflow.view.viewer.codec import Section, array_section
+from particleflow.view.viewer.levels import levels_of
 from particleflow.view.viewer.tree import layout_merge_tree
 
 SCRIPTS = (
@@ -46,6 +47,7 @@ SCRIPTS = (
     "scene.js",
     "panels.js",
     "panel_kinds.js",
+    "density.js",
     "words.js",
     "clusters.js",
     "controls.js",
@@ -77,8 +79,8 @@ def page(
     `track_clusters` (a mapping or object with `labels`, `counts` and `merge_tree` or `tree`), or these by themselves:
     cluster labels (T, N), cluster counts (T,) and merges (a, b, time, size); the largest file; "auto" (what the
     reader's system prefers), "light" or "dark". With no analysis the clusters are found here; `analysis=False` leaves
-    them out. Bits, then frames, then particles are given up to stay under `max_bytes`, and the page says so.
-    `progress(done, total)` is called when clusters, contents and file are there.
+    them out; that of a density are its peaks. Bits, then frames, then particles are given up to stay under `max_bytes`,
+    and the page says so. `progress(done, total)` is called when clusters, contents and file are there.
     """
     if theme not in ("auto", "light", "dark"):
         raise ArgumentError(f"Argument `theme` must be 'auto', 'light' or 'dark', but is {theme!r}.")
@@ -105,17 +107,20 @@ def _content(trajectory: Any, clusters: Clusters, runs: int | None, max_bytes: f
     times = np.asarray(trajectory.times, np.float64)
     found = data.survey(trajectory)
     timeline = data.choose_frames(times, found.arc, data.TIMELINE_LIMIT)
-    codes = None
-    if clusters.labels is not None:
+    codes, levels = None, levels_of(trajectory)
+    if clusters.labels is not None and levels is None:
         codes = data.CodedLabels.of(data.check_series("labels", clusters.labels, (total, count)))
     fixed, extra = _panels(trajectory, clusters, codes, timeline)
     fixed += [array_section("times", times[timeline]), array_section("arc", found.arc[timeline])]
+    extra["density"] = None if levels is None else levels.facts()
     shell = len(_assemble({**_facts(trajectory), **extra}, fixed)) + 8 * total + 12 * min(count, data.CROWD) + 4096
     if max_bytes < shell + 20_000:
         raise ArgumentError(f"`max_bytes` must be above {shell + 20_000} for this run, but is {max_bytes:.0f}.")
-    chosen, stored = data.fit(trajectory, found, codes, max_bytes - shell)
+    chosen, stored = data.fit(trajectory, found, levels or codes, max_bytes - shell)
     fixed += [array_section("frames", chosen.frames.astype(np.uint32)), *_particles(trajectory, chosen.particles)]
     meta = _facts(trajectory) | extra | _storage(trajectory, found, chosen, runs)
+    if levels is not None:
+        meta["ramps"] = {name: _hex(levels.ramp(name)) for name in _THEMES}
     if codes is not None:
         meta["palettes"] = {name: _hex(data.cluster_colors(trajectory, codes, name, PALETTE_SIZE)) for name in _THEMES}
     return meta, fixed + stored
@@ -128,7 +133,7 @@ def _panels(
     observables = data.scalar_observables(trajectory, timeline)
     sections = [array_section(f"observable{i}", values) for i, values in enumerate(observables.values())]
     extra: dict = {"observables": list(observables), "counts": clusters.counts is not None, "tree": 0}
-    extra["threshold"] = clusters.note
+    extra |= {"threshold": clusters.note, "counted": clusters.noun}
     extra["words"] = _vocabulary(trajectory)
     if clusters.counts is not None:
         counts = data.check_series("counts", clusters.counts, (len(trajectory),))

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from particleflow.analysis.cells import is_density
 from particleflow.analysis.shape import PrincipalComponents, common_norm, principal_components
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.view import style
 from particleflow.view.drawing.base import gather, projection, thinned
 from particleflow.view.drawing.colors import contrasting_colors
-from particleflow.view.resampling import step_lengths
+from particleflow.view.resampling import arc_length, step_lengths
 from particleflow.view.viewer.codec import (
     BITS,
     Grid,
@@ -29,6 +30,8 @@ MINIMUM_FRAMES = 120  # fewer frames than this look like a slide show: particles
 CROWD, SHOWN_OF_A_CROWD = 100_000, 20_000  # particles from which on a sample is shown, and of how many
 TIMELINE_LIMIT = 20_000
 NO_CLUSTER = 65_535
+
+Coded = Callable[[Any, Any], np.ndarray]  # 16-bit numbers of some frames and particles: clusters, or levels
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,8 @@ def _project(points: np.ndarray, components: PrincipalComponents | None) -> np.n
 def survey(trajectory: Any) -> Survey:
     """Box, arc length and projection of a run, reading it once in blocks.
 
-    arc_k = Σ_{j≤k} (mean_i |x_i(t_j) − x_i(t_{j−1})|²)^{1/2}, over particles that are finite in both frames.
+    arc_k = Σ_{j≤k} (mean_i |x_i(t_j) − x_i(t_{j−1})|²)^{1/2}, over particles that are finite in both frames; of a
+    density the mass that has moved.
     """
     components = _components(trajectory) if trajectory.dimension > 3 else None
     low = np.full(min(trajectory.dimension, 3), np.inf)
@@ -101,6 +105,7 @@ def survey(trajectory: Any) -> Survey:
     if not (np.isfinite(low) & np.isfinite(high)).all():
         raise ArgumentError("The trajectory has no finite point to show; check it with `particleflow info`.")
     arc = np.concatenate([[0.0], np.cumsum(np.concatenate(steps))])
+    arc = arc_length(trajectory) if is_density(trajectory) else arc
     return Survey(low, high, arc, components)
 
 
@@ -245,7 +250,7 @@ def _sample_codes(trajectory: Any, found: Survey, chosen: Selection) -> np.ndarr
 
 
 def _encode(
-    trajectory: Any, found: Survey, chosen: Selection, labels: CodedLabels | None, budget: float
+    trajectory: Any, found: Survey, chosen: Selection, labels: Coded | None, budget: float
 ) -> tuple[list[Section], float]:
     """Sections of one selection, and their size as a fraction of the budget, extrapolated if it was passed early."""
     count = trajectory.count if chosen.particles is None else len(chosen.particles)
@@ -256,12 +261,13 @@ def _encode(
     extra: list[Section] = []
     if labels is not None and done == len(chosen.frames):
         shown = slice(None) if chosen.particles is None else chosen.particles
-        extra, more = code_sections("clusters", label_blocks(labels, chosen.frames, shown, count), 1)
+        name = "levels" if is_density(trajectory) else "clusters"
+        extra, more = code_sections(name, label_blocks(labels, chosen.frames, shown, count), 1)
         used += more
     return sections + extra, used * len(chosen.frames) / (done * budget)
 
 
-def fit(trajectory: Any, found: Survey, labels: CodedLabels | None, budget: float) -> tuple[Selection, list[Section]]:
+def fit(trajectory: Any, found: Survey, labels: Coded | None, budget: float) -> tuple[Selection, list[Section]]:
     """The richest selection whose text stays under `budget` bytes: fewer bits first, then frames, then particles.
 
     Of more than 100,000 particles, 20,000 drawn at random are enough for any screen.

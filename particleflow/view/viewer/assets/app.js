@@ -148,6 +148,8 @@ class App {
   // ---- view -------------------------------------------------------------------------------------------------------
   // Diameter of a point in CSS pixels: larger for few particles and for large stages.
   pointSize() {
+    const cell = this.run.density ? cellSize(this) : 0;
+    if (cell) return cell * this.sizeFactor;
     const room = Math.sqrt(Math.min(this.width, this.height) / 600);
     return clamp(26 / this.run.count ** 0.22, 1.6, 13) * room * this.sizeFactor;
   }
@@ -196,6 +198,7 @@ class App {
     const k = Math.min(moment.k, Math.max(0, this.run.frames - 2));
     const at = this.run.frames > 1 && moment.k > k ? { k, next: k + 1, fraction: 1 } : moment;
     const many = this.run.count > 3000;
+    const alpha = this.run.density ? cellAlpha(this) : many ? 0.75 : 0.92;
     return {
       moment: this.mode === "speed" ? at : moment,
       matrix: camera.matrix(width, height),
@@ -205,7 +208,7 @@ class App {
       numbers: {
         size: this.pointSize() * this.ratio,
         reference: camera.kind === "orbit" ? camera.distance : 0,
-        alpha: many ? 0.75 : 0.92,
+        alpha,
         elapsed: this.run.frames > 1 ? this.timeline.frameTimes[k + 1] - this.timeline.frameTimes[k] : 0,
       },
     };
@@ -240,7 +243,8 @@ class App {
     if (key === this.legendKey) return;
     this.legendKey = key;
     fillLegend(byId("legend"), this);
-    byId("over").setAttribute("aria-label", `${this.facts.count} particles, ${describeMoment(this)}`);
+    const noun = this.run.density ? "cells" : "particles";
+    byId("over").setAttribute("aria-label", `${this.facts.count} ${noun}, ${describeMoment(this)}`);
   }
 
   savePicture() {

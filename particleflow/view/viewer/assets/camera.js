@@ -156,11 +156,29 @@ class StripCamera {
   }
 }
 
+// A density on a line: the coordinate runs to the right, and the height of the curve is drawn above.
+class ProfileCamera extends StripCamera {
+  constructor(low, high, margin) {
+    super(low, high, margin);
+    this.kind = "profile";
+  }
+
+  matrix(width, height) {
+    const area = this.area(width, height);
+    const sx = (2 * area.width) / (width * (this.high - this.low));
+    const left = (2 * area.left) / width - 1;
+    const bottom = 1 - (2 * (area.top + area.height)) / height;
+    return [sx, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, left - sx * this.low, bottom, 0, 1];
+  }
+}
+
 function makeCamera(run, radius) {
   const { low, high } = run.facts;
+  if (run.dimension === 1 && run.density) return new ProfileCamera(low[0], high[0], [66, 18, 52, 40]);
   if (run.dimension === 1) return new StripCamera(low[0], high[0], [58, 18, 52, 40]);
   if (run.dimension === 2 && radius) {
-    return new PlaneCamera([-1.08 * radius, -1.08 * radius], [1.08 * radius, 1.08 * radius], [24, 24, 44, 34]);
+    const reach = (run.density ? 1.06 + TALLEST_BAR : 1.08) * radius; // bars of a density stand on the circle
+    return new PlaneCamera([-reach, -reach], [reach, reach], [24, 24, 44, 34]);
   }
   if (run.dimension === 2) return new PlaneCamera(low, high, [56, 24, 52, 44]);
   if (radius) return new OrbitCamera([0, 0, 0], radius, 1.14, run.facts.facing); // as in figures: at the last clusters

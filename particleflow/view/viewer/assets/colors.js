@@ -82,6 +82,7 @@ function speedOf(run, timeline, j, k) {
 
 // The ways to colour that this run allows, as [name, title].
 function colorModes(run) {
+  if (run.density) return [["density", run.density.kind === "points" ? "mass" : "density"]];
   const modes = [];
   if (run.hasClusters) modes.push(["cluster", "cluster"]);
   if (run.arrays.labels) modes.push(["label", "given label"]);

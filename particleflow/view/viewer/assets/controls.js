@@ -46,7 +46,8 @@ class Controls {
     byId("speed").value = app.player.speed;
     byId("speed").addEventListener("change", (event) => app.player.setSpeed(Number(event.target.value)));
     for (const [value, title] of SCALES) {
-      const button = element("button", "", title);
+      const moved = value === "arc" && app.run.density;
+      const button = element("button", "", moved ? "Mass moved" : title);
       button.type = "button";
       button.dataset.scale = value;
       button.setAttribute("role", "radio");
@@ -56,7 +57,9 @@ class Controls {
     }
     byId("hold").hidden = !app.run.hasClusters;
     byId("rotate").hidden = app.camera.kind !== "orbit";
-    byId("reset").hidden = app.camera.kind === "strip";
+    byId("reset").hidden = ["strip", "profile"].includes(app.camera.kind);
+    byId("size").parentElement.hidden = Boolean(app.run.density) && !cellAlpha(app);
+    byId("color").parentElement.hidden = Boolean(app.run.density); // there is one way to colour it
   }
 
   buildDialogs() {
@@ -181,7 +184,7 @@ class Controls {
     stage.addEventListener("pointerleave", () => app.focus.hover(null));
     stage.addEventListener("dblclick", () => app.resetView());
     stage.addEventListener("wheel", (event) => {
-      if (app.camera.kind === "strip") return;
+      if (["strip", "profile"].includes(app.camera.kind)) return;
       event.preventDefault();
       app.zoom(Math.exp(-clamp(event.deltaY, -120, 120) * 0.0022), ...local(event));
     }, { passive: false });
@@ -198,7 +201,13 @@ function fillLegend(root, app) {
     item.append(mark, element("span", "", text));
     items.push(item);
   };
-  if (app.mode === "index" || app.mode === "speed") {
+  if (app.mode === "density") {
+    const { low, high, log, name } = app.run.density;
+    const bar = element("i", "bar");
+    bar.style.background = app.colors.rampCss();
+    items.push(element("span", "", formatNumber(log ? low : 0, 2)), bar, element("span", "", formatNumber(high, 2)));
+    items.push(element("span", "quiet", name + (log ? ", log scale" : "")));
+  } else if (app.mode === "index" || app.mode === "speed") {
     const bar = element("i", "bar");
     bar.style.background = app.colors.rampCss();
     const [low, high] = app.mode === "index" ? [0, app.facts.totalCount - 1] : app.speedRange.map((power) => 10 ** power);

@@ -2,6 +2,7 @@
 
 const TYPES = { f8: Float64Array, f4: Float32Array, i4: Int32Array, u4: Uint32Array };
 const MISSING_LABEL = 65535;
+const HIGHEST_LEVEL = 65534;
 
 function bytesFromBase64(text) {
   if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);
@@ -63,7 +64,7 @@ async function readCodes(facts, progress) {
   const blocks = facts.sections.filter((section) => section.kind === "codes");
   const done = { positions: 0, clusters: 0 };
   for (const [number, block] of blocks.entries()) {
-    const clusters = block.name.startsWith("clusters");
+    const clusters = !block.name.startsWith("positions"); // or the levels of a density, which has none
     const which = clusters ? "clusters" : "positions";
     const stream = new Uint8Array(await sectionBytes(block.name));
     const shape = clusters ? [block.shape[0], 1] : block.shape;
@@ -90,6 +91,7 @@ class Run {
     this.missing = 2 ** facts.bits - 1;
     this.radius = facts.radius ?? 0; // of the circle or sphere the points live on
     this.hasClusters = facts.sections.some((section) => section.name === "clusters0");
+    this.density = facts.density; // of a density: the scale of its levels
   }
 
   frame(k) {
@@ -120,6 +122,18 @@ class Run {
 
   cluster(j, k) {
     return this.hasClusters ? this.codes[(k * this.count + j) * 4 + 3] : MISSING_LABEL;
+  }
+
+  // How dense cell j is at a moment, from 0 to 1 on the scale of colours.
+  level(j, moment) {
+    const at = (k) => this.codes[(k * this.count + j) * 4 + 3];
+    return (at(moment.k) * (1 - moment.fraction) + at(moment.next) * moment.fraction) / HIGHEST_LEVEL;
+  }
+
+  // The density at a level.
+  densityAt(level) {
+    const { low, high, log } = this.density;
+    return log ? low * (high / low) ** level : high * level;
   }
 
   // Sizes of the clusters in frame k, as a map from cluster code to number of particles.

@@ -5,6 +5,7 @@
 //   state()            {time, unit, frame, playing, speed, scale, mode, selected, renderer, frames, count}
 //   positions(k)       Float64Array of the decoded coordinates of stored frame k, particle by particle
 //   clusters(k)        array of cluster codes of stored frame k, or null
+//   levels(k)          array of how dense the cells of stored frame k are, from 0 to 1, or null for particles
 //   names()            the names beside particles in the last picture: {text, box: [left, top, right, bottom]}
 //   frameTimes()       times of the stored frames
 //   cursors()          screen x of the cursor of every panel, and of its plot's left and right end
@@ -21,6 +22,8 @@ function publish(app) {
     }),
     positions: (k) => app.run.positions(k),
     clusters: (k) => (app.run.hasClusters ? Array.from({ length: app.run.count }, (_, j) => app.run.cluster(j, k)) : null),
+    levels: (k) => (app.run.density
+      ? Array.from({ length: app.run.count }, (_, j) => app.run.level(j, { k, next: k, fraction: 0 })) : null),
     names: () => app.names.drawn.map(({ text, box }) => ({ text, box })),
     frameTimes: () => Array.from(app.timeline.frameTimes),
     cursors: () => app.panels.list.map((panel) => {

@@ -108,8 +108,8 @@ class SeriesPanel extends CurvePanel {
 
 class CountPanel extends CurvePanel {
   constructor(app) {
-    super(app, "clusters", 1);
-    this.title = "number of clusters";
+    super(app, app.facts.counted, 1);
+    this.title = `number of ${app.facts.counted}`;
     this.steps = true;
     this.setValues(app.arrays.counts, 1.3);
   }

@@ -125,7 +125,9 @@ class Panels {
     if (facts.observables.length && run.frames > 1) this.list.push(new SeriesPanel(app));
     if (facts.counts && run.frames > 1) this.list.push(new CountPanel(app));
     if (arrays.tree_y) this.list.push(new TreePanel(app));
-    if (run.dimension === 2 && run.radius && run.frames > 1) this.list.push(new AnglePanel(app));
+    const round = run.dimension === 2 && run.radius;
+    if (run.density && (round || run.dimension === 1) && run.frames > 1) this.list.unshift(new DensityPanel(app));
+    else if (round && run.frames > 1) this.list.push(new AnglePanel(app));
     for (const panel of this.list) root.append(panel.root);
     if (this.list.length) this.list[this.list.length - 1].showsTicks = true;
     document.body.classList.toggle("no-panels", this.list.length === 0);

@@ -9,7 +9,7 @@ layout(location = 1) in uvec4 second;  // the same in frame k + 1
 layout(location = 2) in uint code;     // a category that does not change: given label, or held clusters
 uniform mat4 matrix;
 uniform vec3 low, stepSize, background;
-uniform float fraction, size, reference, alpha, missing, count, elapsed, sphere;
+uniform float fraction, size, reference, alpha, missing, count, elapsed, sphere, square;
 uniform vec2 cue, speedRange;
 uniform int mode;
 uniform highp sampler2D categories, ramp;
@@ -39,6 +39,7 @@ void main() {
   if (mode == 0) color = category(first.w);
   else if (mode == 1) color = category(code);
   else if (mode == 2) color = scale(float(gl_VertexID) / max(1.0, count - 1.0));
+  else if (mode == 4) color = scale(mix(float(first.w), float(second.w), fraction) / 65534.0);
   else {
     float speed = elapsed > 0.0 ? length(end - begin) / elapsed : 0.0;
     color = scale((log(max(speed, 1e-37)) / log(10.0) - speedRange.x) / (speedRange.y - speedRange.x));
@@ -46,7 +47,7 @@ void main() {
   float far = cue.y > cue.x ? clamp((distance - cue.x) / (cue.y - cue.x), 0.0, 1.0) : 0.0;
   tint = vec4(mix(color, background, 0.38 * smoothstep(0.35, 1.0, far)), alpha);
   float pixels = size * (reference > 0.0 ? reference / distance : 1.0);
-  gl_PointSize = pixels + 1.5;
+  gl_PointSize = pixels + (square > 0.0 ? 0.0 : 1.5);
   radius = (pixels + 1.5) * 0.5;
 }`;
 
@@ -54,17 +55,18 @@ const FRAGMENT = `#version 300 es
 precision highp float;
 in vec4 tint;
 in float radius;
+uniform float rimmed, square;
 out vec4 result;
 void main() {
   float away = length(gl_PointCoord - 0.5) * 2.0 * radius;
-  float cover = clamp(radius - away, 0.0, 1.0) * tint.a;
+  float cover = (square > 0.0 ? 1.0 : clamp(radius - away, 0.0, 1.0)) * tint.a;
   if (cover <= 0.0) discard;
   // a slightly deeper rim keeps neighbours of one colour apart
-  float rim = radius > 2.2 ? smoothstep(radius - 2.0, radius - 0.6, away) : 0.0;
+  float rim = rimmed > 0.0 && radius > 2.2 ? smoothstep(radius - 2.0, radius - 0.6, away) : 0.0;
   result = vec4(tint.rgb * (1.0 - 0.28 * rim) * cover, cover);
 }`;
 
-const MODES = { cluster: 0, label: 1, held: 1, index: 2, speed: 3 };
+const MODES = { cluster: 0, label: 1, held: 1, index: 2, speed: 3, density: 4 };
 const SORT_LIMIT = 250000; // above this many points the order by depth costs more than it shows
 
 function compile(gl, type, source) {
@@ -196,6 +198,8 @@ class GLPoints {
     gl.uniform1i(places.ramp, 1);
     const numbers = { ...view.numbers, fraction: moment.fraction, missing: run.missing, count: run.count };
     numbers.sphere = run.radius > 0 ? 1 : 0;
+    numbers.rimmed = run.density ? 0 : 1; // cells are to touch
+    numbers.square = run.density?.kind === "plane" ? 1 : 0;
     for (const [name, value] of Object.entries(numbers)) gl.uniform1f(places[name], value);
     const sorted = view.cue[1] > view.cue[0] && run.count <= SORT_LIMIT;
     if (sorted) this.sort(matrix, moment, view.cue);

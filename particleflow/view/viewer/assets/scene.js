@@ -37,7 +37,8 @@ class Scene {
     const { app, under, width, height } = this;
     under.clearRect(0, 0, width, height);
     const kind = app.camera.kind;
-    if (kind === "orbit" && app.run.radius) this.drawSphere();
+    if (kind === "profile") drawProfileAxes(this);
+    else if (kind === "orbit" && app.run.radius) this.drawSphere();
     else if (kind === "orbit") this.drawBox();
     else if (kind === "strip") this.drawStrip();
     else if (app.run.radius) this.drawCircle();
@@ -178,9 +179,10 @@ class Scene {
       over.fillRect(clear, area.top, Math.max(0, area.left + area.width - clear), area.height);
       drawLines(over, [[x, area.top - 4, x, area.top + area.height + 4]], app.colors.ink, 0.55, 1);
     }
+    if (app.run.density) drawDensity(this, matrix);
     if (app.showMass) this.drawMasses(matrix);
     if (app.showWords) app.names.draw(over, matrix);
-    if (app.focus.selected >= 0) this.drawTrail(matrix);
+    if (app.focus.selected >= 0 && !app.run.density) this.drawTrail(matrix);
     for (const [j, strong] of [[app.focus.hovered, false], [app.focus.selected, true]]) if (j >= 0) this.drawRing(matrix, j, strong);
   }
 

@@ -2,7 +2,7 @@
 
 function describeMoment(app) {
   const { index } = locate(app.timeline.times, app.player.time);
-  const count = app.arrays.counts ? `, ${app.arrays.counts[index]} clusters` : "";
+  const count = app.arrays.counts ? `, ${app.arrays.counts[index]} ${app.facts.counted}` : "";
   return `time ${formatNumber(app.player.time)}${count}`;
 }
 
@@ -12,8 +12,8 @@ function story(app) {
   const share = (shown, total, why) =>
     shown < total ? `${formatCount(shown)} of ${formatCount(total)}, ${why}` : formatCount(total);
   const rows = [
-    ["Particles", share(facts.count, facts.totalCount, "drawn at random to keep the file small")],
-    ["Frames", share(facts.frameCount, facts.totalFrames, "closest together where the particles move most")],
+    [facts.density ? "Cells" : "Particles", share(facts.count, facts.totalCount, "drawn at random to keep the file small")],
+    ["Frames", share(facts.frameCount, facts.totalFrames, `closest together where ${facts.density ? "most mass moves" : "the particles move most"}`)],
   ];
   rows.push(["Time", `${formatNumber(app.timeline.begin)} to ${formatNumber(app.timeline.end)}`]);
   rows.push(["Geometry", `${facts.geometry || "not stated"}, ${facts.dimension} coordinate${facts.dimension === 1 ? "" : "s"}`]);
@@ -25,7 +25,7 @@ function story(app) {
   const error = Math.max(...facts.step) / 2;
   const precision = `${facts.bits} bits a coordinate, off by at most ${formatNumber(error, 2)}`;
   rows.push(["Precision", `${precision}; between frames points are interpolated`]);
-  if (facts.threshold) rows.push(["Clusters", facts.threshold]);
+  if (facts.threshold) rows.push([facts.density ? "Peaks" : "Clusters", facts.threshold]);
   if (facts.runs !== null) rows.push(["Ensemble", `the first of ${facts.runs} runs is shown`]);
   if (facts.seed !== null) rows.push(["Seed", facts.seed]);
   if (facts.status) rows.push(["Status", facts.status]);
@@ -38,7 +38,8 @@ function describeParticle(app, j) {
   const point = [0, 0, 0];
   if (!run.point(j, moment, point)) return [["particle", String(run.number(j))], ["state", "not finite"]];
   const rows = run.hasWords ? [["word", run.word(j)]] : [];
-  rows.push(["particle", String(run.number(j))]);
+  rows.push([run.density ? "cell" : "particle", String(run.number(j))]);
+  if (run.density) rows.push([run.density.kind === "points" ? "mass" : "density", formatNumber(run.densityAt(run.level(j, moment)), 3)]);
   if (arrays.positions_of) rows.push(["position", formatNumber(arrays.positions_of[j], 6)]);
   if (arrays.labels) rows.push(["label", String(arrays.labels[j])]);
   if (run.hasClusters) {
@@ -56,13 +57,14 @@ function describeParticle(app, j) {
     rows.push([run.dimension === 1 ? "x" : app.axisName(c), formatNumber(Number(point[c].toFixed(digits)), 6)]);
   }
   const speed = speedOf(run, app.timeline, j, Math.max(0, Math.min(moment.k, run.frames - 2)));
-  if (run.frames > 1) rows.push(["speed", formatNumber(speed, 3)]);
+  if (run.frames > 1 && !run.density) rows.push(["speed", formatNumber(speed, 3)]);
   return rows;
 }
 
 function showHeading(facts) {
   byId("title").textContent = facts.title || "Untitled run";
-  const parts = [`${formatCount(facts.totalCount)} particle${facts.totalCount === 1 ? "" : "s"}`];
+  const noun = facts.density ? "cell" : "particle";
+  const parts = [`${formatCount(facts.totalCount)} ${noun}${facts.totalCount === 1 ? "" : "s"}`];
   const circle = facts.radius && facts.dimension === 2;
   if (facts.geometry) parts.push(circle ? "circle" : facts.geometry.replaceAll("_", " "));
   parts.push(facts.dimension === 1 ? "1 dimension" : `${facts.dimension} dimensions`);
@@ -70,7 +72,7 @@ function showHeading(facts) {
   if (facts.explained !== null) parts.push(`projected on 3 principal components (${kept})`);
   const frames = `${formatCount(facts.totalFrames)} frame${facts.totalFrames === 1 ? "" : "s"}`;
   parts.push(facts.frameCount < facts.totalFrames ? `${formatCount(facts.frameCount)} of ${frames}` : frames);
-  if (facts.count < facts.totalCount) parts.push(`${formatCount(facts.count)} particles shown`);
+  if (facts.count < facts.totalCount) parts.push(`${formatCount(facts.count)} ${noun}s shown`);
   if (facts.runs !== null) parts.push(`run 1 of ${facts.runs}`);
   const unbroken = parts.map((part) => (part.length < 40 ? part.replaceAll(" ", "\u00a0") : part));
   byId("subtitle").textContent = unbroken.join(" · ");
