@@ -11,6 +11,7 @@ from shares import by_default
 from particleflow import kernels as k
 from particleflow.measure import Measure
 from particleflow.summation import Auto, Blockwise, Features, Limits, Native
+from particleflow.summation.features.bounds import random_variances
 
 COUNT = 4096
 
@@ -98,6 +99,33 @@ def test_random_features_have_the_error_that_their_variance_says():
             error = np.abs(how.moments(kernel, measure, points).log_mass - exact.log_mass).max()
             assert error <= found.error
             assert found.error < 30 * error  # and is not careful beyond use
+
+
+@pytest.mark.parametrize("name", ["plain", "clusters that do not see each other"])
+def test_the_variance_of_random_features_is_that_of_all_pairs(name):
+    """Σ_jl p_j p_l C_jl written out; what a query does not see is noise to it, too. Sampled, it may be larger."""
+    rng = np.random.default_rng(4)
+    points = 0.5 * rng.normal(size=(300, 3))
+    if name != "plain":
+        points = 9 * np.eye(3)[rng.integers(0, 3, 300)] + 1e-3 * points
+    measure = Measure(points, rng.normal(size=300))
+    form, values = _form(k.Gaussian(1.0), measure)
+    u, v, offsets = (np.asarray(each) for each in (form.queries, form.keys, form.key_offsets))
+    log_kappa = -np.sum((u[:, None] - v[None]) ** 2, axis=-1) / 2
+    weights = np.exp(offsets)
+    shares = weights * np.exp(log_kappa)
+    masses = shares.sum(axis=1)
+    exact = {"positive": 0.0, "fourier": 0.0}
+    for query in range(300):
+        inner, mirrored = (u[query] + v) @ (u[query] + v).T, 2 * u[query] - v[:, None] - v[None]
+        waves = np.exp(log_kappa) + np.exp(-np.sum(mirrored**2, axis=-1) / 2)
+        positive = shares[query] @ np.expm1(inner) @ shares[query]
+        fourier = weights @ waves @ weights - 2 * masses[query] ** 2
+        exact = {"positive": max(exact["positive"], positive / masses[query] ** 2),
+                 "fourier": max(exact["fourier"], fourier / masses[query] ** 2)}  # fmt: skip
+    found = random_variances(form, values, 0)
+    for method, variance in exact.items():
+        assert 0.5 * variance < found[method] < 20 * variance
 
 
 def _form(kernel, measure):

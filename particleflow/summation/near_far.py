@@ -53,20 +53,20 @@ class NearFar(AbstractSummation):
     Kernels: those that native code knows, see `KernelParts`; others are refused. A band of positions is a mask, and
     saves nothing. Where there is no library, XLA does the same, more slowly.
 
-    Parameters: `tolerance`; `block`, the number of sources that are summed together, a multiple of 4.
+    Parameters: `tolerance`; `block`, the most sources that one box holds; native code takes what suits the processor.
     """
 
     relative_time: ClassVar[float] = 1.0
     tolerance: float = eqx.field(static=True, default=1e-8)
-    block: int = eqx.field(static=True, default=32)
+    block: int = eqx.field(static=True, default=12)
 
     def __check_init__(self):
         given = self.tolerance
         is_number = isinstance(given, int | float) and not isinstance(given, bool)
         if not (is_number and 0 < given < 1):
             raise ArgumentError(f"Argument `tolerance` must be a number between 0 and 1, but is {given!r}.")
-        if not isinstance(self.block, int) or self.block < 4 or self.block % 4:
-            raise ArgumentError(f"Argument `block` must be a positive multiple of 4, but is {self.block!r}.")
+        if not isinstance(self.block, int) or isinstance(self.block, bool) or self.block < 4:
+            raise ArgumentError(f"Argument `block` must be a whole number, at least 4, but is {self.block!r}.")
 
     def moments(self, kernel: AbstractKernel, measure: Measure, queries: Any, values: Any = None) -> Moments:
         """The moments of `measure` under `kernel`, seen from each query."""

@@ -1,17 +1,16 @@
-"""A million tokens: sums to a tolerance beside PyTorch's exact attention, in one run.
+"""A million tokens: sums to a tolerance beside PyTorch's exact attention, in one run, as a table to paste.
 
     python tests/benchmarks/million.py [--largest 1000000] [--exact 65536] [--repetitions 3] [--rows 0 1 2]
 
-One row a problem: the field of N points (weights, means) to the tolerance in the table, as a ratio to torch's
+One row a problem: the field of N points (log-masses, means) by what `Auto(tolerance)` takes, as a ratio to torch's
 scaled_dot_product_attention of the same dimension and precision (float64), which is measured at `--exact` points and
 extrapolated by (N / exact)². Errors are the largest of 256 random queries against a sum over all sources in NumPy. The
-slope is that of log time over log N between N = 10⁴ and N. Times are processor times of all threads, the smallest of
-the repetitions, so that a busy machine disturbs little; choosing and compiling are not among them. Needs torch.
+slope is that of log time over log N between N = 10⁴ and N. Tasks take turns, medians count, choosing and compiling do
+not; ratios are of seconds on the clock, and of all processors, which a busy machine disturbs less. Needs torch.
 """
 
 import argparse
 import os
-import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -19,10 +18,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import torch  # pyright: ignore[reportMissingImports]
+from turns import median_times
 
 from particleflow.kernels import AbstractKernel, Attention, Gaussian
 from particleflow.measure import Measure
-from particleflow.summation import Spectral
+from particleflow.summation import Auto
 
 SAMPLE = 256
 SMALLEST = 10_000
@@ -66,23 +66,15 @@ PROBLEMS = [
 ]
 
 
-def processor_time(task: Callable[[], Any], repetitions: int) -> float:
-    """The smallest processor time of a task, after one call that compiles and warms up."""
-    task()
-    times = []
-    for _ in range(repetitions):
-        begin = time.process_time()
-        task()
-        times.append(time.process_time() - begin)
-    return min(times)
-
-
-def torch_seconds(dimension: int, count: int, repetitions: int) -> float:
+def exact_field(dimension: int, count: int) -> Callable[[], Any]:
     """One field by torch's fused attention, in float64."""
     points = torch.from_numpy(sphere(dimension)(np.random.default_rng(0), count))[None, None]
-    attention = torch.nn.functional.scaled_dot_product_attention
-    with torch.no_grad():
-        return processor_time(lambda: attention(points, points, points, scale=9.0), repetitions)
+
+    def field() -> Any:
+        with torch.no_grad():
+            return torch.nn.functional.scaled_dot_product_attention(points, points, points, scale=9.0)
+
+    return field
 
 
 def error(problem: Problem, points: np.ndarray, found: Any, rng: np.random.Generator) -> float:
@@ -98,15 +90,28 @@ def error(problem: Problem, points: np.ndarray, found: Any, rng: np.random.Gener
     return float(max(off_mass, off_mean))
 
 
-def measured(problem: Problem, count: int, repetitions: int) -> tuple[float, float, str]:
-    """Seconds and error of one field of so many points, and what summed it."""
-    rng = np.random.default_rng(1)
-    points = problem.cloud(rng, count)
+def field_of(problem: Problem, count: int) -> tuple[Callable[[], Any], np.ndarray, str]:
+    """One field of so many points, as a task, the points, and what sums it."""
+    points = problem.cloud(np.random.default_rng(1), count)
     measure = Measure.uniform(jnp.asarray(points))
-    choice = Spectral(problem.tolerance).select(problem.kernel, measure, measure)
+    choice = Auto(tolerance=problem.tolerance).select(problem.kernel, measure, measure)
     field = jax.jit(lambda cloud: choice.summation.moments(problem.kernel, cloud, cloud))
-    seconds = processor_time(lambda: jax.block_until_ready(field(measure)), repetitions)
-    return seconds, error(problem, points, field(measure), rng), choice.reason
+    return lambda: jax.block_until_ready(field(measure)), points, type(choice.summation).__name__
+
+
+def row(problem: Problem, options: argparse.Namespace) -> str:
+    """One line of the table."""
+    dimension = problem.cloud(np.random.default_rng(0), 2).shape[1]
+    many, points, by = field_of(problem, options.largest)
+    off = error(problem, points, many(), np.random.default_rng(2))
+    tasks = {"torch": exact_field(dimension, options.exact), "many": many, "few": field_of(problem, SMALLEST)[0]}
+    took = median_times(tasks, options.repetitions)
+    more = (options.largest / options.exact) ** 2
+    clock, processors = (more * theirs / ours for ours, theirs in zip(took["many"], took["torch"], strict=True))
+    slope = np.log(took["many"].processors / took["few"].processors) / np.log(options.largest / SMALLEST)
+    cells = [problem.name, f"{problem.tolerance:.0e}", f"{off:.0e}", f"{took['many'].clock:.2f}", f"{clock:,.0f}"]
+    cells += [f"{processors:,.0f}", f"{problem.least_ratio:,.0f}", f"{slope:.2f}", by]
+    return f"| {' | '.join(cells)} |"
 
 
 def main() -> None:
@@ -117,17 +122,12 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--rows", type=int, nargs="+", default=list(range(len(PROBLEMS))), help="which problems")
     options = parser.parse_args()
-    print(f"jax {jax.__version__}, torch {torch.__version__}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
-    print(f"{'N = ' + str(options.largest):<34} {'tolerance':>9} {'error':>8} {'seconds':>8} {'torch':>8} "
-          f"{'ratio':>7} {'wanted':>7} {'slope':>6}  by")  # fmt: skip
-    for problem in (PROBLEMS[row] for row in options.rows):
-        dimension = problem.cloud(np.random.default_rng(0), 2).shape[1]
-        exact = torch_seconds(dimension, options.exact, 1) * (options.largest / options.exact) ** 2
-        few = measured(problem, SMALLEST, options.repetitions)[0]
-        seconds, off, reason = measured(problem, options.largest, options.repetitions)
-        slope = np.log(seconds / few) / np.log(options.largest / SMALLEST)
-        print(f"{problem.name:<34} {problem.tolerance:>9.0e} {off:>8.1e} {seconds:>8.3f} {exact:>8.0f} "
-              f"{exact / seconds:>7.0f} {problem.least_ratio:>7.0f} {slope:>6.2f}  {reason}", flush=True)  # fmt: skip
+    print(f"jax {jax.__version__}, torch {torch.__version__}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}\n")
+    print(f"| one field, N = {options.largest:,} | tolerance | error | seconds | × faster than torch's exact sum, "
+          "on the clock | by processors | wanted | slope | by |")  # fmt: skip
+    print(f"|---|{'---|' * 8}")
+    for place in options.rows:
+        print(row(PROBLEMS[place], options), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,26 +1,27 @@
 """Near pairs beside all pairs: how many times faster `NearFar` is than the exact native sum, and its error.
 
     python tests/benchmarks/near_far.py [--count 100000] [--tolerance 1e-6] [--repetitions 5] [--precisions float64]
+        [--rows 0 1]
 
 One field of N points that look at themselves: β = 400 on S², a Gaussian of width .01 and a ball of radius .03 in the
 unit square, and clouds that are harder: normal points, tight clusters, weights over ten orders of magnitude. The exact
-sum is timed on some of the queries and multiplied. Ratios are of times on the clock, and of the time of processors,
-which a busy machine disturbs less; errors are the largest over those queries.
+sum is timed on some of the queries and multiplied; the two take turns. `by` is what `Auto(tolerance)` takes for these
+points, which is what is timed. Ratios are of medians on the clock, and of the time of processors, which a busy machine
+disturbs less; errors are the largest over those queries.
 """
 
 import argparse
 import os
-import time
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from turns import median_times
 
 from particleflow import kernels as k
 from particleflow.measure import Measure
-from particleflow.summation import Native, NearFar
+from particleflow.summation import Auto, Native
 from particleflow.summation.native import library
 
 SAMPLE = 2048  # queries of the exact sum
@@ -43,32 +44,25 @@ def cases(count: int) -> dict[str, tuple[Any, np.ndarray, np.ndarray]]:
     }
 
 
-def took(task: Callable[[], Any], repetitions: int) -> tuple[Any, float, float]:
-    """The result, and the medians of the time on the clock and of processors; the first call compiles."""
-    found, times = jax.block_until_ready(task()), []
-    for _ in range(repetitions):
-        clock, processors = time.perf_counter(), time.process_time()
-        jax.block_until_ready(task())
-        times.append((time.perf_counter() - clock, time.process_time() - processors))
-    clock, processors = np.median(times, axis=0)
-    return found, float(clock), float(processors)
-
-
 def row(name: str, case: tuple[Any, np.ndarray, np.ndarray], dtype: Any, options: argparse.Namespace) -> str:
     """One line of the table."""
     kernel, points, log_weights = case[0], case[1].astype(dtype), case[2].astype(dtype)
     some = np.sort(np.random.default_rng(1).choice(len(points), size=min(SAMPLE, len(points)), replace=False))
     cloud, weights = jnp.asarray(points), jnp.asarray(log_weights)
-    near = jax.jit(lambda x, w: NearFar(options.tolerance).moments(kernel, Measure(x, w), x))
+    measure = Measure(cloud, weights)
+    chosen = Auto(tolerance=options.tolerance).select(kernel, measure, measure).summation
+    near = jax.jit(lambda x, w: chosen.moments(kernel, Measure(x, w), x))
     exact = jax.jit(lambda x, w: Native().moments(kernel, Measure(x, w), x[some]))
-    found, *fast = took(lambda: near(cloud, weights), options.repetitions)
-    expected, *slow = took(lambda: exact(cloud, weights), options.repetitions)
+    tasks = {"near": lambda: jax.block_until_ready(near(cloud, weights))}
+    tasks["exact"] = lambda: jax.block_until_ready(exact(cloud, weights))
+    found, expected = (task() for task in tasks.values())
+    fast, slow = median_times(tasks, options.repetitions).values()
     ratios = [len(points) / len(some) * theirs / ours for ours, theirs in zip(fast, slow, strict=True)]
     of_mean = np.linalg.norm(np.asarray(found.mean[some] - expected.mean, np.float64), axis=1).max()
     of_mean /= np.linalg.norm(points, axis=1).max()
     of_mass = np.abs(np.asarray(found.log_mass[some] - expected.log_mass, np.float64)).max()
-    numbers = f"{fast[0]:>9.3f} {ratios[0]:>8.1f} {ratios[1]:>11.1f} {of_mean:>10.1e} {of_mass:>10.1e}"
-    return f"{name:>26} {np.dtype(dtype).name:>8} {numbers}"
+    numbers = f"{fast.clock:>9.3f} {ratios[0]:>8.1f} {ratios[1]:>11.1f} {of_mean:>10.1e} {of_mass:>10.1e}"
+    return f"{name:>26} {np.dtype(dtype).name:>8} {numbers}  {type(chosen).__name__}"
 
 
 def main() -> None:
@@ -78,12 +72,14 @@ def main() -> None:
     parser.add_argument("--tolerance", type=float, default=1e-6)
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--precisions", nargs="+", default=["float64", "float32"], choices=["float64", "float32"])
+    parser.add_argument("--rows", type=int, nargs="+", default=list(range(6)), help="which cases")
     options = parser.parse_args()
     print(f"N = {options.count}, tolerance {options.tolerance}; {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f};")
     print(f"native sum: {library().reason}")
-    print(f"{'':>26} {'':>8} {'seconds':>9} {'× clock':>8} {'× processor':>11} {'mean off':>10} {'log-mass':>10}")
+    print(f"{'':>26} {'':>8} {'seconds':>9} {'× clock':>8} {'× processor':>11} {'mean off':>10} {'log-mass':>10}  by")
     for precision in options.precisions:
-        for name, case in cases(options.count).items():
+        given = list(cases(options.count).items())
+        for name, case in (given[place] for place in options.rows):
             print(row(name, case, np.dtype(precision), options), flush=True)
 
 

@@ -13,10 +13,12 @@ the mass varies by Σ_jl p_j p_l C_jl / R of its square, one of the mean by Σ_j
     positive   C_jl = e^{⟨u + v_j, u + v_l⟩} − 1
     fourier    C_jl = (κ(v_j, v_l) + κ(2u, v_j + v_l)) / (κ(u, v_j) κ(u, v_l)) − 2.
 
-The double sum is estimated from sources drawn ∝ p_j, pairs of a source with itself included, which makes it too large
-rather than too small. By the central limit theorem the error at all of m queries stays below Φ⁻¹(1 − δ/2m) standard
-deviations with probability 1 − δ. That is a bound for most draws, not for all, and for few features with heavy tails it
-comes too early: such a promise has to be verified.
+The double sum is estimated from sources of which half are drawn ∝ p_j and half ∝ e^{B_j}, since features of what a
+query does not see are noise to it, and often all of it that there is. Each counts p_j/q_j, with q_j the chance of its
+draw; pairs of a source with itself are included, which makes the sum too large rather than too small. By the central
+limit theorem the error at all of m queries stays below Φ⁻¹(1 − δ/2m) standard deviations with probability 1 − δ. That
+is a bound for most draws, not for all, and for few features with heavy tails it comes
+too early: such a promise has to be verified.
 """
 
 from typing import Any
@@ -27,7 +29,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 from scipy.linalg import qr
-from scipy.special import ndtri
+from scipy.special import logsumexp, ndtri, softmax
 
 from particleflow.kernels.base import AbstractKernel
 from particleflow.measure import Measure, Sites
@@ -118,17 +120,20 @@ def random_variances(form: LowRankForm, values: Array, seed: int, most: float = 
     generator = np.random.default_rng(seed)
     u, v, z = (np.asarray(each, np.float64) for each in (form.queries, form.keys, values))
     largest = np.sqrt(np.max(np.sum(z**2, axis=1), initial=0.0)) or 1.0
+    offsets = np.asarray(form.key_offsets, np.float64)
     methods = ["positive", "fourier"] if form.kernel.is_gaussian else ["fourier"]
     worst = dict.fromkeys(methods, 0.0)
     for query in _looked_at(u, v, generator):
         if min(worst.values()) > most:
             break
-        logits = _log_matrix(form.kernel, u[query][None], v)[0] + np.asarray(form.key_offsets, np.float64)
-        shares = np.exp(logits - logits.max())
-        drawn = generator.choice(len(v), _DRAWS, p=shares / shares.sum())
-        centred = (z[drawn] - shares @ z / shares.sum()) / largest
+        seen = _log_matrix(form.kernel, u[query][None], v)[0]
+        shares, by_weight = softmax(seen + offsets), softmax(offsets)
+        drawn = np.concatenate([generator.choice(len(v), _DRAWS // 2, p=each) for each in (shares, by_weight)])
+        likely = 0.5 * (shares + by_weight)[drawn]
+        counted = offsets[drawn] - logsumexp(seen + offsets) - np.log(likely)  # log p/(q κ)
+        centred = (z[drawn] - shares @ z) / largest
         for method in [each for each in methods if worst[each] <= most]:
-            covariances = _covariances(method, form.kernel, u[query], v[drawn])
+            covariances = _covariances(method, form.kernel, u[query], v[drawn], seen[drawn], counted)
             with np.errstate(invalid="ignore"):  # ∞ · 0, of a query that features see nothing of but noise
                 both = np.array([np.mean(covariances), np.mean(covariances * (centred @ centred.T))])
             worst[method] = float(max(worst[method], *np.where(np.isnan(both), np.inf, both)))
@@ -146,16 +151,20 @@ def _looked_at(u: np.ndarray, v: np.ndarray, generator: np.random.Generator) -> 
     return np.concatenate([far, generator.choice(len(u), min(len(u), _QUERIES - _FARTHEST), replace=False)])
 
 
-def _covariances(method: str, kernel: Curves, u: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """C_jl of the sources v seen from u; for an exponent beyond all bounds, ∞."""
+def _covariances(
+    method: str, kernel: Curves, u: np.ndarray, v: np.ndarray, seen: np.ndarray, counted: np.ndarray
+) -> np.ndarray:
+    """C_jl p_j p_l / (q_j q_l) of the sources v seen from u, with log κ(u, v) and log p/(q κ); ∞ beyond all bounds."""
     with np.errstate(over="ignore"):
+        often = counted[:, None] + counted[None] + seen[:, None] + seen[None]
         if method == "positive":
-            return np.expm1((u + v) @ (u + v).T)
-        seen = _log_matrix(kernel, u[None], v)[0]
+            more, less = (np.maximum(sign * (u + v) @ (u + v).T, 0) for sign in (1, -1))
+            return np.exp(often) * np.expm1(-less) - np.exp(often + more) * np.expm1(-more)
         between = v[:, None] + v[None]
         mirrored = _log_matrix(kernel, 2 * u[None], between.reshape(-1, v.shape[1]))[0].reshape(len(v), len(v))
-        relative = -seen[:, None] - seen[None]
-        return np.exp(_log_matrix(kernel, v, v) + relative) + np.exp(mirrored + relative) - 2
+        both = counted[:, None] + counted[None]
+        noise = np.exp(_log_matrix(kernel, v, v) + both) + np.exp(mirrored + both)
+        return noise - 2 * np.exp(often)
 
 
 def _log_matrix(kernel: Curves, xs: np.ndarray, ys: np.ndarray) -> np.ndarray:

@@ -148,7 +148,7 @@ class Features(AbstractSummation):
                 f"{rank} random features ({method}); an error by variance, kept at all queries in "
                 f"{100 * CONFIDENCE:.3g} of 100 draws"
             )
-            error = float(np.sqrt(variance / rank)) * standard_deviations(len(form.queries))
+            error = float(np.sqrt(variance / rank)) * standard_deviations(len(form.queries)) + _rounding(values)
             how = Features(rank, method, self.seed)  # pyright: ignore[reportArgumentType]
             found.append(Choice(how, reason, error, size.cost(method, rank)))
         return found
@@ -166,8 +166,7 @@ class Features(AbstractSummation):
             moments = how.moments(kernel, measure, queries)
             landmarks = chosen_landmarks(self.seed, form, measure.log_weights, rank)
             bounds = nystrom_errors(form, landmarks, moments.log_mass)
-            rounding = _ROUNDINGS * float(np.finfo(values.dtype).eps)
-            error, why = float(bounds.max()) + rounding, "by their residuals"
+            error, why = float(bounds.max()) + _rounding(values), "by their residuals"
             if error > tolerance:
                 some = sampled_queries(bounds, self.seed)
                 picked, sites = jax.tree_util.tree_map(lambda leaf: leaf[some], (moments, queries))  # noqa: B023
@@ -198,6 +197,10 @@ class _Size(NamedTuple):
         if method == "nystrom":
             return pairs + _LANDMARK_CUBE * rank**3 + _CANDIDATE * self.sources
         return (_POSITIVE if method == "positive" else _WAVE) * pairs
+
+
+def _rounding(values: Array) -> float:
+    return _ROUNDINGS * float(np.finfo(values.dtype).eps)
 
 
 def _least_rank(kernel: AbstractKernel, measure: Measure, queries: Sites, tolerance: float) -> int:

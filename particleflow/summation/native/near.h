@@ -2,10 +2,11 @@
 //
 // An inner product is a Gaussian of a distance, <q, s> = |x|^2 + |y|^2 - |x - y|^2 for x = q/sqrt(2c), y = s sqrt(c/2): the
 // first term is the same for all sources of a query, the second one tilts their weights. So a box around a tile and one
-// around a leaf of sources bound all their scores, and with the weight of the leaf the mass it can add. Packets of leaves
-// are summed from the largest bound down, in few rounds, until the bounds of all others are together less than `allowed`
-// times the least mass of the tile: the error is what was asked for, whatever the points are.
+// around a leaf of sources bound all their scores, and with the weight of the leaf the mass it can add. Leaves are summed
+// from the largest bound down, in few rounds, until the bounds of all others are together less than `allowed` times the
+// least mass of the tile: the error is what was asked for, whatever the points are.
 #pragma once
+#include <cstdint>
 #include <limits>
 #include "boxes.h"
 #include "moments.h"
@@ -59,8 +60,9 @@ struct Places {
 
 // The order in which queries and sources of a problem are summed, and the boxes of its sources.
 class Scene {
-  static constexpr int PACKED = 4;  // leaves a packet: bounds of its quarters save a tenth of the pairs
-  const int inner, dimension, packet;
+  static constexpr int TILE = QUERIES * WIDTH<double>;
+  static constexpr double LOWEST = -std::numeric_limits<double>::max();
+  const int inner, dimension, leaf;
   const Profile profile;
   const double power, allowed, blur;
 
@@ -71,18 +73,18 @@ class Scene {
 
   // Compact kernels are summed exactly: only what is zero is left out.
   Scene(const Problem<double> &p, const Places &places, const Workers &workers)
-      : inner(p.inner), dimension(p.features), packet(p.packet), profile(p.profile), power(p.power),
+      : inner(p.inner), dimension(p.features), leaf(leaf_size(p.packet)), profile(p.profile), power(p.power),
         allowed(p.profile >= BALL ? 0 : p.tolerance / 2 - (is_rough(p) ? ROUGHNESS : 0)), blur(places.blur),
-        key_order(Order(places.keys, p.sources, dimension, packet / PACKED, workers).index),
+        key_order(Order(places.keys, p.sources, dimension, leaf, workers).index),
         query_order(order_of_queries(p, places, key_order, workers)),
         queries(picked_rows(places.queries, query_order, workers)),
         query_offsets(picked_rows(places.query_offsets, query_order, workers)),
         leaves(Boxes::around(picked_rows(places.keys, key_order, workers),
-                             picked_rows(places.key_offsets, key_order, workers), packet / PACKED, dimension, workers)),
+                             picked_rows(places.key_offsets, key_order, workers), leaf, dimension, workers)),
         groups(leaves.grouped()) {}
 
-  // Numbers a thread needs: bounds of groups and packets, their exponentials, those of the leaves of a group, and a box.
-  size_t memory() const { return 2 * (size_t)(groups.padded + packets() + GROUPED + dimension); }
+  // Numbers a thread needs: bounds of groups and leaves, exponentials of the former, and a box.
+  size_t memory() const { return 2 * (size_t)(groups.padded + dimension) + leaves.padded; }
 
   // Call add(first, count, bound) for stretches of the sources, in the scene's order, that `count` queries from `first`
   // on have to sum; least() is the logarithm of the least mass so far, less the offset of its query.
@@ -90,30 +92,31 @@ class Scene {
              const std::function<double()> &least) const;
 
  private:
-  static constexpr int TILE = QUERIES * WIDTH<double>;
-  static constexpr int TOGETHER = GROUPED / PACKED;  // packets a group
-  static constexpr double LOWEST = -std::numeric_limits<double>::max();
+  // At most a packet, and such that a tile of queries is a branch of the tree of sources, too.
+  static int leaf_size(int packet) {
+    int size = TILE;
+    while (size > packet && size % 2 == 0) size /= 2;
+    return size;
+  }
 
-  // Points that look at themselves need no second tree.
+  // Points that look at themselves need no second tree, which would be a twelfth of the time.
   static std::vector<int> order_of_queries(const Problem<double> &p, const Places &places, const std::vector<int> &keys,
                                            const Workers &workers) {
-    bool same = p.queries == p.sources && p.packet == TILE;
+    bool same = p.queries == p.sources;
     for (size_t i = 0; same && i < places.keys.size(); i++)
       same = std::fabs(places.keys[i] - places.queries[i]) <= places.blur;
     return same ? keys : Order(places.queries, p.queries, p.features, TILE, workers).index;
   }
 
-  int packets() const { return leaves.padded / PACKED; }
-
   // The logarithms of what boxes may add to the mass of any query in a box; the highest of them.
   double bound(const Boxes &boxes, int first, int count, const double *low, const double *high, double *bounds) const;
   Vector<double> log_kernel(Vector<double> inner_square, Vector<double> square) const;
-  static void add_exponentials(int count, double top, const double *bounds, double *masses);
-  double open(int group, double top, const double *low, double *bounds, double *masses, double *room) const;
-  double cut(double floor, double summed, double opened, double least, const double *room) const;
+  static double add_exponentials(int count, double top, double floor, const double *bounds);
+  static uint64_t among(double from, double to, const double *bounds);
+  double cut(double floor, double summed, double top, double least, const double *group_bounds, const double *bounds) const;
 };
 
-inline Vector<double> Scene::log_kernel(Vector<double> inner_square, Vector<double> square) const {
+INLINE Vector<double> Scene::log_kernel(Vector<double> inner_square, Vector<double> square) const {
   switch (profile) {
     case GAUSSIAN: return -square - inner_square;
     case EXPONENTIAL: return log_profile<double, EXPONENTIAL>(square, 1, power) - inner_square;
@@ -130,73 +133,92 @@ inline double Scene::bound(const Boxes &boxes, int first, int count, const doubl
   constexpr int LANES = WIDTH<double>;
   Vector<double> most = all<double>(-INFINITY);
   for (int box = first; box < first + count; box += LANES) {
-    Vector<double> squares[2] = {};
-    for (int c = 0; c < dimension; c++) {
-      const size_t at = (size_t)c * boxes.padded + box;
-      const Vector<double> above = loaded(boxes.low.data() + at) - (high[c] + blur);
-      const Vector<double> below = (low[c] - blur) - loaded(boxes.high.data() + at);
-      Vector<double> gap = above > below ? above : below;
-      gap = gap > Vector<double>{} ? gap : Vector<double>{};
-      squares[c < inner ? 0 : 1] += gap * gap;
-    }
-    const Vector<double> found = log_kernel(squares[0], squares[1]) + loaded(boxes.weight.data() + box);
+    const auto square = [&](int c, int end) {  // of the distance in some coordinates
+      Vector<double> sum{};
+      for (; c < end; c++) {
+        const size_t at = (size_t)c * boxes.padded + box;
+        const Vector<double> above = loaded(boxes.low.data() + at) - (high[c] + blur);
+        const Vector<double> below = (low[c] - blur) - loaded(boxes.high.data() + at);
+        Vector<double> gap = above > below ? above : below;
+        gap = gap > Vector<double>{} ? gap : Vector<double>{};
+        sum += gap * gap;
+      }
+      return sum;
+    };
+    const Vector<double> found = log_kernel(square(0, inner), square(inner, dimension)) + loaded(boxes.weight.data() + box);
     std::memcpy(bounds + box - first, &found, sizeof found);
     most = found > most ? found : most;
   }
   return highest<double>(most);
 }
 
-inline void Scene::add_exponentials(int count, double top, const double *bounds, double *masses) {
+// The exponentials of bounds below `floor`, together.
+inline double Scene::add_exponentials(int count, double top, double floor, const double *bounds) {
+  Vector<double> sum{};
   for (int box = 0; box < count; box += WIDTH<double>) {
-    Vector<double> x = loaded(bounds + box) - top;
+    const Vector<double> bound = loaded(bounds + box);
+    Vector<double> x = bound - top;
     exp_lanes<double, 1, true>(&x);
-    std::memcpy(masses + box, &x, sizeof x);
+    sum += bound < all<double>(floor) ? x : Vector<double>{};
   }
+  double total = 0;
+  UNROLL for (int i = 0; i < WIDTH<double>; i++) total += sum[i];
+  return total;
 }
 
-// The bounds of the packets of a group, each the highest of its leaves, and what all leaves of each may add; the highest.
-inline double Scene::open(int group, double top, const double *box, double *bounds, double *masses, double *room) const {
-  double *leaf_masses = room + GROUPED;
-  const double most = bound(leaves, group * GROUPED, GROUPED, box, box + dimension, room);
-  add_exponentials(GROUPED, top, room, leaf_masses);
-  for (int i = 0; i < TOGETHER; i++) {
-    const double *each = room + i * PACKED, *mass = leaf_masses + i * PACKED;
-    bounds[group * TOGETHER + i] = std::max(std::max(each[0], each[1]), std::max(each[2], each[3]));
-    masses[group * TOGETHER + i] = (mass[0] + mass[1]) + (mass[2] + mass[3]);
+// Which of a group's bounds are at least `from` and less than `to`, one bit each.
+inline uint64_t Scene::among(double from, double to, const double *bounds) {
+  static_assert(GROUPED == 64, "a group is a word");
+  Bits<double> bit, found{};
+  UNROLL for (int i = 0; i < WIDTH<double>; i++) bit[i] = (uint64_t)1 << i;
+  for (int box = 0; box < GROUPED; box += WIDTH<double>, bit <<= WIDTH<double>) {
+    const Vector<double> bound = loaded(bounds + box);
+    found |= (Bits<double>)((bound >= all<double>(from)) & (bound < all<double>(to))) & bit;
   }
-  return most;
+  uint64_t word = 0;
+  UNROLL for (int i = 0; i < WIDTH<double>; i++) word |= found[i];
+  return word;
 }
 
-// The lowest bound of packets to be summed, so that all others together are less than `allowed` times the least mass, in
-// units of the exponentials in `room`; infinity where even those below `floor` are more.
-inline double Scene::cut(double floor, double summed, double opened, double least, const double *room) const {
-  constexpr int BINS = 256;
-  const double *group_masses = room + groups.padded, *bounds = group_masses + groups.padded;
-  const double *masses = bounds + packets(), width = (summed - floor) / BINS;
-  double rest = 0, bins[BINS + 1] = {};
+// The lowest bound of leaves to be summed, so that all others together are less than `allowed` times the least mass, in
+// units of e^top; infinity where even what is below `floor` is more. Leaves are counted in bins of their bounds, each as
+// if it had the highest of its bin: this needs no exponential a leaf, and adds some hundredths to what they can add.
+inline double Scene::cut(double floor, double summed, double top, double least, const double *group_bounds,
+                         const double *bounds) const {
+  constexpr int LANES = WIDTH<double>, BINS = 254;
+  // What is so far below the floor, or has no exponential, is in the lowest bin.
+  constexpr double DEEPER = 8, DEEPEST = 690;
+  const double begin = std::max(floor - DEEPER, top - DEEPEST), width = (summed - begin) / BINS, inverse = 1 / width;
+  if (!(least > 1e-250 && width > 0)) return INFINITY;
+  const Vector<double> none{}, last = all<double>(BINS + 1);
+  uint32_t bins[LANES][BINS + 2] = {};  // a table a lane: neighbours in one bin do not wait for each other
   for (int group = 0; group < groups.count; group++) {
-    if (room[group] < opened) {
-      rest += group_masses[group];
-      continue;
-    }
-    for (int i = group * TOGETHER; i < (group + 1) * TOGETHER; i++) {
-      if (bounds[i] >= summed) continue;
-      if (bounds[i] < floor) rest += masses[i];
-      else bins[(int)((bounds[i] - floor) / width)] += masses[i];
+    if (group_bounds[group] < floor) continue;
+    for (int i = group * GROUPED; i < (group + 1) * GROUPED; i += LANES) {
+      const Vector<double> bound = loaded(bounds + i);
+      Vector<double> bin = (bound - begin) * inverse;
+      bin = bin > none ? bin : none;
+      const Bits<double> places = (Bits<double>)((bound < all<double>(summed) ? bin : last) + Lane<double>::round);
+      UNROLL for (int lane = 0; lane < LANES; lane++) bins[lane][(uint32_t)places[lane]]++;  // the nearest whole number
     }
   }
   const double most = allowed * least;
-  if (!(least > 1e-250 && rest <= most)) return INFINITY;
+  double rest = add_exponentials(groups.padded, top, floor, group_bounds);
+  double each = std::exp(begin + width / 2 - top) * (1 + 1e-9), ratio = std::exp(width);
   int bin = 0;
-  while (bin < BINS && rest + bins[bin] <= most) rest += bins[bin++];
-  return floor + bin * width - 1e-9;  // what rounding has put into the bin below is summed, too
+  for (; bin <= BINS; bin++, each *= ratio) {
+    double here = 0;
+    for (int lane = 0; lane < LANES; lane++) here += bins[lane][bin];
+    if (!(rest + here * each <= most)) break;
+    rest += here * each;
+  }
+  const double from = begin + (bin - 0.5) * width - 1e-9;  // what rounding has put into the bin below is summed, too
+  return from >= floor ? std::min(from, summed) : INFINITY;
 }
 
 inline void Scene::visit(int first, int count, double *room, const std::function<void(int, int, double)> &add,
                          const std::function<double()> &least) const {
-  double *masses = room + groups.padded, *bounds = masses + groups.padded;
-  double *packet_masses = bounds + packets(), *leaf_room = packet_masses + packets();
-  double *low = leaf_room + 2 * GROUPED, *high = low + dimension;
+  double *bounds = room + groups.padded, *low = bounds + leaves.padded, *high = low + dimension;
   std::fill(low, high, INFINITY), std::fill(high, high + dimension, -INFINITY);
   for (int i = first; i < first + count; i++)
     for (int c = 0; c < dimension; c++) {
@@ -205,39 +227,32 @@ inline void Scene::visit(int first, int count, double *room, const std::function
     }
   const double top = bound(groups, 0, groups.padded, low, high, room);
   if (!(top > -INFINITY)) return;
-  add_exponentials(groups.padded, top, room, masses);
   double opened = INFINITY, summed = INFINITY, best = -INFINITY;
-  // Packets of open groups with bounds from `from` to `summed`, neighbours together.
+  // Leaves of open groups with bounds from `from` to `summed`, neighbours together.
   const auto sum_from = [&](double from) {
-    const int most = std::max(1, BLOCK / packet);
-    int begin = 0, length = 0;
-    double highest_bound = -INFINITY;
-    const auto flush = [&] {
-      const int source = begin * packet, end = std::min((begin + length) * packet, (int)key_order.size());
-      if (length) add(source, end - source, highest_bound);
-      length = 0, highest_bound = -INFINITY;
-    };
+    const int most = std::max(1, BLOCK / leaf);
     for (int group = 0; group < groups.count; group++) {
       if (room[group] < opened) continue;
-      for (int i = group * TOGETHER; i < (group + 1) * TOGETHER; i++) {
-        if (!(bounds[i] >= from && bounds[i] < summed)) continue;
-        if (length && (i != begin + length || length == most)) flush();
-        if (!length) begin = i;
-        length++, highest_bound = std::max(highest_bound, bounds[i]);
+      const double *own = bounds + group * GROUPED;
+      for (uint64_t left = among(from, summed, own); left;) {
+        const int begin = __builtin_ctzll(left), whole = ~(left >> begin) ? __builtin_ctzll(~(left >> begin)) : GROUPED;
+        const int length = std::min(whole, most), source = (group * GROUPED + begin) * leaf;
+        const int end = std::min(source + length * leaf, (int)key_order.size());
+        add(source, end - source, *std::max_element(own + begin, own + begin + length));
+        left &= begin + length < GROUPED ? ~(uint64_t)0 << (begin + length) : 0;
       }
     }
-    flush();
     summed = from;
   };
   for (double depth = 10 - std::log(std::min(allowed, 1.0));; depth *= 4) {
     const double floor = allowed > 0 && depth < 3000 ? top - depth : LOWEST;
     for (int group = 0; group < groups.count; group++)
       if (room[group] >= floor && room[group] < opened)
-        best = std::max(best, open(group, top, low, bounds, packet_masses, leaf_room));
+        best = std::max(best, bound(leaves, group * GROUPED, GROUPED, low, high, bounds + group * GROUPED));
     opened = floor;
     if (floor > LOWEST) {
       if (std::isinf(summed)) sum_from(std::max(floor, best - 4));
-      const double from = cut(floor, summed, opened, std::exp(least() - top), room);
+      const double from = cut(floor, summed, top, std::exp(least() - top), room, bounds);
       if (from <= summed) return sum_from(from);
     }
     sum_from(floor);

@@ -20,7 +20,7 @@ from particleflow.summation.base import logits_of
 from particleflow.summation.native.reference import FeatureKernel, feature_kernel, log_curve, reference_moments
 
 COMPACT = ("ball", "parabola", "triangle")  # curves that reach zero: only what is zero is left out of their sums
-_WIDER = 8  # blocks of XLA hold so many times what those of native code hold: an operation of it costs more
+_WIDER = 16  # blocks of XLA hold so many times what those of native code hold: an operation of it costs more
 
 
 class Places(NamedTuple):

@@ -49,13 +49,13 @@ class Arrays(NamedTuple):
 class Form(NamedTuple):
     """What does not change with numbers: how many features are inner products, and the curve of the distances.
 
-    With a tolerance, at most half of that part of any mass is left out: far sources, in blocks of `block` of them.
+    With a tolerance, at most half of that part of any mass is left out: far sources, in boxes of at most `block`.
     """
 
     inner: int
     curve: str | None
     tolerance: float | None = None
-    block: int = 32
+    block: int = 12
 
     @property
     def attributes(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ enum Profile { NO_PROFILE = 0, GAUSSIAN = 1, EXPONENTIAL = 2, POWER = 3, BALL = 
 
 // One cloud of sources and the queries that look at it. Features are inner products in their first `inner` columns, and
 // coordinates of distances in the rest. Positions are null where there is no band. Where a tolerance is not negative, that
-// part of every mass may be left out, see near.h; sources then go in packets of so many, a multiple of four.
+// part of every mass may be left out, see near.h; sources then go in packets of at most about so many.
 template <class T> struct Problem {
   int queries, sources, features, inner, columns;
   Profile profile;
