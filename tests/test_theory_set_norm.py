@@ -88,7 +88,8 @@ def kurtosis(run: pf.Trajectory) -> np.ndarray:
 
 
 def standardised(points: Any) -> np.ndarray:
-    points = np.asarray(points) - np.mean(points, axis=0)
+    points = np.asarray(points)
+    points = points - points.mean(axis=0)
     spread = np.atleast_2d(np.cov(points.T, bias=True))
     values, axes = np.linalg.eigh(spread)
     return points @ (axes / np.sqrt(values)) @ axes.T
