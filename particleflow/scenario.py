@@ -306,6 +306,7 @@ def make_start(document: "Document", flow: "Flow") -> "Start":
 
 def _density_start(document: "Document", flow: "Flow") -> "Start | None":
     """The density of the initial kind, laid out as the discretization carries it; None for kinds that are points."""
+    from particleflow.discretization.base import retracted_density
     from particleflow.initial.base import Start
 
     spec, draw = document.initial, Drawing(document)
@@ -318,6 +319,8 @@ def _density_start(document: "Document", flow: "Flow") -> "Start | None":
         )
     assert document.discretization is not None
     how: Any = document.discretization.build(draw)
+    if density is not None and spec.retract:
+        density = retracted_density(how, flow, density)
     return None if density is None else Start(_cast(how.laid_out(flow, density), document.precision))
 
 

@@ -179,3 +179,34 @@ def test_particles_have_the_hysteresis_of_the_branches():
     assert abs(late[1] - expected) < 0.06
     assert late[2] > 0.85
     assert late[3] < 0.3
+
+
+KAPPAS = np.array([0.34, 0.36, 0.37, 0.38, 0.39, 0.4, 0.41, 0.42, 0.43, 0.44, 0.46])
+
+
+@pytest.mark.slow
+def test_rising_and_falling_attention_switch_at_different_strengths():
+    """β = 4, temperature 1, V = κ by steps up and down: clusters appear above κ_c = 0.391475 and dissolve below it.
+
+    At β = 1, in the same parts of its κ_#, both ways are one: there the transition is of second order.
+    """
+    way = np.concatenate([KAPPAS, KAPPAS[-2::-1]])
+    lowest = [1 / stability.critical_temperature(attention(beta)) for beta in (4.0, 1.0)]
+
+    def flow(beta: float, schedule: np.ndarray) -> pf.Flow:
+        drift = pf.drifts.Varying(attention(beta).drift, pf.drifts.Steps(schedule, 16.0), "value")
+        return pf.Flow(drift, pf.Sphere(), 1.0)
+
+    angles = np.random.default_rng(0).uniform(0, 2 * np.pi, (2, 500))
+    run = pf.simulate(
+        [flow(4.0, way), flow(1.0, way * lowest[1] / lowest[0])], oracle.circle(angles),
+        np.arange(16 * len(way) + 1.0), step=1 / 32, key=jax.random.key(5), observe=[observables.order_parameter],
+    )  # fmt: skip
+    orders = np.asarray(run.observables["order_parameter"]).reshape(-1, 2)[1:]
+    late = orders.reshape(len(way), 16, 2)[:, 8:].mean(axis=1)
+    up, down = late[: len(KAPPAS)], late[len(KAPPAS) - 1 :][::-1]
+    appears, dissolves = KAPPAS[np.argmax(up[:, 0] > 0.5)], KAPPAS[np.argmax(down[:, 0] > 0.5)]
+    assert dissolves < CRITICAL[4.0] < appears
+    near = (KAPPAS > 0.385) & (KAPPAS < 0.405)
+    assert np.min((down - up)[near, 0]) > 0.35
+    assert np.max(np.abs(down - up)[near, 1]) < 0.25

@@ -16,7 +16,7 @@ from particleflow.errors import ParticleflowError, UserError
 
 _DEEPEST = 24
 _COUNT = "how many particles are drawn; left out, a discretization that carries densities begins with the density"
-_RETRACT = "whether the points are brought onto the geometry"
+_RETRACT = "whether points, or a density on a normalised set, are brought onto the geometry"
 _FIELDS = "what the geometry carries along, such as the residual norm of pre-norm: one number, or one a particle"
 _WORDS = {
     "missing": "is missing",

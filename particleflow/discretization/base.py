@@ -17,12 +17,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from particleflow._shown import shown
 from particleflow.errors import ArgumentError
 from particleflow.flow import Flow
+from particleflow.initial.densities import Density
 from particleflow.measure import Measure
+from particleflow.normal import Normal
 
 if TYPE_CHECKING:
     from particleflow.discretization.gathering import Gathered
@@ -175,6 +178,19 @@ class AbstractDiscretization(eqx.Module):
 
     def __repr__(self) -> str:
         return shown(self)
+
+
+def retracted_density(how: AbstractDiscretization, flow: Flow, density: Density) -> Density:
+    """What normalising the whole set makes of a density: N is affine; without such a demand, the density itself.
+
+    Mean and covariance are those that the discretization sees of it: a box must be wide enough before and after.
+    """
+    if not flow.geometry.whole_set:
+        return density
+    law = Normal.of(how.laid_out(flow, density))
+    seen = flow.geometry.retract_law(law)
+    matrix = jnp.linalg.solve(law.factor.T, seen.factor.T).T  # N(y) = mean + M (y − centre), so that M F is its factor
+    return density.mapped(*(np.asarray(each, float) for each in (law.mean, matrix, seen.mean)))
 
 
 def split(state: Any, rate: Any) -> tuple[Any, Any]:

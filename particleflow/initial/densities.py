@@ -21,6 +21,13 @@ class Density:
     dimension: int
     values: Callable[[np.ndarray], np.ndarray]
 
+    def mapped(self, centre: np.ndarray, matrix: np.ndarray, onto: np.ndarray) -> "Density":
+        """The density of onto + matrix (x − centre), for a density of flat space: ρ(M⁻¹(y − onto) + centre)/|det M|."""
+        back, volume = np.linalg.inv(matrix), abs(np.linalg.det(matrix))
+        return Density(
+            self.space, self.dimension, lambda points: self.values((points - onto) @ back.T + centre) / volume
+        )
+
 
 def sphere_area(dimension: int) -> float:
     """The area 2π^{d/2}/Γ(d/2) of the unit sphere in R^d."""

@@ -77,7 +77,8 @@ def _counted(mesh: AbstractMesh, flow: Flow, measure: Measure) -> Measure:
     if measure.values is not None or measure.fields:
         what = "`values`" if measure.values is not None else f"the fields {', '.join(sorted(measure.fields))}"
         raise ArgumentError(f"The start has {what}, which a density cannot carry along; use particles.")
-    flow.geometry.given(measure.log_weights).check_contains(measure.points)
+    if not flow.geometry.whole_set:  # whose mean and covariance are looked at when all is laid out: to a cell's size
+        flow.geometry.given(measure.log_weights).check_contains(measure.points)
     weights, points = np.exp(np.asarray(measure.log_weights, float)), np.asarray(measure.points)
     if not abs(weights.sum() - 1) <= _NOT_ONE:
         raise ArgumentError(
