@@ -48,7 +48,7 @@ PUBLISHED_TIMES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("beta", by_default(PUBLISHED_TIMES, [1.0, 5.0]))
+@pytest.mark.parametrize("beta", by_default(PUBLISHED_TIMES, [5.0]))
 def test_time_to_consensus(beta):
     event, published = events.Reached(observables.mean_similarity, 0.999), PUBLISHED_TIMES[beta]
     run = pf.simulate(attention(beta), oracle.equiangular(32), [0.0, 200.0], rtol=1e-11, atol=1e-12, event=event)
