@@ -216,10 +216,20 @@ def _convolved(
     inside = spectrum.shape[2:]
     spectrum = spectrum.reshape((*spectrum.shape[:2], -1))
     pairs = symbol.reshape((-1, symbol.shape[-1]))[_offsets(shape, blocks)]
-    product_ = jnp.einsum("abf,bcf->acf", pairs, spectrum).reshape((*spectrum.shape[:2], *inside))
-    found = jnp.fft.irfftn(product_, twice, axes=tuple(range(2, 2 + axes)))
+    together = _summed_products(pairs, spectrum).reshape((*spectrum.shape[:2], *inside))
+    found = jnp.fft.irfftn(together, twice, axes=tuple(range(2, 2 + axes)))
     sums = _from_blocks(found[(slice(None), slice(None), *(slice(size) for size in sizes))], blocks, grid)
     return Sums(jnp.broadcast_to(top + shift, sums.shape[:1]), sums).moments()
+
+
+def _summed_products(pairs: Array, spectrum: Array) -> Array:
+    """Σ_b P_abf s_bcf, complex, by real sums: XLA takes two thirds of the time for them."""
+
+    def summed(one: Array, other: Array) -> Array:
+        return jnp.sum(one[:, :, None, :] * other[None], axis=1)
+
+    real = summed(pairs.real, spectrum.real) - summed(pairs.imag, spectrum.imag)
+    return jax.lax.complex(real, summed(pairs.real, spectrum.imag) + summed(pairs.imag, spectrum.real))
 
 
 def _offsets(shape: GridShape, blocks: tuple[int, ...]) -> np.ndarray:
