@@ -88,10 +88,7 @@ def convolution_for(
     That K depends on the way between two points alone is found by looking at pairs that are the same way apart.
     """
     kernel = interaction.kernel
-    known = all(map(is_concrete, (cells, faces, *jax.tree_util.tree_leaves(kernel))))
-    if shape is None or not known or interaction.data is not None or interaction.positional is not None:
-        return None
-    if not interaction.summation.leaves_open():
+    if shape is None or not is_open(interaction, cells, faces):
         return None
     own, sites = Sites(cells), Sites(faces)
     if not all(_is_invariant(kernel, own, seen, shape) for seen in (own, sites)):
@@ -106,6 +103,12 @@ def convolution_for(
             worth = _FACTOR * _coefficients(shape, blocks) < _WORTH * pairs
             return GridConvolution(shape, blocks) if worth else None
     return None
+
+
+def is_open(interaction: Interaction, cells: Float[Array, "n d"], faces: Float[Array, "m d"]) -> bool:
+    """Whether another exact sum over these cells may take the place of that of an interaction, and all is known."""
+    known = all(map(is_concrete, (cells, faces, *jax.tree_util.tree_leaves(interaction.kernel))))
+    return known and interaction.data is None and interaction.positional is None and interaction.summation.leaves_open()
 
 
 def _candidates(shape: GridShape) -> list[tuple[int, ...]]:
@@ -157,7 +160,7 @@ def _first_table(kernel: AbstractKernel, cells: Sites, places: Sites, shape: Gri
 
 
 @eqx.filter_jit
-def _log_pairs(kernel: AbstractKernel, places: Any, cells: Any) -> Array:
+def log_pairs(kernel: AbstractKernel, places: Any, cells: Any) -> Array:
     """log K of some pairs, as one compiled program."""
     return jax.vmap(kernel.log_pair)(Sites(jnp.asarray(places)), Sites(jnp.asarray(cells)))
 
@@ -274,7 +277,7 @@ def _is_invariant(kernel: AbstractKernel, cells: Sites, places: Sites, shape: Gr
             np.ravel_multi_index([each[part] for each in pairs], shape.sides if part % 2 else grid) for part in range(4)
         )
         logs = [
-            np.asarray(_log_pairs(kernel, np.asarray(places.points)[begin + a], np.asarray(cells.points)[b]))
+            np.asarray(log_pairs(kernel, np.asarray(places.points)[begin + a], np.asarray(cells.points)[b]))
             for a, b in ((to, since), (to_again, since_again))
         ]
         if not np.isfinite(logs).all():  # of a kernel that vanishes, log k has no range

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from particleflow._arrays import is_concrete
+from particleflow.discretization.finite_volumes.convolution import is_open, log_pairs
 from particleflow.discretization.finite_volumes.meshes import AbstractMesh, Charted
 from particleflow.drifts.base import Interaction
 from particleflow.kernels.base import AbstractKernel
@@ -33,7 +33,7 @@ from particleflow.summation.base import AbstractSummation, Choice, as_query_site
 
 _MOST_CUTS, _MOST_NODES = 6, 24  # of a chart along one axis, and of a patch
 _LINES, _PROBES = 96, 16  # along which a kernel is looked at for the nodes it needs; pairs that are looked at each time
-_TAIL, _WRONG = 1e3, 4e3  # units of rounding: what nodes leave out, and what a probe may be off
+_TAIL, _WRONG = 0.8, 4.0  # what nodes leave out is eps^_TAIL, 3e-13 in 64 bits; so many times may a probe be off
 _RANGE = 4.0  # of log K along a line through a patch; over a pair of patches it is about twice as much
 _WORTH = 0.3  # of what all pairs would cost
 _TIMES = 2.0  # what a product with the polynomials costs, in pairs
@@ -115,7 +115,7 @@ class NodeInterpolation(AbstractSummation):
             return Auto().moments(kernel, measure, sites, values)
 
         wrong = self.probes.error(kernel)
-        return jax.lax.cond(wrong <= _WRONG * jnp.finfo(wrong.dtype).eps, interpolated, summed)
+        return jax.lax.cond(wrong <= _WRONG * _tail(wrong.dtype), interpolated, summed)
 
     def choices(self, kernel: AbstractKernel, measure: Measure, queries: Any) -> Iterator[Choice]:
         """Itself, with the nodes it was made for."""
@@ -141,17 +141,19 @@ def interpolation_for(
 ) -> NodeInterpolation | None:
     """What sums an interaction over these cells by nodes; None where that is impossible, or not worth it."""
     kernel = interaction.kernel
-    known = all(map(is_concrete, (cells, faces, *jax.tree_util.tree_leaves(kernel))))
-    if not known or interaction.data is not None or interaction.positional is not None:
-        return None
-    if not interaction.summation.leaves_open() or mesh.charts() == 0:
+    if mesh.charts() == 0 or not is_open(interaction, cells, faces):
         return None
     found = _fewest(mesh, kernel, cells, len(faces))
     if found is None:
         return None
     made = _made(mesh, np.asarray(cells), np.asarray(faces), *found)
     wrong = float(_probed(made.probes, kernel))
-    return made if wrong <= _WRONG * np.finfo(cells.dtype).eps else None
+    return made if wrong <= _WRONG * _tail(cells.dtype) else None
+
+
+def _tail(dtype: Any) -> float:
+    """What nodes may leave out of a kernel, relative to its largest value nearby."""
+    return float(jnp.finfo(dtype).eps) ** _TAIL
 
 
 def _cost(nodes: int, each: int, cells: int, faces: int) -> float:
@@ -188,20 +190,14 @@ def _nodes_along(mesh: AbstractMesh, kernel: AbstractKernel, cells: np.ndarray, 
     others = np.repeat(cells[random.integers(len(cells), size=_LINES)], _MOST_NODES, axis=0)
     found = []
     for ends in ((lines, others), (others, lines)):
-        logs = np.asarray(_log_pairs(kernel, *ends), float).reshape(_LINES, _MOST_NODES)
+        logs = np.asarray(log_pairs(kernel, *ends), float).reshape(_LINES, _MOST_NODES)
         if not np.isfinite(logs).all() or (np.ptp(logs, axis=1) > _RANGE).any():
             return None
         values = np.exp(logs - logs.max(axis=1, keepdims=True))
         sizes = np.abs(values @ _at_zeros(_MOST_NODES)) * 2 / _MOST_NODES
         found.append(sizes.max(axis=0))
-    enough = np.flatnonzero(np.max(found, axis=0) <= _TAIL * np.finfo(cells.dtype).eps)
+    enough = np.flatnonzero(np.max(found, axis=0) <= _tail(cells.dtype))
     return int(enough[0]) if enough.size else None
-
-
-@eqx.filter_jit
-def _log_pairs(kernel: AbstractKernel, ours: Any, theirs: Any) -> Array:
-    """log K of some pairs, as one compiled program."""
-    return jax.vmap(kernel.log_pair)(Sites(jnp.asarray(ours)), Sites(jnp.asarray(theirs)))
 
 
 @eqx.filter_jit
