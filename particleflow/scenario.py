@@ -289,18 +289,20 @@ def make_start(document: "Document", flow: "Flow") -> "Start":
     from particleflow.geometry import retracted
 
     spec = document.initial
-    if document.carries_density and spec.count is None:
-        start = _density_start(document, flow)
-        if start is not None:
-            return start
-    start = Drawing(document).start(spec)
+    if document.carries_density and spec.count is None and (start := _density_start(document, flow)) is not None:
+        return start
+    start = (draw := Drawing(document)).start(spec)
     measure = _cast(start.measure, document.precision)
+    drawn = measure.points
     if spec.retract:
         space = flow.geometry.given(measure.log_weights)
         measure = measure.with_points(retracted(space, measure.points))
     if spec.fields:
         given = {name: np.broadcast_to(value, (measure.count,)) for name, value in spec.fields.items()}
         measure = measure.with_fields({**measure.fields, **_cast_arrays(given, document.precision)})
+    if document.discretization is not None:
+        density = spec.build(draw).density(key_for(document.seed, spec.path))
+        measure = document.discretization.build(draw).knowing(flow, measure, drawn, density)
     return start._replace(measure=measure)
 
 

@@ -48,7 +48,10 @@ class Norm(NamedTuple):
 
 
 class Space(NamedTuple):
-    """A geometry and its formulas; `carries` says whether the length of the state is stored beside the points."""
+    """A geometry and its formulas; `carries` says whether the length of the state is stored beside the points.
+
+    `weighed` makes the same formulas of other weights, where they depend on them; else it is None.
+    """
 
     name: str
     build: Callable[[], geometry.AbstractGeometry]
@@ -56,6 +59,11 @@ class Space(NamedTuple):
     seen: Callable[[Rows, float], Rows]
     move: Callable[[Rows, Rows, float], Rows]
     carries: bool = False
+    weighed: Callable[[Rows], "Space"] | None = None
+
+    def given(self, weights: Rows) -> "Space":
+        """The formulas for particles of these weights."""
+        return self if self.weighed is None else self.weighed(weights)
 
     def state(self, points: Rows, fields: Mapping[str, Any]) -> Rows:
         """The state that stored points and fields stand for."""
@@ -97,6 +105,44 @@ def stepped(name: str, build: Callable[[], geometry.AbstractGeometry], norm: Nor
     return post(name, build, norm)._replace(move=move)
 
 
+def whole_set(name: str, kind: Any, mean: Any, variance: Any, weights: Rows | None = None) -> Space:
+    """All particles together held at a mean and the variances, or the covariance S: N(y) = m + T (y − ȳ).
+
+    Of a velocity it loses E[v] + A ξ, with C = E[v ξᵀ]: A = diag(C_ii/S_ii), or for the whole covariance
+    ½(C + Cᵀ) S⁻¹; of what is not normalised T⁻¹ of that moves.
+    """
+
+    def moments(y: Rows) -> tuple[Rows, Rows, Rows]:
+        shares = np.full(len(y), 1 / len(y)) if weights is None else weights / weights.sum()
+        return shares, shares @ y, (shares[:, None] * (y - shares @ y)).T @ (y - shares @ y)
+
+    def matrix(y: Rows) -> Rows:
+        _, _, spread = moments(y)
+        if kind == "diagonal":
+            return np.diag(np.sqrt(variance / np.diag(spread)))
+        root = np.linalg.cholesky(variance * np.eye(len(spread)) if np.ndim(variance) < 2 else variance)
+        values, axes = np.linalg.eigh(np.linalg.solve(root, np.linalg.solve(root, spread).T))
+        return root @ (axes / np.sqrt(values)) @ axes.T @ np.linalg.inv(root)
+
+    def retract(y: Rows) -> Rows:
+        return mean + (y - moments(y)[1]) @ matrix(y).T
+
+    def move(y: Rows, velocity: Rows, time: float) -> Rows:
+        points = retract(y)
+        shares, middle, spread = moments(points)
+        apart = velocity - shares @ velocity
+        cross = (shares[:, None] * apart).T @ (points - middle)
+        slope = np.diag(np.diag(cross) / np.diag(spread))
+        if kind == "full":
+            slope = 0.5 * (cross + cross.T) @ np.linalg.inv(spread)
+        return np.linalg.solve(matrix(y), (apart - (points - middle) @ slope.T).T).T
+
+    return Space(
+        name, lambda: geometry.SetNorm(kind, mean, variance), retract, lambda y, t: retract(y), move,
+        weighed=lambda weights: whole_set(name, kind, mean, variance, weights),
+    )  # fmt: skip
+
+
 def spaces(dimension: int) -> dict[str, Space]:
     """All geometries that have a flow, by what they are."""
     root = np.sqrt(dimension)
@@ -134,6 +180,8 @@ def spaces(dimension: int) -> dict[str, Space]:
             "rescaled", lambda: geometry.Rescaled(0.5), lambda y: y, lambda y, t: np.exp(0.5 * t) * y,
             lambda y, v, t: np.exp(-0.5 * t) * v - 0.5 * y,
         ),
+        whole_set("set_norm", "full", 0.0, 1.0),
+        whole_set("set_norm_variances", "diagonal", bias, np.square(gain)),
     ]  # fmt: skip
     return {space.name: space for space in listed}
 

@@ -8,6 +8,7 @@ import os
 import signal
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -112,11 +113,25 @@ DENSITY_OPTIONS: dict[str, Any] = {
 }  # fmt: skip
 
 
+LAW_OPTIONS: dict[str, Any] = {
+    "discretization": discretization.Gaussian(), "rtol": 1e-9, "atol": 1e-11, "observe": [observables.entropy],
+    "window": 3,
+}  # fmt: skip
+SOFTMAX = pf.Attend(kernels.Attention(beta=0.1))
+TRACED = START.with_fields({"log_density": jnp.asarray(-np.sum(POINTS**2, axis=1))})
+ON_SET = geometry.SetNorm("diagonal")
+NORMALISED = START.with_points(ON_SET.given(START.log_weights).retract(START.points))
+NOISY_OPTIONS: dict[str, Any] = {"step": 0.05, "key": jax.random.key(4), "observe": [observables.speed], "window": 3}
+
+
 RUNS: dict[str, tuple[pf.Flow, Any, dict[str, Any]]] = {
     "weights that move": (FLOW, START, OPTIONS),
     "a density in cells": (DENSITY_FLOW, initial.CircleWave(1, 0.5), DENSITY_OPTIONS),
     "geometry, kernel and summation": (CYLINDER_FLOW, ON_CYLINDER, CYLINDER_OPTIONS),
     "harmonics": (SPECTRAL_FLOW, SPECTRAL.measure_of(lambda points: 1 + 0.5 * points[:, 0]), SPECTRAL_OPTIONS),
+    "a normal law": (pf.Flow(SOFTMAX, temperature=0.1), START, LAW_OPTIONS),
+    "characteristics": (pf.Flow(SOFTMAX), TRACED, LAW_OPTIONS | {"discretization": discretization.Characteristics()}),
+    "a normalised set": (pf.Flow(SOFTMAX, ON_SET, 0.2), NORMALISED, NOISY_OPTIONS),
 }
 
 

@@ -7,12 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.linalg import expm
 
 import particleflow as pf
 from particleflow import drifts, geometry, kernels, observables
 from particleflow.discretization import Characteristics, Gaussian
-from particleflow.errors import ArgumentError
+from particleflow.errors import ArgumentError, ParticleflowError
 
 _RNG = np.random.default_rng(8)
 TOLERANCES: dict[str, Any] = {"rtol": 1e-9, "atol": 1e-11}
@@ -146,6 +147,61 @@ def test_a_normalised_set_keeps_the_entropy_of_its_gaussian():
         observe=[observables.entropy],
     )  # fmt: skip
     assert np.max(np.abs(np.asarray(run.observables["entropy"]) - 0.5 * np.log(2 * np.pi * np.e))) < 1e-6
+
+
+SCENARIO = """
+initial = { INITIAL }
+geometry = { GEOMETRY }
+discretization = "characteristics"
+drift = [{ kind = "linear", matrix = 0.5 }]
+time = { end = 0.1, frames = 2 }
+record = { observables = ["entropy"] }
+"""
+KNOWN: dict[str, tuple[str, str, Any]] = {
+    "gaussian": (
+        'kind = "gaussian", dim = 2, scale = [0.5, 2.0], centre = 1.0, count = 7', 'kind = "euclidean"',
+        lambda x: np.sum(stats.norm.logpdf(x, 1.0, [0.5, 2.0]), axis=1),
+    ),
+    "quadrature": (
+        'kind = "gauss_hermite", dim = 1, nodes = 5, scale = 2.0', 'kind = "euclidean"',
+        lambda x: stats.norm.logpdf(x[:, 0], 0, 2),
+    ),
+    "sphere": (
+        'kind = "von_mises_fisher", mean = [0.0, 0.0, 1.0], concentration = 3.0, count = 7',
+        'kind = "sphere", radius = 2.5',
+        lambda x: stats.vonmises_fisher([0, 0, 1], 3).logpdf(x / 2.5) - 2 * np.log(2.5),
+    ),
+    "set": (
+        'kind = "quantiles", law = "gaussian", mean = 1.0, scale = 3.0, count = 9', 'kind = "set_norm"',
+        lambda x: stats.norm.logpdf(x[:, 0], 0, 1 / QUANTILE_SPREAD),
+    ),
+}  # fmt: skip
+# nine Gaussian quantiles have less than unit variance, so that the law they are drawn from is stretched by one over it
+QUANTILE_SPREAD = float(np.std(stats.norm.ppf((np.arange(9) + 0.5) / 9)))
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_a_scenario_begins_with_the_density_that_its_initial_kind_knows(name, tmp_path):
+    initial, space, expected = KNOWN[name]
+    path = tmp_path / "known.toml"
+    path.write_text(SCENARIO.replace("INITIAL", initial).replace("GEOMETRY", space))
+    start = pf.scenario.load(path).build().start
+    found, points = np.asarray(start.fields["log_density"]), np.asarray(start.points)
+    assert np.max(np.abs(found - expected(points))) < 1e-12
+    single = pf.scenario.load(path, ['precision="float32"', "time.rtol=1e-4"]).build().start
+    assert single.fields["log_density"].dtype == np.float32
+
+
+def test_a_scenario_whose_density_nobody_knows_is_refused(tmp_path):
+    path = tmp_path / "unknown.toml"
+    for initial, space, words in (
+        ('kind = "gaussian", dim = 3, count = 7', 'kind = "sphere"', "in flat space, and nobody knows that .* sphere"),
+        ('kind = "uniform_sphere", dim = 3, count = 7', 'kind = "layer_norm"', "nobody knows that .* layer_norm"),
+        ('kind = "equiangular", count = 3, dim = 3', 'kind = "sphere"', "has no field `log_density`"),
+    ):
+        path.write_text(SCENARIO.replace("INITIAL", initial).replace("GEOMETRY", space))
+        with pytest.raises(ParticleflowError, match=words):
+            pf.scenario.load(path).build()
 
 
 def test_what_is_refused():

@@ -21,10 +21,11 @@ BETA, LEVELS, THRESHOLD, DIMENSION = 0.6, (0.1, 0.5, 0.9), 0.3, 4
 STEP, MIDDLE = 0.003, 0.3
 TIMES = np.array([0.0, *(MIDDLE + STEP * np.arange(-2, 3)), 0.5])
 TOLERANCES: dict[str, Any] = {"rtol": 1e-11, "atol": 1e-12}
-SPACES = oracle.spaces(DIMENSION)
+# Those that have weight stand at four places, which do not span R⁴: their whole covariance cannot be normalised.
+SPACES = {name: space for name, space in oracle.spaces(DIMENSION).items() if name != "set_norm"}
 GRADIENT = ("euclidean", "sphere", "sphere_2.5", "layer_norm", "sqrt_scaled")
 DEFAULT = (
-    "sqrt_scaled", "pre_norm_of_layer_norm", "rescaled",
+    "sqrt_scaled", "pre_norm_of_layer_norm", "set_norm_variances",
 )  # fmt: skip
 ALL = [
     observables.energy,
@@ -79,13 +80,13 @@ class Recorded(NamedTuple):
 def started(space: oracle.Space, ghost: int = 0) -> pf.Measure:
     """The weighted cloud on a space, its weightless particle in one of two places."""
     points = np.concatenate([CLOUD[:5], GHOSTS[ghost][None]])
-    return pf.Measure.weighted(space.retract(points), WEIGHTS)
+    return pf.Measure.weighted(space.given(WEIGHTS).retract(points), WEIGHTS)
 
 
 @cache
 def recorded(name: str, ghost: int = 0) -> Recorded:
     """The run on a geometry, without observables."""
-    space = SPACES[name]
+    space = SPACES[name].given(WEIGHTS)
     flow = pf.Flow(ATTEND, geometry=space.build())
     return Recorded(space, flow, pf.simulate(flow, started(space, ghost), TIMES, **TOLERANCES))
 
@@ -192,7 +193,7 @@ def test_all_observables_inside_of_a_run(name):
     for frame in range(len(TIMES)):
         assert_close(run[frame].observables, expected(inside, frame), 1e-11)
     assert_close(run[3].observables, moving(inside), 1e-7)
-    measure = pf.Measure.weighted(case.space.retract(CLOUD[:5]), WEIGHTS[:5])
+    measure = pf.Measure.weighted(case.space.given(WEIGHTS[:5]).retract(CLOUD[:5]), WEIGHTS[:5])
     without = case._replace(run=pf.simulate(case.flow, measure, TIMES, **TOLERANCES))
     assert np.max(np.abs(np.asarray(without.run.points) - run.points[:, :5])) < 1e-9
     for frame in (0, 3, 6):

@@ -23,7 +23,7 @@ COUNT, DIMENSION, TIMES = 5, 3, [0.0, 0.5]
 BASE = 1000  # chosen so that the default systems cover everything
 SEEDS, MORE = range(18), range(18, 218)
 SPACES = {name: space for name, space in oracle.spaces(DIMENSION).items() if name != "layer_norm_numbers"}
-FLAT = ("euclidean", "rescaled")
+FLAT = ("euclidean", "rescaled", "set_norm", "set_norm_variances")
 NORMALIZATIONS = ["row", "none", "sinkhorn"]
 
 Logits = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -193,7 +193,7 @@ def draw(seed: int) -> System:
     rng = np.random.default_rng(BASE + seed)
     weighting, weights = draw_weights(rng)
     positions = rng.permutation(COUNT) + rng.uniform(0.0, 0.5, COUNT)
-    space = list(SPACES.values())[seed % len(SPACES)]
+    space = list(SPACES.values())[seed % len(SPACES)].given(weights)
     normalization = NORMALIZATIONS[rng.choice(3, p=[0.45, 0.35, 0.2])]
     if space.name in FLAT and normalization == "none":
         normalization = "row"  # e^{β⟨x, y⟩} that is not normalised leads to infinity in finite time

@@ -1,5 +1,6 @@
 """Geometries as maps: what is saved, seen and moved, against NumPy and with their laws."""
 
+import family_oracles as family
 import flows_oracles as oracle
 import jax.numpy as jnp
 import numpy as np
@@ -29,6 +30,7 @@ SPACES = [
     (geometry.Ngpt(0.3), oracle.on_sphere),
     (geometry.SqrtScaled(), oracle.on_sphere),
     (geometry.Rescaled(0.5), lambda x: x),
+    (geometry.SetNorm(), family.spaces(4)["set_norm"].retract),
 ]
 NAMES = [type(space).__name__ for space, _ in SPACES]
 
@@ -36,8 +38,9 @@ NAMES = [type(space).__name__ for space, _ in SPACES]
 @pytest.mark.parametrize(("space", "formula"), SPACES, ids=NAMES)
 def test_retraction_is_its_formula_and_idempotent(space, formula):
     points = np.asarray(space.retract(jnp.asarray(STATE)))
-    assert np.max(np.abs(points - formula(STATE))) < 1e-15 * 8
-    assert np.max(np.abs(np.asarray(space.retract(jnp.asarray(points))) - points)) < 1e-15
+    rounding = 1e-13 if space.whole_set else 1e-15  # five particles span R⁴ barely, and are stretched to do it well
+    assert np.max(np.abs(points - formula(STATE))) < rounding * 8
+    assert np.max(np.abs(np.asarray(space.retract(jnp.asarray(points))) - points)) < rounding
     space.check_contains(jnp.asarray(points))
 
 

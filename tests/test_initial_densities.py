@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import pytest
 from scipy import stats
+from shares import by_default
 
 from particleflow import initial
 from particleflow.errors import ArgumentError, ShapeError
@@ -31,7 +32,7 @@ FLAT: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", ON_CIRCLE)
+@pytest.mark.parametrize("name", by_default(ON_CIRCLE, ["moved", "wave"]))
 def test_angles_are_drawn_from_the_density_on_the_circle(name):
     angles = -np.pi + 2 * np.pi * (np.arange(20_000) + 0.5) / 20_000
     density = ON_CIRCLE[name].density(KEY)
@@ -48,9 +49,10 @@ def test_points_are_drawn_from_the_density_in_flat_space(name):
     """The density has mass one, and the mean and covariance of a cloud, to sampling error."""
     density = FLAT[name].density(KEY)
     assert density.space == "flat"
-    axis = -6 + 12 * (np.arange(600) + 0.5) / 600
+    count = 600 if density.dimension == 1 else 300
+    axis = -6 + 12 * (np.arange(count) + 0.5) / count
     points = np.stack([each.ravel() for each in np.meshgrid(*[axis] * density.dimension, indexing="ij")], axis=1)
-    masses = density.values(points) * 0.02**density.dimension
+    masses = density.values(points) * (12 / count) ** density.dimension
     assert abs(masses.sum() - 1) < (1e-9 if "box" not in name and "uniform" not in name else 0.03)
     drawn = np.asarray(FLAT[name].sample(KEY, 4000))
     centre = masses @ points

@@ -68,6 +68,7 @@ def test_first_order_transition(beta):
         assert abs(branch.orders[index] - abs(np.mean(density * np.exp(1j * branch.angles)))) < 1e-12
 
 
+@pytest.mark.slow
 def test_second_order_transition():
     """Below β_* the branch goes down at once, is stable, has no fold, and leaves as the root of T_1 − T."""
     branch = follow(1.0)

@@ -78,6 +78,9 @@ def test_what_a_user_adds_survives_a_kill(name, tmp_path):
     assert resumed.status == "finished"
     assert np.array_equal(np.asarray(resumed.masses), np.asarray(whole.masses))
     assert np.array_equal(np.asarray(resumed.points), np.asarray(whole.points))
+    assert resumed.fields.keys() == whole.fields.keys()
+    for field in whole.fields:
+        assert np.array_equal(np.asarray(resumed.fields[field]), np.asarray(whole.fields[field]))
     assert resumed.observables.keys() == whole.observables.keys()
     for seen in whole.observables:
         assert np.array_equal(np.asarray(resumed.observables[seen]), np.asarray(whole.observables[seen]))

@@ -2,6 +2,7 @@
 
 # pyright: reportOptionalMemberAccess=false, reportArgumentType=false, reportOptionalSubscript=false
 
+import re
 from typing import Any
 
 import h5py
@@ -15,6 +16,7 @@ from scipy.signal import find_peaks
 import particleflow as pf
 from particleflow import drifts, events, geometry, kernels, observables, scenario
 from particleflow.analysis import wasserstein1
+from particleflow.cli import main
 from particleflow.discretization import FiniteVolumes
 from particleflow.errors import ArgumentError, ParticleflowError, RunError, UserError
 from particleflow.initial import CircleWave, Density, DensityFunction, Gaussian, Grid, UniformBox, UniformCircle
@@ -94,25 +96,33 @@ def test_points_are_counted_into_cells_and_an_empty_cell_stays_positive():
     assert np.max(np.abs(masses.sum(axis=1) - 1)) < 1e-12
 
 
+def present() -> pf.Present:
+    laid = CELLS.laid_out(usa(3.0), CircleWave())
+    return pf.Present(usa(3.0), CELLS, jnp.asarray(0.0), CELLS.begin(usa(3.0), laid))
+
+
+@pytest.mark.slow
 def test_pairs_of_a_density_are_independent_draws():
-    present = pf.Present(
-        usa(3.0), CELLS, jnp.asarray(0.0), CELLS.begin(usa(3.0), CELLS.laid_out(usa(3.0), CircleWave()))
-    )
-    weights = np.exp(np.asarray(present.measure.log_weights))
-    points = np.asarray(present.measure.points)
+    asked = present()
+    weights = np.exp(np.asarray(asked.measure.log_weights))
+    points = np.asarray(asked.measure.points)
     close = weights @ (points @ points.T > 0.9) @ weights
-    assert abs(float(observables.PairFraction(0.9)(present)) - close) < 1e-14
-    levels = np.asarray(observables.SimilarityQuantiles((0.1, 0.5))(present))
+    assert abs(float(observables.PairFraction(0.9)(asked)) - close) < 1e-14
+    levels = np.asarray(observables.SimilarityQuantiles((0.1, 0.5))(asked))
     order = np.argsort((points @ points.T).ravel())
     reached = np.cumsum(np.outer(weights, weights).ravel()[order])
     expected = (points @ points.T).ravel()[order][np.searchsorted(reached, [0.1, 0.5])]
     assert np.allclose(levels, expected, atol=0.02)
+
+
+def test_what_counts_particles_is_refused_of_a_density():
+    asked = present()
     for counted in (observables.diameter, observables.attention_entropy, observables.attention_rank):
         with pytest.raises(ArgumentError, match="no particles"):
-            counted(present)
+            counted(asked)
     for event in (events.Clustered(0.1), events.Merged(1, 0.1), events.BlewUp(2.0)):
         with pytest.raises(ArgumentError, match="no particles"):
-            event.level(present)
+            event.level(asked)
 
 
 WAVE = CircleWave(1, 0.5)
@@ -194,6 +204,57 @@ def test_a_scenario_begins_with_the_density_or_with_counted_points(tmp_path):
         scenario.from_document(raw, "wave.toml", tmp_path).build()
     noisy = {**SCENARIO, "temperature": 0.1, "time": {"end": 0.1}}  # noise is diffusion: steps may adapt
     assert scenario.from_document(noisy, "wave.toml", tmp_path).document.chosen["time.rtol"] == 1e-6
+
+
+KINDS = """
+import numpy as np
+from particleflow.initial import AbstractInitial, Density
+
+
+class Heights(AbstractInitial):
+    least: float
+    whole: float
+
+    def start(self, key, count=None):
+        raise ValueError("no points")
+
+    def density(self, key):
+        def values(points):
+            return (self.least + (1 - self.least) * points[:, 0] ** 2) * self.whole / (np.pi * (1 + self.least))
+
+        return Density("sphere", 2, values)
+"""
+WRONG_STARTS: dict[str, tuple[str, str]] = {
+    "negative": ("kind = 'heights_kind:Heights', least = -0.5, whole = 1.0", "must not be negative, but is -0.31"),
+    "not one": (
+        "kind = 'heights_kind:Heights', least = 0.5, whole = 2.0",
+        "must sum to one over [a-z ]*, but sums to 2",
+    ),
+    "another geometry": ("kind = 'gaussian', dim = 2", "in flat space, but the geometry of the flow is sphere"),
+    "no density": ("kind = 'equiangular'", "initial.count is missing"),
+}
+
+
+@pytest.mark.parametrize("carried", ['kind = "finite_volumes", cells = 32', 'kind = "spectral", modes = 8'])
+@pytest.mark.parametrize("name", WRONG_STARTS)
+def test_a_scenario_with_a_wrong_density_is_refused_with_code_2(name, carried, tmp_path, monkeypatch, capsys):
+    initial, words = WRONG_STARTS[name]
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "heights_kind.py").write_text(KINDS)
+    text = f"""
+initial = {{ {initial} }}
+geometry = "sphere"
+discretization = {{ {carried} }}
+drift = [{{ kind = "linear", matrix = 1.0 }}]
+time = {{ end = 0.1, frames = 2, rtol = 1e-4 }}
+"""
+    (tmp_path / "wrong.toml").write_text(text)
+    command = ["run", "wrong.toml", "--allow-code", "--quiet", "--output", str(tmp_path / "out")]
+    assert main(command) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert re.search(words, said), said
+    assert "Traceback" not in said
+    assert not (tmp_path / "out" / "trajectory.h5").exists()
 
 
 @pytest.mark.slow
@@ -314,6 +375,7 @@ def test_a_density_of_ones_own_gives_no_points():
     assert isinstance(oracle.poisson(0.5), Density)
 
 
+@pytest.mark.slow
 def test_a_density_is_normalised_as_a_set_and_agrees_with_particles():
     """The kurtosis of uniform quantiles under attention; the jumps of the density cost one order of the cells."""
     flow = pf.Flow(pf.Attend(kernels.Attention(0.5)), geometry=geometry.SetNorm())

@@ -29,6 +29,7 @@ from particleflow.normal import Normal
 
 if TYPE_CHECKING:
     from particleflow.discretization.gathering import Gathered
+    from particleflow.initial.densities import Density
 
 # Fields of these names are the points and the masses of the measure that a frame stands for.
 POINTS, MASSES = "points", "masses"
@@ -108,6 +109,14 @@ class AbstractDiscretization(eqx.Module):
         Called outside of compiled programs. Parameters: `start`, a measure, points, or an initial density.
         """
         return start
+
+    def knowing(self, flow: Flow, measure: Measure, drawn: Float[Array, "n d"], density: "Density | None") -> Measure:
+        """The start with what the law says that it was drawn from; as it is, unless said otherwise.
+
+        Called outside of compiled programs. Parameters: the `measure` on its geometry; its points as they were `drawn`;
+        the `density` of their law, None where nobody knows it.
+        """
+        return measure
 
     def prepared(self, flow: Flow, measure: Measure) -> Flow:
         """The flow with sums that suit the points of a measure that is laid out; the same, unless said otherwise.

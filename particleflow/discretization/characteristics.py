@@ -26,9 +26,11 @@ from particleflow.discretization.clouds import AbstractCloud
 from particleflow.discretization.particles import Particles
 from particleflow.errors import ArgumentError
 from particleflow.flow import Flow
+from particleflow.initial.densities import Density
 from particleflow.measure import Measure
 
 LOG_DENSITY = "log_density"
+_SAME_PLACE = 1e3  # units of rounding by which a geometry may move a point that is on it
 
 
 class Traced(eqx.Module):
@@ -42,7 +44,8 @@ class Characteristics(AbstractDiscretization):
     """Particles that carry the log-density along; see the module's first lines.
 
     The start must say its log-density, as the field `log_density` of its measure: of the law that its points are drawn
-    from, with respect to volume (on spheres, to area). Frames store it as the field of that name, and the observable
+    from, with respect to volume (on spheres, to area). In a scenario it is that of the initial kind, where this knows
+    its density. Frames store it as the field of that name, and the observable
     `entropy` reads it. Refused where a particle is not all there is to its place: noise, whose density does not move
     along paths, and residual streams, of which points are only the directions.
 
@@ -69,6 +72,15 @@ class Characteristics(AbstractDiscretization):
         """The particles, and their log-density."""
         others = {name: values for name, values in measure.fields.items() if name != LOG_DENSITY}
         return Traced(Particles().begin(flow, measure.with_fields(others)), measure.fields[LOG_DENSITY])
+
+    def knowing(self, flow: Flow, measure: Measure, drawn: Float[Array, "n d"], density: Density | None) -> Measure:
+        """The start with the log-density of its law at its points, unless it has one."""
+        if density is None or LOG_DENSITY in measure.fields:
+            return measure
+        with np.errstate(divide="ignore"):
+            logs = np.log(density.at(np.asarray(drawn, float)))
+        moved = logs - _stretching(flow, measure, np.asarray(drawn, float), density)
+        return measure.with_fields({**measure.fields, LOG_DENSITY: jnp.asarray(moved, measure.points.dtype)})
 
     def measure(self, flow: Flow, time: Any, state: Traced) -> Measure:
         """The particles, with the log-density as a field."""
@@ -139,3 +151,27 @@ class Characteristics(AbstractDiscretization):
             return jnp.mean(jax.lax.map(along, signs), axis=0)
         axes = np.eye(points.shape[1])[:, None, :] * np.ones((1, points.shape[0], 1))
         return jnp.sum(jax.lax.map(along, jnp.asarray(axes, points.dtype)), axis=0)
+
+
+def _stretching(flow: Flow, measure: Measure, drawn: np.ndarray, density: Density) -> float:
+    """log of the volume that a unit of volume of the law becomes on the geometry; refused if it becomes none.
+
+    A sphere stretches the unit sphere by its radius, and a normalised set all of space by T, of which (det T)² is the
+    quotient of the determinants of both covariances.
+    """
+    facts, points = flow.geometry.facts(density.dimension), np.asarray(measure.points, float)
+    factor = float(np.asarray(facts.radius)) if facts.kind == "sphere" else 1.0
+    same = np.max(np.abs(points - factor * drawn), initial=0.0) <= _SAME_PLACE * np.finfo(measure.points.dtype).eps
+    if facts.kind == density.space and flow.geometry.whole_set:
+        shares = np.exp(np.asarray(measure.log_weights, float))
+        before, after = (
+            np.linalg.slogdet(np.atleast_2d(np.cov(each.T, aweights=shares, ddof=0)))[1] for each in (drawn, points)
+        )
+        return float(0.5 * (after - before))
+    if facts.kind == density.space and same:
+        return (density.dimension - 1) * float(np.log(factor))
+    spaces = {"sphere": "on the unit sphere", "flat": "in flat space"}
+    raise ArgumentError(
+        f"The start has a density {spaces[density.space]}, and nobody knows that of its points on the geometry "
+        f"{flow.geometry.name}; take a start on that geometry, or give the field `log_density`."
+    )

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from particleflow._arrays import as_positive
 from particleflow.discretization import AbstractDiscretization, Particles, Present
@@ -17,7 +18,7 @@ from particleflow.equilibria.system import System
 from particleflow.errors import ArgumentError
 from particleflow.flow import Flow
 from particleflow.measure import Measure
-from particleflow.plan import as_guesses, check_arguments, check_begin, check_flow, check_interactions
+from particleflow.plan import Draws, as_guesses, check_arguments, check_begin, check_flow, check_interactions
 
 _SAME = 0.375  # points within eps^_SAME are one fixed point: 1e-6 in 64 bits, 3e-3 in 32
 
@@ -41,6 +42,9 @@ def fixed_points(
     tolerance: float | None = None,
     max_steps: int = 256,
     max_unknowns: int = 1024,
+    count: int | None = None,
+    draws: int = 1,
+    key: Array | None = None,
 ) -> list[FixedPoint]:
     """Fixed points of a flow, v(x, μ) = 0 at every particle, or of an explicit layer, with their eigenvalues and kind.
 
@@ -51,7 +55,9 @@ def fixed_points(
 
     Parameters:
         flow            a `Flow` without noise (with noise a law can be stationary, which takes a density to carry it)
-        guesses         points (n, d), a `Measure`, or several: points (guesses, n, d) or a list of measures
+        guesses         points (n, d), a `Measure`, or several: points (guesses, n, d) or a list of measures; or an
+                        initial kind, of which `draws` clouds of `count` particles are drawn with `key` (that of seed 0
+                        if left out); its density where densities are carried and no `count` is given
         discretization  how the measure is carried; by `Particles()` if left out
         time            when the flow is asked; a field that changes with time has its fixed points at this time only
         layer           the size of an explicit layer x ← N(x + layer · v), whose fixed points (of a deep equilibrium
@@ -71,7 +77,8 @@ def fixed_points(
             raise ArgumentError(f"Argument `{name}` must be a positive integer, but is {number!r}.")
     if tolerance is not None:
         tolerance = float(as_positive(tolerance, "tolerance"))
-    how, found, measures = discretization or Particles(), [], as_guesses(guesses)
+    how, found = discretization or Particles(), []
+    measures = as_guesses(guesses, how, flow, Draws(count, draws, key))
     for number, measure in enumerate(measures):
         start = _begin(flow, how, measure, time, layer, merge)
         _check_size(start, max_unknowns)

@@ -10,6 +10,9 @@ from typing import Literal
 
 import numpy as np
 
+from particleflow.errors import ArgumentError
+
+_MISSED = 0.01  # so much of its mass may be missed where a density is asked at a few places
 _ROUNDS = 100  # steps of Newton, which stand still where they have arrived
 
 
@@ -26,6 +29,40 @@ class Density:
         back, volume = np.linalg.inv(matrix), abs(np.linalg.det(matrix))
         return Density(
             self.space, self.dimension, lambda points: self.values((points - onto) @ back.T + centre) / volume
+        )
+
+    def at(self, points: np.ndarray) -> np.ndarray:
+        """The numbers at some points; refused unless they are those of a density."""
+        found = np.asarray(self.values(points), float)
+        if found.shape != points.shape[:1] or not np.isfinite(found).all():
+            raise ArgumentError(
+                f"A density must give one finite number for each of {len(points)} points, but gives shape {found.shape}"
+                f"{' with NaN or infinity' if found.shape == points.shape[:1] else ''}."
+            )
+        if (found < 0).any():
+            worst = int(np.argmin(found))
+            place = ", ".join(f"{number:.4g}" for number in points[worst])
+            raise ArgumentError(
+                f"The density of the start must not be negative, but is {found[worst]:.3g} at ({place})."
+            )
+        return found
+
+    def check_lives_on(self, kind: str, name: str) -> None:
+        """Raise unless its space is that of a geometry, of some kind and name."""
+        if self.space != kind:
+            spaces = {"sphere": "on the unit sphere", "flat": "in flat space"}
+            raise ArgumentError(
+                f"The start has a density {spaces[self.space]}, but the geometry of the flow is {name}; take a start "
+                "on that geometry, or draw points (`count`), which are brought onto it."
+            )
+
+
+def check_whole(total: float, where: str, hint: str) -> None:
+    """Raise unless a density sums to one, nearly: it may jump between the places that it is asked at."""
+    if not abs(total - 1) <= _MISSED:
+        raise ArgumentError(
+            f"The density of the start must sum to one over {where}, but sums to {total:.6g}: {hint}; or it is not "
+            "normalised."
         )
 
 

@@ -17,7 +17,7 @@ from particleflow._arrays import (
 )
 from particleflow.errors import ArgumentError
 from particleflow.initial.base import AbstractInitial, Start, check_affine, check_count, check_own_count, whole
-from particleflow.initial.densities import Density, circle_density
+from particleflow.initial.densities import Density, circle_density, normal_density
 from particleflow.measure import Measure
 
 _MOST_NODES = 128  # the outermost weights of more nodes are below the smallest number
@@ -165,6 +165,11 @@ class GaussHermite(AbstractInitial):
         centre = jnp.broadcast_to(self.centre, (self.dim,))
         points = centre[None, :] + apply_linear_map(self.scale, standard, "scale")
         return Start(Measure(points, jnp.asarray(logs, default_dtype())))
+
+    def density(self, key: Array) -> Density:
+        """That of the normal law."""
+        centre, scale = np.asarray(self.centre), np.asarray(self.scale)
+        return Density("flat", self.dim, lambda points: normal_density(points, centre, scale))
 
 
 class Quantiles(AbstractInitial):

@@ -2,12 +2,13 @@
 
 from particleflow.plan.checks import EVENT_TIME, check_arguments, check_begin, check_interactions
 from particleflow.plan.cost import Cost, check_memory, cost_of
-from particleflow.plan.inputs import as_guesses, as_start, check_flow, laid_out
+from particleflow.plan.inputs import Draws, as_guesses, as_start, check_flow, laid_out
 from particleflow.plan.plan import Plan, make_method, make_numbers, make_plan
 
 __all__ = [
     "EVENT_TIME",
     "Cost",
+    "Draws",
     "Plan",
     "as_guesses",
     "as_start",

@@ -1,7 +1,7 @@
 """What a user hands over, as one flow, one measure and one list of times: a run, or a leading axis of runs."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -14,6 +14,8 @@ from particleflow.discretization import AbstractDiscretization
 from particleflow.drifts import AbstractDrift
 from particleflow.errors import ArgumentError, KindError, ShapeError, check_kind
 from particleflow.flow import Flow
+from particleflow.geometry import retracted
+from particleflow.initial.base import AbstractInitial
 from particleflow.measure import Measure
 
 _STEP_UNITS = 64.0  # a step must be at least so many units of rounding of the time it is added to
@@ -113,8 +115,25 @@ def as_starts(start: Any, runs: int | None) -> tuple[Measure, int | None]:
     return measure, found
 
 
-def as_guesses(guesses: Any) -> list[Measure]:
-    """One measure or several, as a list; they need not have equal shapes."""
+class Draws(NamedTuple):
+    """How guesses are drawn from an initial kind: how many particles each has, how many there are, and by which key."""
+
+    particles: int | None = None
+    draws: int = 1
+    key: Array | None = None
+
+
+def as_guesses(guesses: Any, how: AbstractDiscretization, flow: Flow, drawn: Draws) -> list[Measure]:
+    """One measure or several, as a list; they need not have equal shapes.
+
+    An initial kind is drawn from and brought onto the geometry; where densities are carried, and no `count` is given,
+    it is its density.
+    """
+    if isinstance(guesses, AbstractInitial):
+        return [as_start(each) for each in _drawn(guesses, how, flow, drawn)]
+    if drawn != Draws():
+        raise ArgumentError("Arguments `count`, `draws` and `key` are for guesses that are an initial kind.")
+    guesses = laid_out(how, flow, None, guesses)
     if isinstance(guesses, Measure):
         return [as_start(guesses)]
     if isinstance(guesses, list | tuple) and guesses and all(isinstance(each, Measure) for each in guesses):
@@ -123,6 +142,21 @@ def as_guesses(guesses: Any) -> list[Measure]:
     if points.ndim not in (2, 3) or 0 in points.shape:
         raise ShapeError(f"Argument `guesses` must have shape (n, d) or (guesses, n, d), but has {points.shape}.")
     return [as_start(each) for each in (points[None] if points.ndim == 2 else points)]
+
+
+def _drawn(initial: AbstractInitial, how: AbstractDiscretization, flow: Flow, drawn: Draws) -> list[Measure]:
+    if isinstance(drawn.draws, bool) or not isinstance(drawn.draws, int) or drawn.draws < 1:
+        raise ArgumentError(f"Argument `draws` must be a positive integer, but is {drawn.draws!r}.")
+    if not how.atoms and drawn.particles is None:
+        return [how.laid_out(flow, initial)]
+    keys = jax.random.split(jax.random.key(0) if drawn.key is None else drawn.key, drawn.draws)
+    found = []
+    for key in keys:
+        measure = initial.start(key, drawn.particles).measure
+        points = retracted(flow.geometry.given(measure.log_weights), measure.points)
+        placed = how.knowing(flow, measure.with_points(points), measure.points, initial.density(key))
+        found.append(how.laid_out(flow, placed))
+    return found
 
 
 def _stacked_starts(measures: list[Measure]) -> Measure:

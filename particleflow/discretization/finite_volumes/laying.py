@@ -17,10 +17,9 @@ from particleflow.discretization.finite_volumes.meshes import AbstractMesh, plac
 from particleflow.errors import ArgumentError
 from particleflow.flow import Flow
 from particleflow.initial.base import density_of
-from particleflow.initial.densities import Density
+from particleflow.initial.densities import Density, check_whole
 from particleflow.measure import Measure
 
-_MISSED = 0.01  # so much of a density's mass may the nodes of all cells miss: it may jump inside of cells
 _NOT_ONE = 1e-5  # so much may the mass of a measure differ from one, for rounding in single precision
 
 Meshing = Callable[[int, Any], AbstractMesh]
@@ -38,37 +37,18 @@ def as_cell_masses(meshing: Meshing, flow: Flow, start: Any) -> Measure:
 def _integrated(mesh: AbstractMesh, flow: Flow, density: Density) -> Measure:
     """∫ over every cell of a density."""
     facts = flow.geometry.facts(density.dimension)
-    if facts.kind != density.space:
-        spaces = {"sphere": "on the unit sphere", "flat": "in flat space"}
-        raise ArgumentError(
-            f"The start has a density {spaces[density.space]}, but the geometry of the flow is {flow.geometry.name}; "
-            "take a start on that geometry, or draw points (`count`), which are brought onto it."
-        )
+    density.check_lives_on(facts.kind, flow.geometry.name)
     nodes = mesh.nodes()
     radius = float(np.asarray(facts.radius)) if facts.kind == "sphere" else 1.0
     asked = nodes.points.reshape(-1, density.dimension) / radius
-    values = np.asarray(density.values(asked), float)
-    if values.shape != asked.shape[:1] or not np.isfinite(values).all():
-        raise ArgumentError(
-            f"A density must give one finite number for each of {len(asked)} points, but gives shape {values.shape}"
-            f"{' with NaN or infinity' if values.shape == asked.shape[:1] else ''}."
-        )
-    if (values < 0).any():
-        worst = int(np.argmin(values))
-        raise ArgumentError(
-            f"The density of the start must not be negative, but is {values[worst]:.3g} at {_shown(asked[worst])}."
-        )
+    values = density.at(asked)
     means = np.sum(nodes.weights * values.reshape(nodes.weights.shape), axis=1)
     where = places(mesh)
     masses = (
         means * np.asarray(where.volumes, float) / radius ** (density.dimension - 1 if facts.kind == "sphere" else 0)
     )
     total = masses.sum()
-    if not abs(total - 1) <= _MISSED:
-        raise ArgumentError(
-            f"The density of the start must sum to one over all cells, but sums to {total:.6g}: a box must be wide "
-            "enough for it, and cells small enough to see it; or it is not normalised."
-        )
+    check_whole(total, "all cells", "a box must be wide enough for it, and cells small enough to see it")
     return _measure(where.centres, masses / total)
 
 
@@ -77,8 +57,9 @@ def _counted(mesh: AbstractMesh, flow: Flow, measure: Measure) -> Measure:
     if measure.values is not None or measure.fields:
         what = "`values`" if measure.values is not None else f"the fields {', '.join(sorted(measure.fields))}"
         raise ArgumentError(f"The start has {what}, which a density cannot carry along; use particles.")
-    if not flow.geometry.whole_set:  # whose mean and covariance are looked at when all is laid out: to a cell's size
-        flow.geometry.given(measure.log_weights).check_contains(measure.points)
+    geometry = flow.geometry.given(measure.log_weights)
+    if not geometry.whole_set:  # what cells can tell of the moments of a set is looked at when a run begins
+        geometry.check_contains(measure.points)
     weights, points = np.exp(np.asarray(measure.log_weights, float)), np.asarray(measure.points)
     if not abs(weights.sum() - 1) <= _NOT_ONE:
         raise ArgumentError(

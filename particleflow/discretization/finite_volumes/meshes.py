@@ -24,6 +24,13 @@ class Nodes(NamedTuple):
     weights: np.ndarray
 
 
+class Charted(NamedTuple):
+    """Places in squares that make up a surface: the number of the square (n,), and coordinates in [−1, 1] (n, 2)."""
+
+    chart: np.ndarray
+    coordinates: np.ndarray
+
+
 class AbstractMesh(eqx.Module):
     """Cells and their faces; see the module's first lines. There are n cells and m faces in R^d."""
 
@@ -80,6 +87,18 @@ class AbstractMesh(eqx.Module):
     def grid(self) -> "GridShape | None":
         """The regular grid that the cells are, None where they are none."""
         return None
+
+    def charts(self) -> int:
+        """Of how many squares the surface is made that the cells are on, 0 where it is not made of such."""
+        return 0
+
+    def charted(self, points: np.ndarray) -> "Charted":
+        """Which square every point lies in, and where in it; outside of programs."""
+        raise NotImplementedError
+
+    def at(self, charted: "Charted") -> np.ndarray:
+        """The points at places in squares; outside of programs."""
+        raise NotImplementedError
 
     def seams(self) -> tuple[Float[Array, "k d"], Float[Array, "k d"]] | None:
         """Pairs of points that are one because the mesh closes there, at which velocities must agree; None for none."""

@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from particleflow.analysis.cells import fibonacci
-from particleflow.discretization.finite_volumes.meshes import AbstractMesh, Nodes
+from particleflow.discretization.finite_volumes.meshes import AbstractMesh, Charted, Nodes
 
 
 class VoronoiSphere(AbstractMesh):
@@ -130,6 +130,29 @@ class VoronoiSphere(AbstractMesh):
 
         directions = points / np.linalg.norm(points, axis=1, keepdims=True)
         return np.asarray(KDTree(_cut(self.cells).generators).query(directions)[1])
+
+    def charts(self) -> int:
+        """The six sides of a cube around the sphere."""
+        return 6
+
+    def charted(self, points: np.ndarray) -> Charted:
+        """By the largest coordinate and its sign, and longitude and latitude seen from there, both within π/4."""
+        units = _directions(points)
+        rows, axis = np.arange(len(units)), np.argmax(np.abs(units), axis=1)
+        towards, beside, above = (units[rows, (axis + turn) % 3] for turn in range(3))
+        angles = np.stack([np.arctan2(beside, np.abs(towards)), np.arcsin(above)], axis=1)
+        return Charted(2 * axis + (towards < 0), 4 / np.pi * angles)
+
+    def at(self, charted: Charted) -> np.ndarray:
+        """The same backwards: every coordinate is an entire function of both angles."""
+        rows, axis = np.arange(len(charted.chart)), charted.chart // 2
+        longitude, latitude = np.pi / 4 * charted.coordinates.T
+        sign = 1 - 2 * (charted.chart % 2)
+        parts = (sign * np.cos(longitude) * np.cos(latitude), np.sin(longitude) * np.cos(latitude), np.sin(latitude))
+        points = np.empty((len(rows), 3))
+        for turn, part in enumerate(parts):
+            points[rows, (axis + turn) % 3] = part
+        return float(self.radius) * points
 
     def _summed(self, left: Array, right: Array) -> Array:
         """The sum over all faces of each cell."""

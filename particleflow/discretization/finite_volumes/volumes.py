@@ -23,6 +23,7 @@ from jaxtyping import Array, Float
 from particleflow._arrays import as_float_array, is_concrete
 from particleflow.discretization.base import MASSES, AbstractDiscretization
 from particleflow.discretization.finite_volumes.convolution import convolution_for
+from particleflow.discretization.finite_volumes.interpolation import interpolation_for
 from particleflow.discretization.finite_volumes.laying import as_cell_masses
 from particleflow.discretization.finite_volumes.meshes import AbstractMesh, places
 from particleflow.discretization.finite_volumes.regular import Box, Circle
@@ -182,14 +183,15 @@ class FiniteVolumes(AbstractDiscretization):
         return jnp.where(some, jnp.log(jnp.where(some, state.density, 1.0)), -jnp.inf)
 
     def prepared(self, flow: Flow, measure: Measure) -> Flow:
-        """The flow with sums by Fourier transforms where kernel and cells allow."""
+        """The flow with sums by Fourier transforms, or by nodes of patches, where kernel and cells allow."""
         if not is_concrete(measure.points):
             return flow
         mesh = self.mesh(flow, measure.dimension, measure.points.dtype)
         shape, where = mesh.grid(), places(mesh)
 
         def choose(interaction: Interaction) -> Any:
-            return convolution_for(shape, interaction, where.centres, where.faces) or interaction.summation
+            found = convolution_for(shape, interaction, where.centres, where.faces)
+            return found or interpolation_for(mesh, interaction, where.centres, where.faces) or interaction.summation
 
         return flow.resummed(jnp.zeros((), measure.points.dtype), choose)
 

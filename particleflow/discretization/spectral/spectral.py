@@ -26,7 +26,7 @@ from particleflow.errors import ArgumentError
 from particleflow.flow import Flow
 from particleflow.geometry import check_retracted, retracted_by_run, round_radius
 from particleflow.initial.base import density_of
-from particleflow.initial.densities import Density
+from particleflow.initial.densities import Density, check_whole, sphere_area
 from particleflow.measure import Measure
 
 _SAME_PLACE = 1e3  # units of rounding by which a start may be off the grid
@@ -66,12 +66,9 @@ class Spectral(AbstractDiscretization):
         """
         basis = self._basis(dimension)
         points = float(radius) * basis.points
-        found = np.asarray(density(points), float)
-        if found.shape != (len(points),):
-            raise ArgumentError(
-                f"A density must return {len(points)} numbers, one a point, but has shape {found.shape}."
-            )
-        _check_density(found)
+        found = Density("sphere", dimension, density).at(points)
+        if not found.any():
+            raise ArgumentError("A density must not be zero everywhere, but is.")
         masses = basis.shares * found / float(basis.shares @ found)
         return Measure.weighted(jnp.asarray(points, dtype), jnp.asarray(masses, dtype))
 
@@ -81,12 +78,12 @@ class Spectral(AbstractDiscretization):
         if not isinstance(start, Density):
             return start
         facts = flow.geometry.facts(start.dimension)
-        if facts.kind != "sphere" or start.space != "sphere":
-            raise ArgumentError(
-                f"Spectral densities live on a sphere, but the start is on a {start.space} space and the geometry is "
-                f"{flow.geometry.name}."
-            )
-        radius = float(np.asarray(facts.radius))
+        start.check_lives_on(facts.kind, flow.geometry.name)
+        if facts.kind != "sphere":
+            raise ArgumentError(f"Spectral densities live on a sphere, but the geometry is {flow.geometry.name}.")
+        basis, radius = self._basis(start.dimension), float(np.asarray(facts.radius))
+        total = sphere_area(start.dimension) * float(basis.shares @ start.at(basis.points))
+        check_whole(total, "the sphere", f"{self.modes} modes do not resolve it")
         return self.measure_of(lambda points: start.values(points / radius), start.dimension, radius)
 
     def begin(self, flow: Flow, measure: Measure) -> dict[str, Array]:
@@ -216,11 +213,6 @@ def _check_alike(flow: Flow, measure: Measure) -> None:
         raise ArgumentError("Points of a density carry themselves, but the start has `values` of its own.")
     if any(each.positional is not None for each in flow.interactions(jnp.zeros((), measure.points.dtype))):
         raise ArgumentError("A density has no places in a sequence, but a drift has a `positional` kernel.")
-
-
-def _check_density(values: np.ndarray) -> None:
-    if not np.isfinite(values).all() or (values < 0).any() or not values.any():
-        raise ArgumentError("A density must be finite, not negative and not all zero, but is.")
 
 
 def _floor(values: Any) -> float:
