@@ -3,10 +3,9 @@
 JAX is imported when a scenario is checked or built, not before: finding and listing scenarios costs nothing.
 """
 
-import contextlib
 import tomllib
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +16,7 @@ import numpy as np
 from particleflow import _toml
 from particleflow._files import reason_of
 from particleflow.errors import ParticleflowError, UserError
-from particleflow.user_code import blamed
+from particleflow.user_code import blamed, importable
 
 if TYPE_CHECKING:
     from jax import Array
@@ -176,7 +175,7 @@ def from_document(
     from particleflow._schema import Registry, read_document
 
     registry = Registry(allow_code=allow_code)
-    with _importable(folder, active=allow_code):
+    with importable(folder, active=allow_code):
         document = read_document(raw, name, folder, registry)
     return Scenario(name, folder, source, raw, document, allow_code)
 
@@ -381,21 +380,6 @@ def _first_comment(text: str) -> str:
             break
         lines.append(line + "\n")
     return "".join(lines)
-
-
-@contextlib.contextmanager
-def _importable(folder: Path, *, active: bool) -> Iterator[None]:
-    """While active, modules beside the scenario and in the current folder can be imported (after all others)."""
-    import sys
-
-    wanted = [str(folder.resolve()), str(Path.cwd())] if active else []
-    added = [path for path in dict.fromkeys(wanted) if path not in sys.path]
-    sys.path.extend(added)
-    try:
-        yield
-    finally:
-        for path in added:
-            sys.path.remove(path)
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""The code of the functions and classes that a user brings: what it does, and whether an error comes from it.
+"""The code of the functions and classes that a user brings: where it is found, what it does, whose errors are its own.
 
 `code_of` gives it as bytes that another process would write the same way.
 What a function does is its bytecode with the constants, names and inner functions it uses, the helpers and numbers that
@@ -6,6 +6,7 @@ it finds beside itself in its module, and the methods of a class. Where it stand
 called and its documentation do not count. Bytecode belongs to one version of Python: compare it within `PYTHON` only.
 """
 
+import contextlib
 import inspect
 import sys
 import traceback
@@ -116,3 +117,16 @@ def _beside(function: types.FunctionType, seen: set[int]) -> Iterator[bytes]:
 def _names(code: types.CodeType) -> set[str]:
     inner = [_names(each) for each in code.co_consts if isinstance(each, types.CodeType)]
     return set(code.co_names).union(*inner)
+
+
+@contextlib.contextmanager
+def importable(folder: Path, *, active: bool) -> Iterator[None]:
+    """While active, modules in a folder and in the current one can be imported (after all others)."""
+    wanted = [str(folder.resolve()), str(Path.cwd())] if active else []
+    added = [path for path in dict.fromkeys(wanted) if path not in sys.path]
+    sys.path.extend(added)
+    try:
+        yield
+    finally:
+        for path in added:
+            sys.path.remove(path)
