@@ -234,6 +234,14 @@ def safe_root(numbers: Array) -> Array:
     return jnp.where(positive, jnp.sqrt(jnp.where(positive, numbers, 1.0)), 0.0)
 
 
+def as_log_table(log_table: Any) -> Float[Array, "a b"]:
+    """A matrix of logarithms of a kernel, which may be −∞."""
+    table = as_float_array(log_table, "log_table", finite=False)
+    if table.ndim != 2 or 0 in table.shape:
+        raise ShapeError(f"Argument `log_table` must be a matrix, but has shape {table.shape}.")
+    return table
+
+
 def rows_at(table: Float[Array, "a k"], indices: Float[Array, " m"], what: str) -> Float[Array, "m k"]:
     """The rows of a table at whole numbers held as floats; inside `jit` a number that is no row shows as NaN."""
     valid = (indices == jnp.round(indices)) & (indices >= 0) & (indices < table.shape[0])

@@ -20,6 +20,7 @@ from particleflow.kernels.base import (
     AbstractKernel,
     AbstractMatrixKernel,
     AbstractPairKernel,
+    as_log_table,
     inner_products,
     points_of,
     positions_of,
@@ -130,14 +131,7 @@ class Discrete(AbstractMatrixKernel):
     kernel of a sample. The table may hold −∞: letters that do not see each other.
     """
 
-    log_table: Float[Array, "a b"]
-
-    def __init__(self, log_table: Any):
-        self.log_table = as_float_array(log_table, "log_table", finite=False)
-
-    def __check_init__(self):
-        if self.log_table.ndim != 2 or 0 in self.log_table.shape:
-            raise ShapeError(f"Argument `log_table` must be a matrix, but has shape {self.log_table.shape}.")
+    log_table: Float[Array, "a b"] = eqx.field(converter=as_log_table)
 
     def log_matrix(self, xs: Any, ys: Any) -> Float[Array, "m n"]:
         """The matrix log_table[x_i, y_j]."""

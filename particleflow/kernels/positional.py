@@ -21,6 +21,7 @@ from particleflow.kernels.base import (
     AbstractKernel,
     AbstractMatrixKernel,
     Form,
+    as_log_table,
     points_of,
     positions_of,
     rows_at,
@@ -118,14 +119,7 @@ class PositionMatrix(AbstractMatrixKernel):
     """
 
     form: ClassVar[Form] = "positional"
-    log_table: Float[Array, "a b"]
-
-    def __init__(self, log_table: Any):
-        self.log_table = as_float_array(log_table, "log_table", finite=False)
-
-    def __check_init__(self):
-        if self.log_table.ndim != 2 or 0 in self.log_table.shape:
-            raise ShapeError(f"Argument `log_table` must be a matrix, but has shape {self.log_table.shape}.")
+    log_table: Float[Array, "a b"] = eqx.field(converter=as_log_table)
 
     def log_matrix(self, xs: Any, ys: Any) -> Float[Array, "m n"]:
         """The matrix log_table[t_i, s_j]."""

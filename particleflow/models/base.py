@@ -57,6 +57,18 @@ def bandwidth_of(bandwidth: Any, points: np.ndarray) -> float:
     return float(bandwidth)
 
 
+def check_count(value: Any, name: str) -> None:
+    """Raise unless an argument is a positive integer."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise ArgumentError(f"Argument `{name}` must be a positive integer, but is {value!r}.")
+
+
+def check_share(value: Any, name: str) -> None:
+    """Raise unless an argument lies between 0 and 1."""
+    if not 0 < value < 1:
+        raise ArgumentError(f"Argument `{name}` must be between 0 and 1, but is {value!r}.")
+
+
 def samples_of(estimator: Any, X: Any) -> np.ndarray:
     """The rows of X, checked as scikit-learn does; their width is kept for queries."""
     return np.asarray(validate_data(estimator, X, dtype=np.float64))

@@ -18,7 +18,15 @@ from particleflow.errors import ArgumentError
 from particleflow.kernels import AbstractKernel
 from particleflow.local import local_moments
 from particleflow.measure import Measure
-from particleflow.models.base import bandwidth_of, kernel_of, measure_of, queries_of, samples_of
+from particleflow.models.base import (
+    bandwidth_of,
+    check_count,
+    check_share,
+    kernel_of,
+    measure_of,
+    queries_of,
+    samples_of,
+)
 from particleflow.summation import AbstractSummation, Auto, NearFar
 from particleflow.summation.native import library
 
@@ -92,10 +100,8 @@ class MeanShiftClustering(ClusterMixin, BaseEstimator):
     def _check(self) -> None:
         if not 0 < self.step <= 1:
             raise ArgumentError(f"Argument `step` must be above 0 and at most 1, but is {self.step!r}.")
-        if isinstance(self.max_iter, bool) or not isinstance(self.max_iter, int | np.integer) or self.max_iter < 1:
-            raise ArgumentError(f"Argument `max_iter` must be a positive integer, but is {self.max_iter!r}.")
-        if not 0 < self.tolerance < 1:
-            raise ArgumentError(f"Argument `tolerance` must be between 0 and 1, but is {self.tolerance!r}.")
+        check_count(self.max_iter, "max_iter")
+        check_share(self.tolerance, "tolerance")
 
 
 def estimate_bandwidth(X: Any, quantile: float = 0.3) -> float:

@@ -19,7 +19,7 @@ from sklearn.utils import check_random_state
 from particleflow.errors import ArgumentError
 from particleflow.kernels import AbstractKernel, Attention, Rectified
 from particleflow.measure import Measure
-from particleflow.models.base import log_masses_at, means_at, queries_of, read, samples_of
+from particleflow.models.base import check_count, log_masses_at, means_at, queries_of, read, samples_of
 from particleflow.operators import kernel_difference
 from particleflow.summation import AbstractSummation, Auto
 
@@ -55,8 +55,7 @@ class Hopfield(TransformerMixin, BaseEstimator):
     def fit(self, X: Any, y: Any = None) -> "Hopfield":
         """Store the patterns."""
         patterns = samples_of(self, X)
-        if isinstance(self.steps, bool) or not isinstance(self.steps, int | np.integer) or self.steps < 1:
-            raise ArgumentError(f"Argument `steps` must be a positive integer, but is {self.steps!r}.")
+        check_count(self.steps, "steps")
         self.patterns_ = patterns
         if self.beta is None:
             self._check_signs(patterns, "patterns")

@@ -22,7 +22,16 @@ from particleflow.errors import ArgumentError
 from particleflow.kernels import AbstractKernel
 from particleflow.local import local_mean
 from particleflow.measure import Measure
-from particleflow.models.base import kernel_of, means_at, measure_of, pairs_of, queries_of, read
+from particleflow.models.base import (
+    check_count,
+    check_share,
+    kernel_of,
+    means_at,
+    measure_of,
+    pairs_of,
+    queries_of,
+    read,
+)
 from particleflow.summation import AbstractSummation, Auto
 
 UNKNOWN = -1
@@ -98,10 +107,8 @@ class LabelPropagation(ClassifierMixin, BaseEstimator):
     def _check(self) -> None:
         if self.alpha is not None and not 0 < self.alpha < 1:
             raise ArgumentError(f"Argument `alpha` must be None, or between 0 and 1, but is {self.alpha!r}.")
-        if isinstance(self.max_iter, bool) or not isinstance(self.max_iter, int | np.integer) or self.max_iter < 1:
-            raise ArgumentError(f"Argument `max_iter` must be a positive integer, but is {self.max_iter!r}.")
-        if not 0 < self.tolerance < 1:
-            raise ArgumentError(f"Argument `tolerance` must be between 0 and 1, but is {self.tolerance!r}.")
+        check_count(self.max_iter, "max_iter")
+        check_share(self.tolerance, "tolerance")
 
 
 @eqx.filter_jit

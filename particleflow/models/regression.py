@@ -16,11 +16,10 @@ from jaxtyping import Array, Float
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from particleflow.errors import ArgumentError
 from particleflow.kernels import AbstractKernel, Others
 from particleflow.local import attention_weights, local_expectation, local_moments
 from particleflow.measure import Measure, Sites
-from particleflow.models.base import compiled, kernel_of, measure_of, pairs_of, queries_of, read
+from particleflow.models.base import check_count, compiled, kernel_of, measure_of, pairs_of, queries_of, read
 from particleflow.moments import Moments
 from particleflow.summation import AbstractSummation, Auto
 
@@ -93,8 +92,7 @@ class LocalLinearRegression(RegressorMixin, MultiOutputMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "LocalLinearRegression":
         """Keep the samples: everything else happens when a prediction is asked for."""
-        if isinstance(self.degree, bool) or not isinstance(self.degree, int | np.integer) or self.degree < 1:
-            raise ArgumentError(f"Argument `degree` must be a positive integer, but is {self.degree!r}.")
+        check_count(self.degree, "degree")
         _keep(self, X, y, sample_weight)
         return self
 
