@@ -6,6 +6,7 @@ import numpy as np
 import oracles
 import pytest
 from oracles import assert_close, assert_refused
+from shares import by_default
 
 from particleflow import kernels as k
 from particleflow.errors import ArgumentError
@@ -18,8 +19,9 @@ def jittered(points: np.ndarray, draws: int) -> jax.Array:
     return jnp.asarray(points + 1e-12 * np.random.default_rng(1).normal(size=(draws, 1, 1)))
 
 
-@pytest.mark.parametrize("dtype", [jnp.float64, jnp.float32], ids=["float64", "float32"])
-def test_one_batch_is_the_exact_sum(dtype):
+@pytest.mark.parametrize("precision", by_default(["float64", "float32"], ["float64"]))
+def test_one_batch_is_the_exact_sum(precision):
+    dtype = jnp.dtype(precision)
     case = next(case for case in oracles.CASES if case.name == "causal attention")
     queries, measure = oracles.cloud("vectors", dtype, 11, 17)
     logits = oracles.log_matrix(case, queries, measure.sites) + np.asarray(measure.log_weights, np.float64)

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import oracles
 import pytest
+from shares import by_default
 
 from particleflow import kernels as k
 from particleflow.errors import ArgumentError
@@ -121,8 +122,19 @@ def check(name: str, cloud: str, dtype: Any, queries: np.ndarray | None = None) 
 @pytest.mark.parametrize("name", KERNELS)
 def test_the_tolerance_is_kept_on_clouds_chosen_to_hurt(name, cloud):
     check(name, cloud, np.float64)
-    if cloud != "far from the origin":  # there float32 has lost the points themselves
-        check(name, cloud, np.float32)
+
+
+# Far from the origin single precision has lost the points themselves.
+SINGLE = [(name, cloud) for name in KERNELS for cloud in CLOUDS if cloud != "far from the origin"]
+
+
+@needs_native
+@pytest.mark.parametrize(
+    "case", by_default(SINGLE, [("attention", "even"), ("ball", "weights over ten orders")]), ids=str
+)
+def test_the_tolerance_is_kept_in_single_precision(case):
+    name, cloud = case
+    check(name, cloud, np.float32)
 
 
 @needs_native
@@ -225,7 +237,7 @@ def arguments(count: int = 300) -> tuple:
 
 
 DIFFERENTIATED = [
-    pytest.param(k.Attention(100.0), "", id="attention-native", marks=needs_native),
+    pytest.param(k.Attention(100.0), "", id="attention-native", marks=[needs_native, pytest.mark.slow]),
     pytest.param(k.Gaussian(0.1), "", id="gaussian-native", marks=[needs_native, pytest.mark.slow]),
     pytest.param(k.Laplace(0.05), "", id="laplace-native", marks=[needs_native, pytest.mark.slow]),
     pytest.param(k.Epanechnikov(0.6), "0", id="epanechnikov-xla", marks=pytest.mark.slow),
@@ -325,13 +337,19 @@ def test_it_promises_for_points_that_are_known_and_a_tolerance():
 
 
 @needs_native
-def test_auto_takes_it_for_narrow_kernels_only():
+def test_auto_takes_it_for_narrow_kernels():
     measure = Measure.uniform(sphere(np.random.default_rng(10), 8000))
     chosen = Auto(tolerance=1e-6).select(k.Attention(400.0), measure, measure)
     assert chosen.summation == NearFar(1e-6)
     assert "error of at most 1e-06" in chosen.reason
-    assert not isinstance(Auto(tolerance=1e-6).select(k.Attention(1.0), measure, measure).summation, NearFar)
     assert isinstance(Auto().select(k.Attention(400.0), measure, measure).summation, Native)
+
+
+@needs_native
+@pytest.mark.slow
+def test_auto_does_not_take_it_for_wide_kernels():
+    measure = Measure.uniform(sphere(np.random.default_rng(10), 8000))
+    assert not isinstance(Auto(tolerance=1e-6).select(k.Attention(1.0), measure, measure).summation, NearFar)
 
 
 @pytest.mark.parametrize("given", [{"tolerance": 0.0}, {"tolerance": 2.0}, {"tolerance": "small"}, {"tolerance": True},

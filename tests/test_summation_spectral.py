@@ -112,6 +112,7 @@ def test_numbers_as_values_and_no_queries():
 # --- laws ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_order_copies_pieces_and_places_change_nothing():
     kernel, how, tolerance = k.Gaussian(0.5), Spectral(1e-6, (48, 48), 1e-12), 1e-10
     measure, queries = weighted(plane(2)), jnp.asarray(plane(2)[:40])

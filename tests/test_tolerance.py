@@ -92,6 +92,7 @@ def test_one_that_breaks_its_promise_on_the_way_is_passed_over_for_the_next(what
     assert np.max(np.abs(np.asarray(run.points) - exact_run(start, wrapped=wrapped).points)) < 1e-6
 
 
+@pytest.mark.slow
 def test_the_next_method_is_the_next_in_cost_and_may_be_an_approximation(start, candidates):
     candidates(Planted(1e-7, 0.5, 2e-7), Planted(1e-2, 0.5, 1e-7))
     run = pf.simulate(flow(), start, TIMES, **SETTINGS)

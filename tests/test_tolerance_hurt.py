@@ -65,8 +65,8 @@ def brute_force(log_kernel: Any, queries: np.ndarray, measure: Measure) -> tuple
 @pytest.mark.parametrize("cloud", CLOUDS)
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_all_that_promise_a_tolerance_keep_it(problem, cloud):
-    kernel, log_kernel, *place = PROBLEMS[problem]
-    measure = hurtful(cloud, *place)
+    kernel, log_kernel, dimension, on_sphere = PROBLEMS[problem]
+    measure = hurtful(cloud, dimension, on_sphere)
     points = np.asarray(measure.points)
     looked_at = np.append(np.random.default_rng(11).choice(COUNT - 1, LOOKED_AT - 1, replace=False), COUNT - 1)
     log_mass, mean = brute_force(log_kernel, points[looked_at], measure)

@@ -105,6 +105,7 @@ def test_a_run_that_is_interrupted_goes_on_bit_for_bit(tmp_path):
     np.testing.assert_array_equal(again.points[:], whole.points[:])
 
 
+@pytest.mark.slow
 def test_layers_are_summed_exactly_and_the_card_says_so():
     """One summation serves all layers of a stack, whatever the points are by then."""
     start = CIRCLE[:40]
