@@ -130,7 +130,7 @@ def random_variances(form: LowRankForm, values: Array, seed: int, most: float = 
         shares, by_weight = softmax(seen + offsets), softmax(offsets)
         drawn = np.concatenate([generator.choice(len(v), _DRAWS // 2, p=each) for each in (shares, by_weight)])
         likely = 0.5 * (shares + by_weight)[drawn]
-        counted = offsets[drawn] - float(logsumexp(seen + offsets)) - np.log(likely)  # log p/(q κ)
+        counted = offsets[drawn] - np.asarray(logsumexp(seen + offsets)) - np.log(likely)  # log p/(q κ)
         centred = (z[drawn] - shares @ z) / largest
         for method in [each for each in methods if worst[each] <= most]:
             covariances = _covariances(method, form.kernel, u[query], v[drawn], seen[drawn], counted)
