@@ -380,10 +380,7 @@ def test_batches_are_sums_one_by_one(method):
 @pytest.mark.parametrize(
     ("table", "expected"),
     [
-        (
-            {"kind": "features", "rank": 12, "method": "positive", "orthogonal": False},
-            Features(12, "positive", 0, False),
-        ),
+        ({"kind": "features", "rank": 12, "method": "positive"}, Features(12, "positive")),
         ({"kind": "features"}, Features(256, "nystrom")),
         ({"kind": "random_batch", "batch": 8, "seed": 3}, RandomBatch(8, 3)),
     ],
