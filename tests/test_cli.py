@@ -242,9 +242,12 @@ def test_an_interrupted_and_then_killed_run_resumes_bit_for_bit(small, tmp_path)
         "<script>alert('x')</script><img src=x onerror=alert(1)>",
         pytest.param("../../../etc/passwd", marks=pytest.mark.slow),
         pytest.param("nul \\u0000 in the middle", marks=pytest.mark.slow),
-        "\U0001f600 \u202e\u001b".encode("unicode_escape").decode().replace("\\x1b", "\\u001b"),
+        pytest.param(
+            "\U0001f600 \u202e\u001b".encode("unicode_escape").decode().replace("\\x1b", "\\u001b"),
+            marks=pytest.mark.slow,
+        ),
         pytest.param("x" * 10_000, marks=pytest.mark.slow),
-        "$\\\\frac{1}{0$ %s {} \\\\",
+        pytest.param("$\\\\frac{1}{0$ %s {} \\\\", marks=pytest.mark.slow),
     ],
 )
 def test_hostile_titles_do_no_harm(title, small, tmp_path, capsys):
