@@ -144,7 +144,8 @@ def crossed_level(trajectory: pf.Trajectory) -> tuple[str, float]:
     """An observable that changes, and a level between two successive frames of it, half-way through its change."""
     for name, values in trajectory.observables.items():
         values = np.asarray(values)
-        if values.ndim == 1 and name not in COUNTING and abs(values[-1] - values[0]) > 1e-3 * np.max(np.abs(values)):
+        size = np.max(np.abs(trajectory.points if name == height.__name__ else values))  # a mean may be rounding alone
+        if values.ndim == 1 and name not in COUNTING and abs(values[-1] - values[0]) > 1e-3 * size:
             middle = (values[0] + values[-1]) / 2
             after = int(np.argmax((values > middle) != (values[0] > middle)))
             return name, float(values[after - 1] + values[after]) / 2
