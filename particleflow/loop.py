@@ -17,11 +17,13 @@ import numpy as np
 from jaxtyping import Array
 
 from particleflow.approximation import Summed, joined, solved_within_tolerance
+from particleflow.compilation_cache import without_callbacks
 from particleflow.discretization import Present
 from particleflow.discretization.base import POINTS
 from particleflow.ensemble import solve_runs
 from particleflow.errors import RunError
 from particleflow.events import AbstractEvent
+from particleflow.fingerprint import brings_code
 from particleflow.integrate import MAP, Window, compiled_frame
 from particleflow.plan import EVENT_TIME, Plan
 from particleflow.status import Status
@@ -72,8 +74,10 @@ class Frames(NamedTuple):
 def run_plan(plan: Plan, resumed: Progress | None = None) -> Iterator[Frames]:
     """Run a plan from its start, or from where a checkpoint left it."""
     progress = resumed or at_start(plan)
+    keep = not brings_code(plan)  # what calls back into Python is no program that another process could read
     while progress.frames < len(plan.times) and progress.status == Status.RUNNING:
-        frames = _next_window(plan, progress)
+        with without_callbacks(active=keep):
+            frames = _next_window(plan, progress)
         progress = frames.progress
         yield frames
     if progress.status == Status.FAILED and plan.runs is None:

@@ -352,7 +352,11 @@ def _cast(tree: Any, dtype: Any) -> Any:
     import equinox as eqx
     import jax
 
-    return jax.tree_util.tree_map(lambda leaf: leaf.astype(dtype) if eqx.is_inexact_array(leaf) else leaf, tree)
+    def cast(leaf: Any) -> Any:
+        strange = eqx.is_inexact_array(leaf) and (leaf.dtype != dtype or getattr(leaf, "weak_type", False))
+        return leaf.astype(dtype) if strange else leaf
+
+    return jax.tree_util.tree_map(cast, tree)
 
 
 def _cast_arrays(arrays: dict[str, np.ndarray], dtype: Any) -> dict[str, np.ndarray]:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from particleflow.compilation_cache import without_callbacks
 from particleflow.discretization import AbstractDiscretization, Particles, Present
 from particleflow.errors import ArgumentError, RunError
 from particleflow.events import AbstractEvent
@@ -147,8 +146,7 @@ def simulate(
         plan, None if store is None else Path(store), resume=resume, overwrite=overwrite, storage=storage,
         particles=particles, labels=labels, words=words, fsync=fsync, provenance=provenance or {},
     )  # fmt: skip
-    quiet = without_callbacks(active=not recorder.has_code)
-    with recorder, heeding(active=store is not None) as interrupted, bar as report, quiet:
+    with recorder, heeding(active=store is not None) as interrupted, bar as report:
         try:
             for frames in run_plan(plan, recorder.resumed):
                 recorder.append(frames)

@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -27,7 +28,7 @@ class Registry:
     def __init__(self, *, allow_code: bool = False):
         self.allow_code = allow_code
         self.families = _families()
-        self._kinds = {family.name: _own_kinds(family) for family in self.families}
+        self._kinds = {family.name: dict(_own_kinds(family)) for family in self.families}
 
     def kinds(self, family: str) -> dict[str, Any]:
         """Kind → class (or function, for observables)."""
@@ -74,6 +75,7 @@ class Registry:
         return inspect.isclass(found) and issubclass(found, base) and not inspect.isabstract(found)
 
 
+@cache
 def _families() -> tuple[Family, ...]:
     from particleflow.discretization import AbstractDiscretization
     from particleflow.drifts import AbstractDrift, AbstractSchedule
@@ -98,6 +100,7 @@ def _families() -> tuple[Family, ...]:
     )
 
 
+@cache
 def _own_kinds(family: Family) -> dict[str, Any]:
     module = import_module(family.module)
     members = {name: value for name, value in vars(module).items() if not name.startswith("_")}

@@ -8,7 +8,9 @@ import collections.abc
 import inspect
 import types
 import typing
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -50,7 +52,8 @@ class Slot:
     axes: tuple[int, ...] | None = None
 
 
-def slots_of(target: Any, families: tuple[Family, ...]) -> dict[str, Slot]:
+@cache
+def slots_of(target: Any, families: tuple[Family, ...]) -> Mapping[str, Slot]:
     """The parameters of a class's constructor, by name."""
     if not inspect.isclass(target):
         return {}

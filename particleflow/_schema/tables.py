@@ -1,6 +1,7 @@
 """Checking the tables of a file: each is the call of a constructor, named by its `kind`."""
 
 import inspect
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
@@ -86,7 +87,7 @@ class TableReader:
         return target
 
     def _flat_values(
-        self, family: str, target: Any, slots: dict[str, Slot], raw: dict[str, Any], path: str
+        self, family: str, target: Any, slots: Mapping[str, Slot], raw: dict[str, Any], path: str
     ) -> dict[str, Any]:
         model = model_of(family, target, raw["kind"], tuple(slots.values()))
         checked = validated(model, raw, path, self.problems)

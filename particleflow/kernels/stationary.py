@@ -9,7 +9,7 @@ import math
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
-from jax.scipy.special import gammaln
+from jax import lax
 from jaxtyping import Array, Float
 
 from particleflow._arrays import as_nonnegative, as_positive
@@ -165,8 +165,8 @@ class StudentT(AbstractRadialKernel):
     def log_integral(self, dimension: int) -> Float[Array, ""]:
         """log of Γ(ν/2) (νπ)^{d/2} width^d / Γ((ν + d)/2)."""
         return (
-            gammaln(0.5 * self.freedom)
-            - gammaln(0.5 * (self.freedom + dimension))
+            lax.lgamma(0.5 * self.freedom)
+            - lax.lgamma(0.5 * (self.freedom + dimension))
             + 0.5 * dimension * jnp.log(self.freedom * math.pi * jnp.square(self.width))
         )
 

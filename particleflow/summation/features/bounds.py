@@ -28,8 +28,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
-from scipy.linalg import qr
-from scipy.special import logsumexp, ndtri, softmax
 
 from particleflow.kernels.base import AbstractKernel
 from particleflow.measure import Measure, Sites
@@ -95,6 +93,8 @@ def numerical_rank(kernel: AbstractKernel, measure: Measure, queries: Sites, tol
     By QR with the largest pivots, whose diagonal follows the singular values. No bound, since errors of many sources
     cancel, and of more than a sample shows nobody knows; but landmarks that are much fewer will not do.
     """
+    from scipy.linalg import qr
+
     logits = np.asarray(_sampled_logits(kernel, measure, queries), np.float64)
     weights = np.exp(logits - logits.max(axis=1, keepdims=True))
     seen = np.isfinite(weights).all(axis=1)
@@ -117,6 +117,8 @@ def random_variances(form: LowRankForm, values: Array, seed: int, most: float = 
 
     A method with more than `most` of it is not looked at any longer.
     """
+    from scipy.special import logsumexp, softmax
+
     generator = np.random.default_rng(seed)
     u, v, z = (np.asarray(each, np.float64) for each in (form.queries, form.keys, values))
     largest = np.sqrt(np.max(np.sum(z**2, axis=1), initial=0.0)) or 1.0
@@ -142,6 +144,8 @@ def random_variances(form: LowRankForm, values: Array, seed: int, most: float = 
 
 def standard_deviations(queries: int) -> float:
     """How many of them an error stays below at all queries, with probability `CONFIDENCE`."""
+    from scipy.special import ndtri
+
     return float(-ndtri((1 - CONFIDENCE) / (2 * max(1, queries))))
 
 
