@@ -1,11 +1,13 @@
 """Figures drawn by a process of their own, beside whatever else is made of a run, where there is a core for it.
 
-The process is a new one, never a copy of this one: a copy would inherit threads of JAX that do not run in it. It opens
-the trajectory by itself, takes the clusters from us (the peaks of a density it finds itself), and answers with a line
-for every figure ("3 10", the third of ten), and with what went wrong as the last one, if anything did.
+The process is a new one, never a copy of this one: a copy would inherit threads of JAX that do not run in it. It loads
+what it draws with while we still look for clusters. Then it opens the trajectory by itself, takes the clusters from us
+(the peaks of a density it finds itself), and answers with a line for every figure ("3 10", the third of ten), and with
+what went wrong as the last one, if anything did.
 """
 
 import gc
+import io
 import os
 import re
 import subprocess
@@ -35,26 +37,24 @@ def cores() -> int:
 
 
 class FiguresBeside:
-    """The figures of the trajectory in `path`, on their way to `folder`, which appears when they are all there."""
+    """The figures of the trajectory in `path`, on their way to `folder`, which appears when they are all there.
 
-    def __init__(self, path: Path, folder: Path, track: "ClusterTrack | None") -> None:
+    The process starts at once, and draws as soon as `begin` tells it of the clusters.
+    """
+
+    def __init__(self, path: Path, folder: Path) -> None:
         self._resources = ExitStack()
         try:
             partial = self._resources.enter_context(written_folder(folder))
             self._answer = self._resources.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
-            task = self._resources.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
-            shared = Path(self._resources.enter_context(tempfile.TemporaryDirectory())) / "labels.npy"
-            arrays: dict[str, Any] = {} if track is None else track.arrays()
-            np.save(shared, arrays.pop("labels", ()))  # by itself: a file of its own need not be in memory as a whole
-            paths = [str(each.absolute()) for each in (path, Path(partial), shared)]
-            np.savez(task, paths=np.array(paths), **arrays)
-            task.seek(0)
+            self._labels = Path(self._resources.enter_context(tempfile.TemporaryDirectory())) / "labels.npy"
+            self._paths = [str(each.absolute()) for each in (path, Path(partial), self._labels)]
             known = os.pathsep.join(entry for entry in sys.path if entry)
             # one thread: the other cores have work, and small products take longer on several
             settings = {"PYTHONPATH": known, "MPLBACKEND": "Agg", "OMP_NUM_THREADS": "1"}
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-c", _DRAW],
-                stdin=task,
+                stdin=subprocess.PIPE,
                 stdout=self._answer,
                 stderr=subprocess.DEVNULL,
                 env={**os.environ, **settings},
@@ -63,6 +63,16 @@ class FiguresBeside:
         except BaseException:
             self._resources.__exit__(*sys.exc_info())
             raise
+
+    def begin(self, track: "ClusterTrack | None") -> None:
+        """Let it draw, with these clusters."""
+        arrays: dict[str, Any] = {} if track is None else track.arrays()
+        np.save(self._labels, arrays.pop("labels", ()))  # by itself: a file of its own need not be in memory as a whole
+        task = io.BytesIO()
+        np.savez(task, paths=np.array(self._paths), **arrays)
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError), self._process.stdin as pipe:  # one that has ended says why in `finish`
+            pipe.write(task.getbuffer())
 
     def finish(self, progress: Callable[[int, int], None] | None = None) -> None:
         """Wait for the figures, and put them into their place; raises what went wrong.
@@ -92,6 +102,8 @@ class FiguresBeside:
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait()
+        assert self._process.stdin is not None
+        self._process.stdin.close()
         stopped = StoreError("The figures were not finished.")
         self._resources.__exit__(StoreError, stopped, None)
 
@@ -103,7 +115,10 @@ def draw() -> None:
     from particleflow.trajectory import Trajectory
     from particleflow.view.drawing.collection import figures
 
-    with np.load(sys.stdin.buffer, allow_pickle=False) as task:
+    given = io.BytesIO(sys.stdin.buffer.read())
+    if not given.getbuffer():  # whoever started us has gone, or wants nothing any longer
+        sys.exit(1)
+    with np.load(given, allow_pickle=False) as task:
         path, folder, shared = task["paths"].tolist()
         track = None
         if "counts" in task:

@@ -16,6 +16,7 @@ from particleflow.errors import ParticleflowError, UserError
 from particleflow.folder_contents import FILES, PAGE_FILE, PRODUCTS, SUMMARY_FILE, kept_threshold
 
 if TYPE_CHECKING:
+    from particleflow.beside import FiguresBeside
     from particleflow.trajectory import Trajectory
 
 FARTHEST = 1e150  # where squared distances still are numbers
@@ -53,11 +54,11 @@ def make_products(
         elif wanted.get(name, True):
             due.append(name)
     with contextlib.ExitStack() as until:
+        drawing = _drawn_beside(folder, trajectory, until) if "figures" in due and len(due) > 1 else None
         while due:
             name = due.pop(0)
-            beside = _drawn_beside(folder, trajectory, analysis, until) if name == "figures" and due else None
-            if beside is not None:  # they are waited for when all else is there
-                makers[name] = beside
+            if name == "figures" and drawing is not None:  # they are waited for when all else is there
+                makers[name], drawing = _begun(drawing, trajectory, analysis), None
                 due.append(name)
                 continue
             _make(name, outcome, partial(makers[name], folder, trajectory, analysis, partial(say, name)))
@@ -73,24 +74,35 @@ def _make(name: str, outcome: Outcome, maker: Callable[[], str]) -> None:
 
 
 def _drawn_beside(
-    folder: Path, trajectory: "Trajectory", analysis: "_Analysis", until: contextlib.ExitStack
-) -> Maker | None:
-    """Begin to draw the figures in a process of their own; what waits for them, or None where they are drawn here.
+    folder: Path, trajectory: "Trajectory", until: contextlib.ExitStack
+) -> "FiguresBeside | None":
+    """A process that will draw the figures, or None where they are drawn here.
 
-    A process that is still at it when `until` ends is stopped.
+    It is stopped if it is still at it when `until` ends.
     """
     from particleflow.beside import FiguresBeside, cores
 
     if cores() < 2 or trajectory.path is None:
         return None
     try:
-        known = None if is_density(trajectory) else analysis.track  # peaks are found as fast as they are handed over
-        process = FiguresBeside(Path(trajectory.path), folder / "figures", known)
+        process = FiguresBeside(Path(trajectory.path), folder / "figures")
     except Exception:  # drawing them here says what is wrong
         return None
     until.callback(process.stop)
+    return process
+
+
+def _begun(process: "FiguresBeside", trajectory: "Trajectory", analysis: "_Analysis") -> Maker:
+    """Let the process draw; returns what waits for it, which raises what went wrong here or there."""
+    failure: Exception | None = None
+    try:
+        process.begin(None if is_density(trajectory) else analysis.track)  # peaks are found as fast as handed over
+    except Exception as error:
+        failure = error
 
     def wait(folder: Path, trajectory: "Trajectory", analysis: "_Analysis", progress: Progress) -> str:
+        if failure is not None:
+            raise failure
         progress(0, 0)
         process.finish(progress)
         return "figures"

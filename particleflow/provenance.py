@@ -54,6 +54,7 @@ def describe(plan: Plan) -> dict[str, Any]:
         "count": int(plan.start.points.shape[-2]),
         **_depth(plan),
         "discretization": snake_case(type(plan.discretization).__name__),
+        "ends meet": plan.discretization.ends_meet(),
         "linking distance": None if plan.event is None else plan.event.linking_distance(),
         "precision": str(np.dtype(plan.dtype)),
         "solver": plan.method.solver,

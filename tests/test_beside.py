@@ -36,7 +36,8 @@ def track(run):
 
 
 def test_another_process_draws_what_this_one_draws(run):
-    drawing = FiguresBeside(run, run.parent / "figures", track(run))
+    drawing = FiguresBeside(run, run.parent / "figures")
+    drawing.begin(track(run))
     assert not (run.parent / "figures").exists()
     told: list[tuple[int, int]] = []
     drawing.finish(lambda done, total: told.append((done, total)))
@@ -52,15 +53,19 @@ def test_another_process_draws_what_this_one_draws(run):
 
 
 def test_its_error_is_ours_and_nothing_is_left(run):
-    drawing = FiguresBeside(run, run.parent / "figures", replace(track(run), counts=np.ones(5, int)))
+    drawing = FiguresBeside(run, run.parent / "figures")
+    drawing.begin(replace(track(run), counts=np.ones(5, int)))
     with pytest.raises(StoreError, match="counts"):
         drawing.finish()
     drawing.stop()
     assert [path.name for path in run.parent.iterdir()] == ["trajectory.h5"]
 
 
-def test_a_process_that_is_stopped_leaves_nothing(run):
-    drawing = FiguresBeside(run, run.parent / "figures", track(run))
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_process_that_is_stopped_leaves_nothing(run, begun):
+    drawing = FiguresBeside(run, run.parent / "figures")
+    if begun:
+        drawing.begin(track(run))
     start = time.perf_counter()
     drawing.stop()
     assert time.perf_counter() - start < 2

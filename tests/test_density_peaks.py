@@ -154,3 +154,22 @@ def test_a_mass_that_is_no_number_is_named():
     cells = cells_of(broken)
     assert cells is not None
     assert densities_of(broken, cells, np.array([2])).shape == (1, 40)
+
+
+@pytest.mark.parametrize("dimension", [1, 2])
+def test_a_peak_on_the_seam_of_a_box_whose_ends_meet_is_one(dimension):
+    """Wrapped Gaussians around a corner and around the middle: the corner is one peak, or one at each of its sides."""
+    axis = (np.arange(24) + 0.5) / 24
+    points = np.stack(np.meshgrid(*[axis] * dimension, indexing="ij"), axis=-1).reshape(-1, dimension)
+    corner = np.exp(-0.5 * np.square(np.minimum(points, 1 - points) / 0.08).sum(axis=1))
+    middle = np.exp(-0.5 * np.square((points - 0.5) / 0.08).sum(axis=1))
+    masses = np.stack([2 * corner + middle] * 2)
+    masses /= masses.sum(axis=1, keepdims=True)
+    where = np.broadcast_to(points, (2, *points.shape))
+    counts = {}
+    for meet in (False, True):
+        run = Trajectory.from_arrays([0, 1], where, fields={"masses": masses}, metadata={"ends meet": meet})
+        peaks = track_peaks(run)
+        counts[meet] = len(peaks.last)
+    np.testing.assert_allclose([peak.masses[-1] for peak in peaks.last], [2 / 3, 1 / 3], atol=2e-3)
+    assert counts == {False: 1 + 2**dimension, True: 2}

@@ -37,6 +37,7 @@ class Cells:
     cells along the line (N + 1,) or in angles (N + 1,), whose cells follow each other in the `order` (N,); in the plane
     along both axes, (n + 1,) and (m + 1,), where the order is that of the first axis, then the second. `corners`
     (N, k, 3) are those of the cells on the unit sphere, the last one repeated; `radius` is that of circle and sphere.
+    `closed` says whether the ends of a box meet.
     """
 
     kind: str
@@ -47,6 +48,7 @@ class Cells:
     edges: tuple[FloatArray, ...] = ()
     corners: FloatArray | None = None
     radius: float | None = None
+    closed: bool = False
 
     @property
     def even(self) -> float:
@@ -61,6 +63,13 @@ class Cells:
     def ordered(self, values: FloatArray) -> FloatArray:
         """Values (..., N) of the cells along the axes of the picture: (..., N), or (..., n, m) in the plane."""
         return values[..., self.order].reshape(*values.shape[:-1], *self.shape)
+
+    def distances(self, cells: IntArray, others: IntArray) -> FloatArray:
+        """How far the points of cells (n,) are from those of others (m,), (n, m); across the ends where they meet."""
+        apart = np.abs(self.points[cells, None] - self.points[others][None])
+        if self.closed:
+            apart = np.minimum(apart, np.array([edge[-1] - edge[0] for edge in self.edges]) - apart)
+        return np.linalg.norm(apart, axis=-1)
 
 
 def is_density(trajectory: "Trajectory") -> bool:
@@ -86,7 +95,7 @@ def cells_of(trajectory: "Trajectory") -> Cells | None:
     if run.dimension > 3 or len(points) < 3 or not np.array_equal(points, frame_points(run, -1)):
         return None
     radius = common_norm(run, points)
-    return _cells(points.tobytes(), points.shape, radius)
+    return _cells(points.tobytes(), points.shape, radius, run.metadata.get("ends meet") is True)
 
 
 def densities_of(trajectory: "Trajectory", cells: Cells, frames: IntArray) -> FloatArray:
@@ -95,20 +104,20 @@ def densities_of(trajectory: "Trajectory", cells: Cells, frames: IntArray) -> Fl
 
 
 @lru_cache(maxsize=8)
-def _cells(buffer: bytes, shape: tuple[int, int], radius: float | None) -> Cells | None:
+def _cells(buffer: bytes, shape: tuple[int, int], radius: float | None, closed: bool) -> Cells | None:
     points = np.frombuffer(buffer).reshape(shape)
     makers = {(1, False): _line, (2, True): _circle, (2, False): _lattice, (3, True): _sphere}
     make = makers.get((shape[1], radius is not None))
-    return None if make is None else make(points, radius)
+    return None if make is None else make(points, radius, closed)
 
 
-def _line(points: FloatArray, _: float | None) -> Cells | None:
+def _line(points: FloatArray, _: float | None, closed: bool) -> Cells | None:
     order = np.argsort(points[:, 0], kind="stable")
     edges = _between(points[order, 0])
-    return _in_a_row("line", points, order, edges, np.diff(edges), closed=False)
+    return _in_a_row("line", points, order, edges, np.diff(edges), closed=closed)
 
 
-def _circle(points: FloatArray, radius: float | None) -> Cells | None:
+def _circle(points: FloatArray, radius: float | None, _: bool) -> Cells | None:
     assert radius is not None
     angles = np.arctan2(points[:, 1], points[:, 0])
     order = np.argsort(angles, kind="stable")
@@ -135,7 +144,7 @@ def _in_a_row(
         before[0], after[-1] = order[0], order[-1]
     volumes, neighbours = np.empty(len(order)), np.empty((len(order), 2), dtype=np.int64)
     volumes[order], neighbours[order] = widths, np.column_stack([before, after])
-    return Cells(kind, points, volumes, neighbours, order, (edges,), radius=radius)
+    return Cells(kind, points, volumes, neighbours, order, (edges,), None, radius, closed and radius is None)
 
 
 def _between(values: FloatArray) -> FloatArray:
@@ -144,7 +153,7 @@ def _between(values: FloatArray) -> FloatArray:
     return np.concatenate([[2 * values[0] - middle[0]], middle, [2 * values[-1] - middle[-1]]])
 
 
-def _lattice(points: FloatArray, _: float | None) -> Cells | None:
+def _lattice(points: FloatArray, _: float | None, closed: bool) -> Cells | None:
     """The rectangles around points of which each coordinate of one axis meets each of the other once; else none."""
     axes, places = [], []
     for column in points.T:
@@ -157,7 +166,7 @@ def _lattice(points: FloatArray, _: float | None) -> Cells | None:
     if n * m != len(points) or min(n, m) < 2 or len(np.unique(number)) != n * m:
         return None
     order = np.argsort(number)
-    grid = np.pad(order.reshape(n, m), 1, constant_values=-1)
+    grid = np.pad(order.reshape(n, m), 1, "wrap") if closed else np.pad(order.reshape(n, m), 1, constant_values=-1)
     steps = [(i, j) for i in (0, 1, 2) for j in (0, 1, 2) if (i, j) != (1, 1)]
     found = np.stack([grid[i : i + n, j : j + m].ravel() for i, j in steps], axis=-1)
     neighbours = np.empty((n * m, len(steps)), dtype=np.int64)
@@ -165,10 +174,10 @@ def _lattice(points: FloatArray, _: float | None) -> Cells | None:
     edges = _between(axes[0]), _between(axes[1])
     volumes = np.empty(n * m)
     volumes[order] = np.outer(np.diff(edges[0]), np.diff(edges[1])).ravel()
-    return Cells("plane", points, volumes, neighbours, order, edges)
+    return Cells("plane", points, volumes, neighbours, order, edges, closed=closed)
 
 
-def _sphere(points: FloatArray, radius: float | None) -> Cells | None:
+def _sphere(points: FloatArray, radius: float | None, _: bool) -> Cells | None:
     from scipy.spatial import ConvexHull, QhullError, SphericalVoronoi
 
     assert radius is not None

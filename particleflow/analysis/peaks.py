@@ -115,8 +115,7 @@ def find_peaks(cells: Cells, masses: FloatArray, *, contrast: float = CONTRAST, 
     own = number[basins]
     shared = np.flatnonzero(own < 0)
     if shared.size:
-        away = np.linalg.norm(cells.points[shared, None] - cells.points[tops[kept]][None], axis=-1)
-        own[shared] = away.argmin(axis=1)
+        own[shared] = cells.distances(shared, tops[kept]).argmin(axis=1)
     held = _sums(own, mass, len(kept))
     order = np.argsort(-held, kind="stable")
     return Peaks(tops[kept][order], density[tops[kept]][order], held[order], np.argsort(order)[own])

@@ -103,6 +103,10 @@ class AbstractDiscretization(eqx.Module):
         """log dμ/dx at the points of the measure, x the length, area or volume of the geometry; None if unknown."""
         return None
 
+    def ends_meet(self) -> bool:
+        """Whether the points of the measure are in a box that closes to a torus."""
+        return False
+
     def laid_out(self, flow: Flow, start: Any) -> Any:
         """What a run is begun with, on points that can carry it; what is given, unless said otherwise.
 

@@ -23,7 +23,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from particleflow.discretization.finite_volumes.convolution import is_open, log_pairs
-from particleflow.discretization.finite_volumes.meshes import AbstractMesh, Charted
+from particleflow.discretization.finite_volumes.meshes import AbstractCharts, AbstractMesh, Charted
 from particleflow.drifts.base import Interaction
 from particleflow.kernels.base import AbstractKernel
 from particleflow.measure import Measure, Sites
@@ -141,12 +141,13 @@ def interpolation_for(
 ) -> NodeInterpolation | None:
     """What sums an interaction over these cells by nodes; None where that is impossible, or not worth it."""
     kernel = interaction.kernel
-    if mesh.charts() == 0 or not is_open(interaction, cells, faces):
+    charts = mesh.charts()
+    if charts is None or not is_open(interaction, cells, faces):
         return None
-    found = _fewest(mesh, kernel, cells, len(faces))
+    found = _fewest(charts, kernel, cells, len(faces))
     if found is None:
         return None
-    made = _made(mesh, np.asarray(cells), np.asarray(faces), *found)
+    made = _made(charts, np.asarray(cells), np.asarray(faces), *found)
     wrong = float(_probed(made.probes, kernel))
     return made if wrong <= _WRONG * _tail(cells.dtype) else None
 
@@ -161,17 +162,17 @@ def _cost(nodes: int, each: int, cells: int, faces: int) -> float:
     return float(nodes) ** 2 + _TIMES * each * (cells + faces)
 
 
-def _fewest(mesh: AbstractMesh, kernel: AbstractKernel, cells: Array, faces: int) -> tuple[int, int] | None:
+def _fewest(surface: AbstractCharts, kernel: AbstractKernel, cells: Array, faces: int) -> tuple[int, int] | None:
     """How many patches along a side of a chart, and nodes along a side of a patch, cost least; None if all cost much.
 
     The kernel is looked at along lines through patches, whose Chebyshev coefficients say how many nodes it takes.
     """
     allowed, best = _WORTH * float(len(cells) * faces), None
     for cuts in range(1, _MOST_CUTS + 1):
-        least = mesh.charts() * cuts**2
+        least = surface.count * cuts**2
         if _cost(least * 4, 2, len(cells), faces) > allowed:
             break
-        each = _nodes_along(mesh, kernel, np.asarray(cells), cuts)
+        each = _nodes_along(surface, kernel, np.asarray(cells), cuts)
         if each is not None:
             cost = _cost(least * each**2, each, len(cells), faces)
             if cost < allowed:
@@ -179,14 +180,14 @@ def _fewest(mesh: AbstractMesh, kernel: AbstractKernel, cells: Array, faces: int
     return best
 
 
-def _nodes_along(mesh: AbstractMesh, kernel: AbstractKernel, cells: np.ndarray, cuts: int) -> int | None:
+def _nodes_along(surface: AbstractCharts, kernel: AbstractKernel, cells: np.ndarray, cuts: int) -> int | None:
     """How many nodes along a side of a patch the kernel needs, as far as some lines show; None for too many."""
     random = np.random.default_rng(0)
-    chart, corner = random.integers(mesh.charts(), size=_LINES), random.integers(cuts, size=(_LINES, 2))
+    chart, corner = random.integers(surface.count, size=_LINES), random.integers(cuts, size=(_LINES, 2))
     inside = np.broadcast_to(random.uniform(-1, 1, (_LINES, 1, 2)), (_LINES, _MOST_NODES, 2)).copy()
     inside[np.arange(_LINES), :, np.arange(_LINES) % 2] = _chebyshev(_MOST_NODES)
     charted = Charted(np.repeat(chart, _MOST_NODES), _joined(inside, corner[:, None, :], cuts).reshape(-1, 2))
-    lines = mesh.at(charted).astype(cells.dtype)
+    lines = surface.at(charted).astype(cells.dtype)
     others = np.repeat(cells[random.integers(len(cells), size=_LINES)], _MOST_NODES, axis=0)
     found = []
     for ends in ((lines, others), (others, lines)):
@@ -205,27 +206,27 @@ def _probed(probes: Probes, kernel: AbstractKernel) -> Array:
     return probes.error(kernel)
 
 
-def _made(mesh: AbstractMesh, cells: np.ndarray, faces: np.ndarray, cuts: int, each: int) -> NodeInterpolation:
+def _made(surface: AbstractCharts, cells: np.ndarray, faces: np.ndarray, cuts: int, each: int) -> NodeInterpolation:
     """The nodes of all patches, and the polynomials at cells and faces."""
     dtype = cells.dtype
     grid = np.stack(np.meshgrid(_chebyshev(each), _chebyshev(each), indexing="ij"), axis=-1).reshape(1, -1, 2)
     charts, rows, columns = (
-        part.ravel() for part in np.meshgrid(np.arange(mesh.charts()), np.arange(cuts), np.arange(cuts), indexing="ij")
+        part.ravel() for part in np.meshgrid(np.arange(surface.count), np.arange(cuts), np.arange(cuts), indexing="ij")
     )
     inside = _joined(grid, np.stack([rows, columns], axis=1)[:, None, :], cuts)
-    nodes = mesh.at(Charted(np.repeat(charts, each**2), inside.reshape(-1, 2))).astype(dtype)
-    from_cells, from_faces = (_patched(mesh, points, cuts, each) for points in (cells, faces))
+    nodes = surface.at(Charted(np.repeat(charts, each**2), inside.reshape(-1, 2))).astype(dtype)
+    from_cells, from_faces = (_patched(surface, points, cuts, each) for points in (cells, faces))
     probes = _probes(nodes.reshape(len(charts), each**2, -1), ((faces, from_faces), (cells, from_cells)))
     return NodeInterpolation(jnp.asarray(nodes), from_cells, from_faces, probes)
 
 
-def _patched(mesh: AbstractMesh, points: np.ndarray, cuts: int, each: int) -> Patched:
+def _patched(surface: AbstractCharts, points: np.ndarray, cuts: int, each: int) -> Patched:
     """Points by patches."""
-    charted = mesh.charted(points)
+    charted = surface.charted(points)
     steps = np.clip(np.floor(0.5 * (charted.coordinates + 1) * cuts).astype(int), 0, cuts - 1)
     inside = cuts * (charted.coordinates + 1) - 2 * steps - 1
     patch = (charted.chart * cuts + steps[:, 0]) * cuts + steps[:, 1]
-    order, count = np.argsort(patch, kind="stable"), mesh.charts() * cuts**2
+    order, count = np.argsort(patch, kind="stable"), surface.count * cuts**2
     sizes = np.bincount(patch, minlength=count)
     place = np.arange(len(points)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     members = np.full((count, sizes.max()), len(points))

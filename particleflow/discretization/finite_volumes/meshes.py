@@ -31,6 +31,20 @@ class Charted(NamedTuple):
     coordinates: np.ndarray
 
 
+class AbstractCharts(abc.ABC):
+    """A surface that is made of `count` squares; outside of programs."""
+
+    count: int
+
+    @abc.abstractmethod
+    def charted(self, points: np.ndarray) -> Charted:
+        """Which square every point lies in, and where in it."""
+
+    @abc.abstractmethod
+    def at(self, charted: Charted) -> np.ndarray:
+        """The points at places in squares."""
+
+
 class AbstractMesh(eqx.Module):
     """Cells and their faces; see the module's first lines. There are n cells and m faces in R^d."""
 
@@ -88,17 +102,9 @@ class AbstractMesh(eqx.Module):
         """The regular grid that the cells are, None where they are none."""
         return None
 
-    def charts(self) -> int:
-        """Of how many squares the surface is made that the cells are on, 0 where it is not made of such."""
-        return 0
-
-    def charted(self, points: np.ndarray) -> "Charted":
-        """Which square every point lies in, and where in it; outside of programs."""
-        raise NotImplementedError
-
-    def at(self, charted: "Charted") -> np.ndarray:
-        """The points at places in squares; outside of programs."""
-        raise NotImplementedError
+    def charts(self) -> AbstractCharts | None:
+        """The squares of which the surface is made that the cells are on, None where it is not made of such."""
+        return None
 
     def seams(self) -> tuple[Float[Array, "k d"], Float[Array, "k d"]] | None:
         """Pairs of points that are one because the mesh closes there, at which velocities must agree; None for none."""

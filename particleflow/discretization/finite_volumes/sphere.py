@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from particleflow.analysis.cells import fibonacci
-from particleflow.discretization.finite_volumes.meshes import AbstractMesh, Charted, Nodes
+from particleflow.discretization.finite_volumes.meshes import AbstractCharts, AbstractMesh, Charted, Nodes
 
 
 class VoronoiSphere(AbstractMesh):
@@ -131,9 +131,30 @@ class VoronoiSphere(AbstractMesh):
         directions = points / np.linalg.norm(points, axis=1, keepdims=True)
         return np.asarray(KDTree(_cut(self.cells).generators).query(directions)[1])
 
-    def charts(self) -> int:
+    def charts(self) -> "CubeCharts":
         """The six sides of a cube around the sphere."""
-        return 6
+        return CubeCharts(self.radius)
+
+    def _summed(self, left: Array, right: Array) -> Array:
+        """The sum over all faces of each cell."""
+        one, other = (
+            jax.ops.segment_sum(part, cell, self.cells) for part, cell in ((left, self.left), (right, self.right))
+        )
+        return one + other
+
+    def _extreme(self, segment: object, left: Array, right: Array) -> Array:
+        """The least or largest number over all faces of each cell."""
+        numbers, cells = jnp.concatenate([left, right]), jnp.concatenate([self.left, self.right])
+        return segment(numbers, cells, self.cells)  # pyright: ignore[reportCallIssue]
+
+
+class CubeCharts(AbstractCharts):
+    """The sphere as the six sides of a cube around it."""
+
+    count = 6
+
+    def __init__(self, radius: Float[Array, ""]):
+        self.radius = radius
 
     def charted(self, points: np.ndarray) -> Charted:
         """By the largest coordinate and its sign, and longitude and latitude seen from there, both within π/4."""
@@ -153,18 +174,6 @@ class VoronoiSphere(AbstractMesh):
         for turn, part in enumerate(parts):
             points[rows, (axis + turn) % 3] = part
         return float(self.radius) * points
-
-    def _summed(self, left: Array, right: Array) -> Array:
-        """The sum over all faces of each cell."""
-        one, other = (
-            jax.ops.segment_sum(part, cell, self.cells) for part, cell in ((left, self.left), (right, self.right))
-        )
-        return one + other
-
-    def _extreme(self, segment: object, left: Array, right: Array) -> Array:
-        """The least or largest number over all faces of each cell."""
-        numbers, cells = jnp.concatenate([left, right]), jnp.concatenate([self.left, self.right])
-        return segment(numbers, cells, self.cells)  # pyright: ignore[reportCallIssue]
 
 
 def _largest_share(rise: Array, most: Array, least: Array) -> Array:

@@ -133,6 +133,10 @@ class FiniteVolumes(AbstractDiscretization):
         closed = (self.periodic,) * dimension
         return Box(low=jnp.asarray(low, dtype), high=jnp.asarray(high, dtype), sides=sides, closed=closed)
 
+    def ends_meet(self) -> bool:
+        """As it was asked for."""
+        return self.periodic
+
     def begin(self, flow: Flow, measure: Measure) -> Cells:
         """The density of a measure that is laid out on the cells."""
         mesh = self.mesh(flow, measure.dimension, measure.points.dtype)
