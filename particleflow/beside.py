@@ -115,6 +115,7 @@ def draw() -> None:
     from particleflow.trajectory import Trajectory
     from particleflow.view.drawing.collection import figures
 
+    _warm_up()
     given = io.BytesIO(sys.stdin.buffer.read())
     if not given.getbuffer():  # whoever started us has gone, or wants nothing any longer
         sys.exit(1)
@@ -131,6 +132,19 @@ def draw() -> None:
         kind = "" if isinstance(error, ParticleflowError) else f"{type(error).__name__}: "
         _say(" ".join(f"{kind}{str(error)[:300]}".split()))
         sys.exit(1)
+
+
+def _warm_up() -> None:
+    """Draw a figure that nobody sees: half a second of loading, fonts and formulas is over when the task comes."""
+    from scipy import sparse, spatial  # noqa: F401
+
+    from particleflow.view import style
+    from particleflow.view.drawing.base import SQUARE, new_axes
+
+    with style.use("light"):
+        axes = new_axes(None, SQUARE)
+        axes.set_title(r"$10^{-1}$, $\beta$")
+        axes.figure.canvas.draw()
 
 
 def _say(line: str) -> None:

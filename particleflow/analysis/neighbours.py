@@ -31,6 +31,7 @@ _SHADOW_DIMENSION = 5
 _CHUNK = 1 << 20
 _CROWDED = 4
 _TABLE = 4  # entries of a table for each number looked up in it
+_SMALL_TABLE = 1 << 14  # so many are always faster than sorting
 _SHRINK = 1.0 - 1e-3  # keeps rounding in `floor(x / side)` from putting two particles farther than r into one cell
 
 
@@ -97,7 +98,7 @@ def _numbered(keys: NDArray[np.integer]) -> IntArray:
     """Number distinct integers in their order: by a table where they lie close together, else by sorting."""
     low = int(keys.min())
     span = int(keys.max()) - low + 1
-    if span > max(_TABLE * keys.size, _CHUNK):
+    if span > max(_TABLE * keys.size, _SMALL_TABLE):
         return np.unique(keys, return_inverse=True)[1]
     places = keys - low
     found = np.zeros(span, dtype=np.int64)
