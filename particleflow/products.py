@@ -73,9 +73,7 @@ def _make(name: str, outcome: Outcome, maker: Callable[[], str]) -> None:
         outcome.failures[name] = f"{kind}{str(error)[:300]}"
 
 
-def _drawn_beside(
-    folder: Path, trajectory: "Trajectory", until: contextlib.ExitStack
-) -> "FiguresBeside | None":
+def _drawn_beside(folder: Path, trajectory: "Trajectory", until: contextlib.ExitStack) -> "FiguresBeside | None":
     """A process that will draw the figures, or None where they are drawn here.
 
     It is stopped if it is still at it when `until` ends.
