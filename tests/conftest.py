@@ -2,6 +2,7 @@
 
 import gc
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,6 @@ from hypothesis import HealthCheck, settings
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
-jax.config.update("jax_enable_compilation_cache", False)  # what tests compile is nothing to keep for their user
 
 # Tracing makes many small objects that stay: looking through them for cycles would take a tenth of the time.
 gc.set_threshold(100_000, 20, 20)
@@ -42,12 +42,29 @@ def pytest_configure(config: pytest.Config) -> None:
     slower way to emit fused operations: without it a program is made in half of the time (later releases stop at the
     name of this flag).
     """
+    _share_what_is_compiled(config)
     if "JAX_DISABLE_MOST_OPTIMIZATIONS" not in os.environ:
         quick = config.option.markexpr == "not slow"
         os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = str(int(quick))
         jax.config.update("jax_disable_most_optimizations", quick)
         if quick and jax.__version_info__ < (0, 10):
             os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {QUICK_TO_COMPILE}".strip()
+
+
+def _share_what_is_compiled(config: pytest.Config) -> None:
+    """Keep programs for all processes of these tests, and nothing of it after them.
+
+    What is forgotten between two files (see below), or compiled by another worker or by a command that a test starts,
+    is read back in a fraction of the time.
+    """
+    if not hasattr(config, "workerinput"):
+        folder = tempfile.TemporaryDirectory(prefix="particleflow-compiled-", ignore_cleanup_errors=True)
+        config.add_cleanup(folder.cleanup)
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = folder.name
+    jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
+    for name, value in {"min_compile_time_secs": 0.0, "min_entry_size_bytes": -1}.items():
+        os.environ[f"JAX_PERSISTENT_CACHE_{name.upper()}"] = str(value)
+        jax.config.update(f"jax_persistent_cache_{name}", value)
 
 
 @pytest.fixture(scope="module")

@@ -27,6 +27,7 @@ def settings(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     jax.config.update("jax_disable_most_optimizations", False)
     jax.config.update("jax_enable_compilation_cache", True)
+    jax.config.update("jax_compilation_cache_dir", None)
     yield lambda: dict(jax.config.values)
     for name, value in before.items():
         jax.config.update(name, value)
