@@ -138,6 +138,17 @@ def emptiest_angle(theta: np.ndarray) -> float:
     return float((longest.mean() + 0.5) * 2 * np.pi / 72 - 2 * np.pi)
 
 
+def run_of_particles(trajectory: "Trajectory", figure: str) -> Any:
+    """The (first) run for a figure of particles; refused where there are none, and the points stay."""
+    run = first_run(trajectory)
+    if is_density(run):
+        raise ArgumentError(
+            f"{figure} is a figure of particles, but this run is a density, whose points stay: "
+            "`snapshots`, `particle_density`, `profiles` and `peaks` draw it."
+        )
+    return run
+
+
 WIDE, SQUARE, MATRIX, WORD_MATRIX = (1.0, 0.62), (0.75, 0.75), (0.8, 0.64), (1.12, 0.94)
 
 

@@ -18,6 +18,7 @@ from particleflow.view.drawing.base import (
     mark_changes,
     new_axes,
     projection,
+    run_of_particles,
     set_title,
     thinned,
     time_axis,
@@ -78,7 +79,7 @@ def nearest_neighbours(trajectory: "Trajectory", *, log: bool | str = "auto", ax
 
     On a sphere the distance is an angle in degrees. Particles without mass are left out; an ensemble shows its run 0.
     """
-    run = first_run(trajectory)
+    run = run_of_particles(trajectory, "A picture of nearest neighbours")
     view, theme = projection(run), style.current()
     chosen = np.flatnonzero(frame_weights(run, 0) > 0)
     if not 2 <= len(chosen) <= MOST_NEIGHBOURS:

@@ -21,6 +21,7 @@ from particleflow.view.drawing.base import (
     mark_changes,
     new_axes,
     projection,
+    run_of_particles,
     sample_note,
     set_title,
     thinned,
@@ -92,7 +93,7 @@ def similarity(trajectory: "Trajectory", *, log: bool | str = "auto", ax: "Axes 
     """
     from matplotlib.colors import LogNorm
 
-    run = first_run(trajectory)
+    run = run_of_particles(trajectory, "A histogram of similarities")
     ax = new_axes(ax, about=trajectory, note=sample_note(run, _PAIRED))
     shown, edges, shares = similarity_histogram(run)
     log = time_axis(ax, run.times, log)
@@ -189,7 +190,7 @@ def gram(trajectory: "Trajectory", frame: int = -1, *, labels: Any = None, ax: "
     `labels` (N,) or (T, N) are the clusters; left out, they are those of the frame. An ensemble shows its run 0; more
     than 1,024 particles are thinned evenly.
     """
-    run = first_run(trajectory)
+    run = run_of_particles(trajectory, "A matrix of inner products")
     order, name = particle_order(run, frame, labels)
     order = order[thinned(len(order), MAX_MATRIX)]
     points = frame_points(run, frame)[order]

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from particleflow.analysis.frames import first_run
 from particleflow.errors import ArgumentError
 from particleflow.view import style
 from particleflow.view.drawing.base import (
@@ -20,6 +19,7 @@ from particleflow.view.drawing.base import (
     mark_changes,
     new_axes,
     projection,
+    run_of_particles,
     sample_note,
     set_title,
     thinned,
@@ -57,7 +57,7 @@ def kymograph(
     upwards. `words` names the lines by their words, if they have some, where they begin. An ensemble shows its run 0;
     at most 512 particles and 600 frames are drawn.
     """
-    run = first_run(trajectory)
+    run = run_of_particles(trajectory, "A kymograph")
     ax = new_axes(ax, about=trajectory, note=sample_note(run, MAX_LINES))
     frames, particles = thinned(len(run), MAX_FRAMES), thinned(run.count, MAX_LINES)
     view = projection(run)
@@ -150,7 +150,7 @@ def paths(
 
     An ensemble shows its run 0; at most 512 particles and 600 frames are drawn.
     """
-    run = first_run(trajectory)
+    run = run_of_particles(trajectory, "A picture of paths")
     view = projection(run)
     if view.kind == "line":
         raise ArgumentError("Paths need at least two dimensions, but the trajectory has one: draw a kymograph instead.")

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from particleflow.analysis.frames import first_run
 from particleflow.errors import ShapeError
 from particleflow.view import style
 from particleflow.view.drawing.base import (
@@ -19,6 +18,7 @@ from particleflow.view.drawing.base import (
     new_axes,
     new_figure,
     projection,
+    run_of_particles,
     set_title,
     thinned,
     time_axis,
@@ -150,7 +150,7 @@ def merge_tree(
     """
     from matplotlib.collections import LineCollection
 
-    run = first_run(trajectory)
+    run = run_of_particles(trajectory, "A merge tree")
     ax = new_axes(ax, about=trajectory)
     log = time_axis(ax, run.times, log, axis="y" if vertical else "x")
     leaves = find_leaves(run, labels)
