@@ -4,7 +4,6 @@ import matplotlib as mpl
 
 mpl.use("Agg")
 
-import contextlib
 import json
 import shutil
 from typing import Any
