@@ -172,6 +172,7 @@ def test_the_ensemble_tells_which_run_failed_and_when():
     assert "0.52" in str(both.metadata["message"])
 
 
+@pytest.mark.slow
 def test_noise_of_an_ensemble_is_independent_and_reproducible():
     flow = pf.Flow(drifts.Linear(-1.0), temperature=0.5)
     key = jax.random.key(3)
@@ -184,6 +185,7 @@ def test_noise_of_an_ensemble_is_independent_and_reproducible():
     assert np.max(np.abs(single.points[-1][:, 0] - last[1])) < 1e-12
 
 
+@pytest.mark.slow
 def test_temperatures_may_differ_between_runs():
     """A quiet first run does not silence the second."""
     flows = [pf.Flow(drifts.Linear(-1.0), temperature=temperature) for temperature in (0.0, 0.5)]

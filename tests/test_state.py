@@ -192,6 +192,7 @@ def test_adaptive_steps_end_where_layers_change():
             assert run.metadata["statistics"]["rejected steps"] <= 3 * len(heads)
 
 
+@pytest.mark.slow
 def test_twelve_layers_are_traced_like_two_and_computed_one_at_a_time():
     traces, evaluations = [], []
 
@@ -220,6 +221,7 @@ def test_twelve_layers_are_traced_like_two_and_computed_one_at_a_time():
     assert run(12, runs=3)[1] <= 3 * twelve[1]
 
 
+@pytest.mark.slow
 def test_plain_transformations_take_flows():
     """Everything with strings, integers or functions in it, as one flow."""
     start = jnp.asarray(oracle.random_sphere(3, 5, 3))
