@@ -1,8 +1,9 @@
 """Down a loss: parameters of a model that make it small, by any optimizer of optax.
 
-L-BFGS with a line search is taken unless another optimizer is given: these losses are smooth, of few numbers, and the
-same at every step, so that curvature is worth remembering (Liu and Nocedal 1989). The model that is kept is the best
-one that was seen, by the loss, or by a second loss on data that were held back.
+Unless another optimizer is given, directions are those of L-BFGS: these losses are smooth, of few numbers, and the same
+at every step, so that curvature is worth remembering (Liu and Nocedal 1989). A step that does not lower the loss as its
+slope promises (Armijo 1966) is halved; so is one after which the loss cannot be computed. The model that is kept is the
+best one that was seen, by the loss, or by a second loss on data that were held back.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import equinox as eqx
+import jax
 import numpy as np
 import optax
 from jaxtyping import Array
@@ -19,7 +21,11 @@ from particleflow.learning.parameters import Parameter, Paths, free_values, para
 from particleflow.progress_bar import counting
 
 Loss = Callable[[Any], Array]
-_USUAL = optax.lbfgs(memory_size=10)
+Free = tuple[Array, ...]
+
+_USUAL = optax.chain(optax.scale_by_lbfgs(memory_size=10), optax.scale(-1.0))
+_PROMISED = 1e-4  # the part of what a slope promises that a step must bring
+_HALVINGS = 30
 
 
 @dataclass(frozen=True)
@@ -67,29 +73,30 @@ def learn(
     for name, count in (("steps", steps), ("patience", patience)):
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
             raise ArgumentError(f"Argument `{name}` must be a positive integer, but is {count!r}.")
-    chosen = parameters_of(model, parameters)
-    descent = optax.with_extra_args_support(optimizer or _USUAL)
-    free = free_values(model, chosen, loss)
-    state = descent.init(free)
+    search = _Search(model, loss, parameters_of(model, parameters), optimizer)
+    free = free_values(model, search.chosen, loss)
+    state = search.optimizer.init(free)
+    value, slope = search.begin(free)
     best = _Best(free, tolerance)
     losses, held_back = [], []
     reason = f"all {steps} steps were taken"
     with counting(progress, steps, "learning") as report:
         for step in range(steps + 1):
-            value, further, state = _step(descent, loss, model, chosen, free, state)
-            losses.append(float(value))
-            judged = losses[-1] if validate is None else float(_value(validate, model, chosen, free))
-            held_back.append(judged)
-            if step == 0 and not np.isfinite(judged):
-                raise ArgumentError(f"The loss is {judged} at the start, so that there is no way down from it.")
-            best.see(judged, free)
-            report(step, losses[-1])
-            if not np.isfinite(judged) or best.since > patience:
-                reason = f"no better for {patience} steps" if np.isfinite(judged) else "the loss is not finite any more"
+            losses.append(value)
+            held_back.append(value if validate is None else float(_value(validate, model, search.chosen, free)))
+            best.see(held_back[-1], free)
+            report(step, value)
+            if best.since > patience:
+                reason = f"no better for {patience} steps"
+            if best.since > patience or step == steps:
                 break
-            free = further
+            further = search.step(free, value, slope, state)
+            if further is None:
+                reason = "there is no way down from here"
+                break
+            free, value, slope, state = further
     return Learned(
-        with_values(model, chosen, best.free),
+        with_values(model, search.chosen, best.free),
         best.value,
         np.asarray(losses),
         None if validate is None else np.asarray(held_back),
@@ -97,14 +104,59 @@ def learn(
     )
 
 
+class _Search:
+    """A loss as a function of free numbers, and how one goes down from some of them."""
+
+    def __init__(self, model: Any, loss: Loss, chosen: tuple[Parameter, ...], optimizer: Any):
+        self.model, self.loss, self.chosen = model, loss, chosen
+        self.halving = optimizer is None
+        self.optimizer = optax.with_extra_args_support(_USUAL if optimizer is None else optimizer)
+
+    def begin(self, free: Free) -> tuple[float, Free]:
+        """Loss and slope at the start; refused where there are none."""
+        try:
+            value, slope = _value_and_slope(self.loss, self.model, self.chosen, free)
+        except RuntimeError as error:  # a compiled program says so in this way
+            first = next(filter(None, map(str.strip, str(error).splitlines())), type(error).__name__)
+            raise ArgumentError(f"The loss cannot be computed at the start: {first[:300]}") from error
+        if not np.isfinite(value):
+            raise ArgumentError(f"The loss is {float(value)} at the start, so that there is no way down from it.")
+        return float(value), slope
+
+    def step(self, free: Free, value: float, slope: Free, state: Any) -> tuple[Free, float, Free, Any] | None:
+        """Where the optimizer goes from here, loss and slope there, and what it remembers; None: nowhere."""
+
+        def at(values: Free) -> Array:
+            return self.loss(with_values(self.model, self.chosen, values))
+
+        updates, state = self.optimizer.update(slope, state, free, value=value, grad=slope, value_fn=at)
+        promised = sum(float(np.vdot(one, other)) for one, other in zip(slope, updates, strict=True))
+        for halving in range(_HALVINGS if self.halving else 1):
+            share = 0.5**halving
+            there = jax.tree_util.tree_map(lambda here, update: here + share * update, free, updates)  # noqa: B023
+            found = self._known(there)
+            if found is not None and (not self.halving or found[0] <= value + _PROMISED * share * promised):
+                return there, *found, state
+        return None
+
+    def _known(self, free: Free) -> tuple[float, Free] | None:
+        """Loss and slope at some free numbers, None where they are not finite or cannot be computed."""
+        try:
+            value, slope = _value_and_slope(self.loss, self.model, self.chosen, free)
+        except (RuntimeError, ArgumentError):  # a flow that blows up, a kernel that has become infinitely wide
+            return None
+        known = np.isfinite(value) and all(np.isfinite(each).all() for each in slope)
+        return (float(value), slope) if known else None
+
+
 class _Best:
     """The least loss so far, where it was, and for how many steps none was less by more than a share of it."""
 
-    def __init__(self, free: tuple[Array, ...], tolerance: float):
+    def __init__(self, free: Free, tolerance: float):
         self.value, self.free, self.tolerance = np.inf, free, tolerance
         self.since, self._mark = 0, np.inf
 
-    def see(self, value: float, free: tuple[Array, ...]) -> None:
+    def see(self, value: float, free: Free) -> None:
         """Look at one more loss."""
         if value < self.value:
             self.value, self.free = value, free
@@ -115,19 +167,10 @@ class _Best:
 
 
 @eqx.filter_jit
-def _step(
-    descent: Any, loss: Loss, model: Any, chosen: tuple[Parameter, ...], free: tuple[Array, ...], state: Any
-) -> tuple[Array, tuple[Array, ...], Any]:
-    """The loss here, where the optimizer goes from here, and what it remembers."""
-
-    def at(values: tuple[Array, ...]) -> Array:
-        return loss(with_values(model, chosen, values))
-
-    value, slope = eqx.filter_value_and_grad(at)(free)
-    updates, state = descent.update(slope, state, free, value=value, grad=slope, value_fn=at)
-    return value, optax.apply_updates(free, updates), state
+def _value_and_slope(loss: Loss, model: Any, chosen: tuple[Parameter, ...], free: Free) -> tuple[Array, Free]:
+    return eqx.filter_value_and_grad(lambda values: loss(with_values(model, chosen, values)))(free)
 
 
 @eqx.filter_jit
-def _value(loss: Loss, model: Any, chosen: tuple[Parameter, ...], free: tuple[Array, ...]) -> Array:
+def _value(loss: Loss, model: Any, chosen: tuple[Parameter, ...], free: Free) -> Array:
     return loss(with_values(model, chosen, free))

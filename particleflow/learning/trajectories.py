@@ -48,7 +48,7 @@ class TrajectoryError(eqx.Module):
         rtol: float = 1e-8,
         atol: float = 1e-10,
         solver: str | None = None,
-        max_steps: int = 1024,
+        max_steps: int = 256,
     ):
         check_kind(trajectory, Trajectory, "trajectory", "a trajectory, such as Trajectory.from_arrays(times, points)")
         points = _frames(trajectory)
@@ -64,7 +64,8 @@ class TrajectoryError(eqx.Module):
             raise ArgumentError(
                 "A flow with noise has no one trajectory that could meet an observed one; learn it at temperature 0."
             )
-        return jnp.mean(jax.vmap(self._of_run, in_axes=(None, 0, 1))(flow, self.starts, self.points))
+        runs = (self.starts, jnp.swapaxes(self.points, 0, 1))
+        return jnp.mean(jax.lax.map(lambda run: self._of_run(flow, *run), runs))
 
     def _of_run(self, flow: Flow, start: Measure, observed: Float[Array, "t n d"]) -> Float[Array, ""]:
         weights = jnp.exp(start.normalised().log_weights)
