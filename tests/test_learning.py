@@ -89,7 +89,9 @@ def test_likelihoods_agree_with_brute_force_and_scikit_learn():
     theirs = GaussianProcessRegressor(ConstantKernel(1.0) * RBF(1.0) + WhiteKernel(0.1**2), alpha=0.0)
     theirs = theirs.fit(X, y - y.mean())
     learned = learn(
-        Observed(1.0 * k.Gaussian(1.0), 0.5), Evidence(X, y - y.mean()), ["kernel.kernel.width", "kernel.factor", "noise"]
+        Observed(1.0 * k.Gaussian(1.0), 0.5),
+        Evidence(X, y - y.mean()),
+        ["kernel.kernel.width", "kernel.factor", "noise"],
     )
     amount, white = theirs.kernel_.k1, theirs.kernel_.k2
     assert abs(-learned.loss * len(X) - theirs.log_marginal_likelihood_value_) < 1e-6
@@ -269,7 +271,9 @@ def test_what_cannot_be_met_or_saved_is_a_sentence(tmp_path):
     "flow",
     [
         pf.Flow(pf.MeanShift(k.Gaussian(0.3), data=pf.Measure.uniform(np.random.default_rng(0).normal(size=(9, 2))))),
-        pf.Flow([pf.Attend(k.Attention(2.0, key=np.random.default_rng(1).normal(size=(12, 12)))), pf.drifts.Linear(-0.1)]),
+        pf.Flow(
+            [pf.Attend(k.Attention(2.0, key=np.random.default_rng(1).normal(size=(12, 12)))), pf.drifts.Linear(-0.1)]
+        ),
         pf.Flow(pf.Attend(k.Gaussian(0.5) * k.Window(2.5), normalization="none"), pf.Sphere(), temperature=0.01),
     ],
     ids=["data", "two drifts and a large matrix", "product, noise"],

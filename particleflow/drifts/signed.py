@@ -102,9 +102,7 @@ class KernelDerivative(AbstractDrift):
     parameter: str = eqx.field(static=True)
     summation: AbstractSummation
 
-    def __init__(
-        self, kernel: AbstractKernel, parameter: str = "width", summation: AbstractSummation | None = None
-    ):
+    def __init__(self, kernel: AbstractKernel, parameter: str = "width", summation: AbstractSummation | None = None):
         self.kernel = kernel
         self.parameter = parameter
         self.summation = summation or Auto()

@@ -58,9 +58,7 @@ def free_values(model: Any, parameters: tuple[Parameter, ...], *beside: Any) -> 
 
 def with_values(model: Any, parameters: tuple[Parameter, ...], free: tuple[Array, ...]) -> Any:
     """The model with free numbers u in the places of its parameters."""
-    values = [
-        jnp.exp(value) if each.by_logarithm else value for each, value in zip(parameters, free, strict=True)
-    ]
+    values = [jnp.exp(value) if each.by_logarithm else value for each, value in zip(parameters, free, strict=True)]
     places = [place for each in parameters for place in each.places]
     filled = [value for each, value in zip(parameters, values, strict=True) for _ in each.places]
     return eqx.tree_at(lambda tree: [_value_at(tree, place) for place in places], model, filled)

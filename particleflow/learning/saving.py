@@ -97,7 +97,9 @@ def _flow_tables(flow: Flow, file: Path) -> dict[str, Any]:
 def _is_default(value: Any, default: Any) -> bool:
     """Whether a parameter says what it would say anyway."""
     if isinstance(default, bool | str) or default is inspect.Parameter.empty or default is None:
-        return value is default if isinstance(default, bool) else value == default if isinstance(default, str) else False
+        return (
+            value is default if isinstance(default, bool) else value == default if isinstance(default, str) else False
+        )
     return np.ndim(value) == 0 and isinstance(default, int | float) and float(value) == default
 
 
@@ -137,4 +139,6 @@ def _check_same(flow: Flow, file: Path) -> None:
         np.array_equal(np.asarray(one), np.asarray(other), equal_nan=True) for one, other in zip(ours[0], theirs[0])
     )
     if not same:
-        raise ArgumentError(f"The flow cannot be written as a scenario: {file.name} gives {again!r} in place of {flow!r}.")
+        raise ArgumentError(
+            f"The flow cannot be written as a scenario: {file.name} gives {again!r} in place of {flow!r}."
+        )
