@@ -1,4 +1,4 @@
-"""Vector fields: attention and its relatives, MeanShift, gradient ascent, feed-forward; signed kernels; schedules and layers."""
+"""Vector fields: attention and its relatives, MeanShift, ascent, signed kernels, feed-forward; schedules, layers."""
 
 from particleflow.drifts.attend import Attend, Hardmax, LinearAttention
 from particleflow.drifts.base import AbstractDrift, Interaction, Multiple, Sum

@@ -30,9 +30,9 @@ from particleflow.learning.trajectories import TrajectoryError, fit
 __all__ = [
     "Contrast",
     "Evidence",
+    "Learned",
     "LeaveOneOut",
     "LeaveOneOutLikelihood",
-    "Learned",
     "Observed",
     "Reconstruction",
     "TrajectoryError",

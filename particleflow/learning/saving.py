@@ -136,7 +136,8 @@ def _check_same(flow: Flow, file: Path) -> None:
         raise ArgumentError(f"The flow cannot be written as a scenario: {error}") from error
     ours, theirs = (jax.tree_util.tree_flatten(each) for each in (flow, again))
     same = ours[1] == theirs[1] and all(
-        np.array_equal(np.asarray(one), np.asarray(other), equal_nan=True) for one, other in zip(ours[0], theirs[0])
+        np.array_equal(np.asarray(one), np.asarray(other), equal_nan=True)
+        for one, other in zip(ours[0], theirs[0], strict=True)
     )
     if not same:
         raise ArgumentError(

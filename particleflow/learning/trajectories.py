@@ -109,7 +109,6 @@ def _frames(trajectory: Trajectory) -> np.ndarray:
 
 def _starts(trajectory: Trajectory, first: np.ndarray) -> Measure:
     """What every run begins with, one leading axis for all of them."""
-    runs, count, _ = first.shape
     dtype = first.dtype
     weights = np.log(np.maximum(trajectory.weights, np.finfo(dtype).tiny)).astype(dtype)
     fields = {name: np.asarray(values[0]) for name, values in trajectory.fields.items()}
@@ -123,4 +122,4 @@ def _starts(trajectory: Trajectory, first: np.ndarray) -> Measure:
         mine = {name: values[run] if trajectory.runs is not None else values for name, values in fields.items()}
         return Measure(first[run], own(weights, 1), carried, own(trajectory.positions, 1), mine)
 
-    return jax.tree_util.tree_map(lambda *leaves: jnp.stack(leaves), *map(of, range(runs)))
+    return jax.tree_util.tree_map(lambda *leaves: jnp.stack(leaves), *map(of, range(len(first))))

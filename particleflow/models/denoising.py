@@ -1,7 +1,7 @@
 """Denoising: the local mean undoes noise.
 
-If x = x₀ + σ ε with x₀ drawn from some samples, the best guess of x₀ is the local mean of the samples under the Gaussian
-of width σ, and what it would move x by is the score of the smoothed density (Tweedie; Robbins 1956, Vincent 2011):
+If x = x₀ + σ ε with x₀ drawn from some samples, the best guess of x₀ is the local mean of these under the Gaussian of
+width σ, and what it would move x by is the score of the smoothed density (Tweedie; Robbins 1956, Vincent 2011):
 
     E[x₀ | x] = m(x),    ∇ log p_σ(x) = (m(x) − x)/σ².
 

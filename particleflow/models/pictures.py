@@ -74,8 +74,8 @@ def non_local_means(
     Pixels of a patch weigh like a Gaussian of a quarter of its size, their weights sum to one, and patches at the edge
     are made whole by reflection; so it is scikit-image's `denoise_nl_means` with `fast_mode=False`, which takes
     exponentials roughly and leaves out patches that weigh less than e⁻⁵ or whose centres alone weigh less than e⁻¹,
-    while this mean is exact. The pixels of a column look at the columns within `patch_distance`, through a band of rows:
-    (2d + 1)² pairs a pixel matter, and little more is summed.
+    while this mean is exact. The pixels of a column look at the columns within `patch_distance`, through a band of
+    rows: (2d + 1)² pairs a pixel matter, and little more is summed.
 
     Parameters: `image`; `patch_size`, an odd number of pixels; `patch_distance` d, how far patches are looked for; `h`,
     the difference of colours that still counts as noise; `summation`.
