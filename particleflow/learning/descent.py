@@ -30,8 +30,7 @@ _HALVINGS = 30
 
 @dataclass(frozen=True)
 class Learned:
-    """What was learned: the `model`, an ordinary kernel or flow; its `loss`; the `losses` of all steps, and the `reason` why
-    it ended.
+    """What was learned: the `model`, an ordinary kernel or flow, its `loss`, those of all steps, and why it ended.
 
     `validation` are the losses on what was held back, None where nothing was; then `loss` is the least of them.
     """

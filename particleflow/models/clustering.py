@@ -42,9 +42,9 @@ class MeanShiftClustering(ClusterMixin, BaseEstimator):
     Parameters: `bandwidth`, a number, or None for `estimate_bandwidth`; `kernel`, "flat" as in scikit-learn, another
     name, or a kernel of one's own; `blurring`, whether points shift towards each other in place of the samples;
     `step`, 1 for the hard map x ← m(x), less for the soft one; `max_iter`; `tolerance`, in bandwidths: a seed that
-    shifts by less rests; `seeds`, where to begin, the samples if left out; `summation`, if left out near pairs alone for
-    kernels that end, which is exact; for others, where there are many pairs, the cheapest that promises means within a
-    hundredth of the tolerance, else `Auto()`.
+    shifts by less rests; `seeds`, where to begin, the samples if left out; `summation`, if left out near pairs alone
+    for kernels that end, which is exact; for others, where there are many pairs, the cheapest that promises means
+    within a hundredth of the tolerance, else `Auto()`.
 
     Ends closer than a bandwidth are one mode, that of the largest mass; a sample belongs to the mode nearest to it,
     under blurring to the one it shifted to.
