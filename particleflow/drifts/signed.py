@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from particleflow._arrays import as_linear_map
 from particleflow.drifts.base import AbstractDrift, Interaction, check_interacting
 from particleflow.errors import ArgumentError
 from particleflow.kernels.base import AbstractKernel
@@ -64,7 +65,7 @@ class KernelDifference(AbstractDrift):
 
     def interactions(self, time: Any) -> tuple[Interaction, ...]:
         """Both kernels, the second with the output −1."""
-        one = jnp.ones(())
+        one = as_linear_map(1.0, "value")
         signed = ((self.first, one), (self.second, -one))
         return tuple(
             Interaction(kernel, self.normalization, None, self.summation, None, value=one, output=sign)
@@ -118,7 +119,7 @@ class KernelDerivative(AbstractDrift):
             )
 
     def _is_number(self, name: str) -> bool:
-        return eqx.is_array(vars(self.kernel)[name]) and vars(self.kernel)[name].ndim == 0
+        return eqx.is_array(getattr(self.kernel, name)) and getattr(self.kernel, name).ndim == 0
 
     def interactions(self, time: Any) -> tuple[Interaction, ...]:
         """The kernel itself, whose velocity this is not."""
@@ -128,8 +129,8 @@ class KernelDerivative(AbstractDrift):
         """−∂m_h(x)/∂h by forward differentiation."""
 
         def means(number: Array) -> Array:
-            kernel = eqx.tree_at(lambda each: vars(each)[self.parameter], self.kernel, number)
+            kernel = eqx.tree_at(lambda each: getattr(each, self.parameter), self.kernel, number)
             return self.summation.moments(kernel, measure, queries).mean
 
-        here = jnp.asarray(vars(self.kernel)[self.parameter], measure.points.dtype)
+        here = jnp.asarray(getattr(self.kernel, self.parameter), measure.points.dtype)
         return -jax.jvp(means, (here,), (jnp.ones_like(here),))[1]

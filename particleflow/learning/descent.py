@@ -12,6 +12,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 from jaxtyping import Array
@@ -125,11 +126,8 @@ class _Search:
 
     def step(self, free: Free, value: float, slope: Free, state: Any) -> tuple[Free, float, Free, Any] | None:
         """Where the optimizer goes from here, loss and slope there, and what it remembers; None: nowhere."""
-
-        def at(values: Free) -> Array:
-            return self.loss(with_values(self.model, self.chosen, values))
-
-        updates, state = self.optimizer.update(slope, state, free, value=value, grad=slope, value_fn=at)
+        here = jnp.asarray(value, free[0].dtype)
+        updates, state = _proposed(self.optimizer, self.loss, self.model, self.chosen, free, here, slope, state)
         promised = sum(float(np.vdot(one, other)) for one, other in zip(slope, updates, strict=True))
         for halving in range(_HALVINGS if self.halving else 1):
             share = 0.5**halving
@@ -169,6 +167,25 @@ class _Best:
 @eqx.filter_jit
 def _value_and_slope(loss: Loss, model: Any, chosen: tuple[Parameter, ...], free: Free) -> tuple[Array, Free]:
     return eqx.filter_value_and_grad(lambda values: loss(with_values(model, chosen, values)))(free)
+
+
+@eqx.filter_jit
+def _proposed(
+    optimizer: Any,
+    loss: Loss,
+    model: Any,
+    chosen: tuple[Parameter, ...],
+    free: Free,
+    value: Array,
+    slope: Free,
+    state: Any,
+) -> tuple[Free, Any]:
+    """By how much an optimizer would go on, and what it remembers; one that searches along a line asks for losses."""
+
+    def at(values: Free) -> Array:
+        return loss(with_values(model, chosen, values))
+
+    return optimizer.update(slope, state, free, value=value, grad=slope, value_fn=at)
 
 
 @eqx.filter_jit

@@ -38,6 +38,8 @@ class Parameter(NamedTuple):
 
 def parameters_of(model: Any, names: Paths | Sequence[Paths]) -> tuple[Parameter, ...]:
     """The parameters that some names mean in a model; a tuple of names is one parameter in several places."""
+    if not isinstance(names, str | list | tuple):
+        raise ArgumentError(f"Argument `parameters` must hold paths such as 'drift.kernel.beta', but is {names!r}.")
     wanted = [names] if isinstance(names, str) else list(names)
     if not wanted:
         raise ArgumentError("Argument `parameters` must name at least one number, such as 'width', but is empty.")

@@ -56,7 +56,11 @@ def save_scenario(
         "time": {"end": float(end), "frames": int(frames), "rtol": float(rtol), "atol": float(atol)},
     }
     file.write_text(_toml.dumps(document), encoding="utf-8")
-    _check_same(flow, file)
+    try:
+        _check_same(flow, file)
+    except ArgumentError:
+        file.unlink()
+        raise
     return file
 
 
@@ -96,11 +100,9 @@ def _flow_tables(flow: Flow, file: Path) -> dict[str, Any]:
 
 def _is_default(value: Any, default: Any) -> bool:
     """Whether a parameter says what it would say anyway."""
-    if isinstance(default, bool | str) or default is inspect.Parameter.empty or default is None:
-        return (
-            value is default if isinstance(default, bool) else value == default if isinstance(default, str) else False
-        )
-    return np.ndim(value) == 0 and isinstance(default, int | float) and float(value) == default
+    if isinstance(default, str | bool):
+        return value == default
+    return isinstance(default, int | float) and np.ndim(value) == 0 and float(value) == default
 
 
 def _numbers(array: np.ndarray, file: Path | None, name: str) -> Any:

@@ -20,6 +20,7 @@ from particleflow.flow import Flow
 from particleflow.learning.descent import Learned, learn
 from particleflow.learning.parameters import Paths
 from particleflow.measure import Measure
+from particleflow.plan import as_start
 from particleflow.simulation import evolve
 from particleflow.trajectory import Trajectory
 
@@ -120,6 +121,6 @@ def _starts(trajectory: Trajectory, first: np.ndarray) -> Measure:
 
         carried = None if trajectory.values is None else own(np.asarray(trajectory.values), 1)
         mine = {name: values[run] if trajectory.runs is not None else values for name, values in fields.items()}
-        return Measure(first[run], own(weights, 1), carried, own(trajectory.positions, 1), mine)
+        return as_start(Measure(first[run], own(weights, 1), carried, own(trajectory.positions, 1), mine))
 
     return jax.tree_util.tree_map(lambda *leaves: jnp.stack(leaves), *map(of, range(len(first))))

@@ -33,7 +33,7 @@ from particleflow.summation.native import library
 _MANY_PAIRS = 1e7  # for fewer it does not pay to ask what could be left out
 _SHARE = 1e-2  # of the shift below which a seed rests: what a sum may be off by
 _ROUND = 16  # shifts, after which it is looked who rests
-_LEAST_SEEDS = 64
+_SEEDS = 64  # rounds have multiples of so many
 
 
 class MeanShiftClustering(ClusterMixin, BaseEstimator):
@@ -149,13 +149,13 @@ def _climbed(
 ) -> tuple[np.ndarray, np.ndarray, int, AbstractSummation]:
     """Where seeds end, the log-mass that they see there, after how many shifts all rest, and what summed.
 
-    Seeds that rest are not shifted again: rounds are made of the others, filled up to 4ᵏ, so that few programs are
-    compiled. An `exchangeable` sum that cannot keep its promise (NaN) is taken exactly from there on.
+    Seeds that rest are not shifted again: rounds are made of the others. A round of another size is another program to
+    compile, so that rounds become smaller only when two thirds of their seeds rest, and are filled up until then. An `exchangeable` sum that cannot keep its promise (NaN) is taken exactly from there on.
     """
     points, masses = seeds.copy(), np.full(len(seeds), -np.inf)
-    moving, count = np.arange(len(seeds)), 0
+    moving, count, size = np.arange(len(seeds)), 0, len(seeds)
     while len(moving) and count < most:
-        size = max(_LEAST_SEEDS, 4 ** int(np.ceil(np.log(len(moving)) / np.log(4))))
+        size = size if 3 * len(moving) > size else -(-len(moving) // _SEEDS) * _SEEDS
         filled = points[moving[np.arange(size) % len(moving)]]
         found = _round(jnp.asarray(filled), kernel, measure, how, step, rest, min(_ROUND, most - count))
         after, seen, moves, shifts = map(np.asarray, found)
