@@ -150,7 +150,8 @@ def _climbed(
     """Where seeds end, the log-mass that they see there, after how many shifts all rest, and what summed.
 
     Seeds that rest are not shifted again: rounds are made of the others. A round of another size is another program to
-    compile, so that rounds become smaller only when two thirds of their seeds rest, and are filled up until then. An `exchangeable` sum that cannot keep its promise (NaN) is taken exactly from there on.
+    compile, so that rounds become smaller only when two thirds of their seeds rest, and are filled up until then. An
+    `exchangeable` sum that cannot keep its promise (NaN) is taken exactly from there on.
     """
     points, masses = seeds.copy(), np.full(len(seeds), -np.inf)
     moving, count, size = np.arange(len(seeds)), 0, len(seeds)
