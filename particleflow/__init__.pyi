@@ -6,6 +6,7 @@ from . import exponential_family as exponential_family
 from . import geometry as geometry
 from . import initial as initial
 from . import kernels as kernels
+from . import learning as learning
 from . import models as models
 from . import observables as observables
 from . import operators as operators

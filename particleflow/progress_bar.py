@@ -24,7 +24,29 @@ def reporting(progress: bool | Report | None, end: float, frames: int) -> Abstra
     return nullcontext(_nobody) if console is None else _shown(console, end, frames)
 
 
-def _nobody(window: Any) -> None:
+def counting(
+    progress: bool | Callable[[int, float], None] | None, steps: int, what: str
+) -> AbstractContextManager[Callable[[int, float], None]]:
+    """Who is told of every step of a search and of its loss: as for `reporting`.
+
+    Parameters: `progress`; the most `steps` that are taken; `what` is done.
+    """
+    if callable(progress):
+        return nullcontext(progress)
+    if progress not in (True, False, None):
+        raise ArgumentError(f"Argument `progress` must be true, false or a function of a step, but is {progress!r}.")
+    console = _console() if progress else None
+    return nullcontext(_nobody) if console is None else _counted(console, steps, what)
+
+
+@contextmanager
+def _counted(console: Any, steps: int, what: str) -> Iterator[Callable[[int, float], None]]:
+    with make_bar(console) as bar:
+        task = bar.add_task(what, total=steps, details="compiling")
+        yield lambda step, loss: bar.update(task, completed=step, details=f"loss {loss:.6g}")
+
+
+def _nobody(*told: Any) -> None:
     """Nobody is told."""
 
 

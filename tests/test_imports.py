@@ -47,7 +47,7 @@ LEVELS = [
     ["simulation"],
     ["_schema"],
     ["scenario"],
-    ["run_folder"],
+    ["run_folder", "learning"],
     ["comparison", "run_file", "sweep"],
     ["cli"],
     ["__main__"],

@@ -1,4 +1,4 @@
-"""Vector fields: attention and its relatives, MeanShift, gradient ascent, feed-forward; schedules and layers."""
+"""Vector fields: attention and its relatives, MeanShift, ascent, signed kernels, feed-forward; schedules, layers."""
 
 from particleflow.drifts.attend import Attend, Hardmax, LinearAttention
 from particleflow.drifts.base import AbstractDrift, Interaction, Multiple, Sum
@@ -6,6 +6,7 @@ from particleflow.drifts.layers import Block, Layers
 from particleflow.drifts.plain import Confinement, FeedForward, Linear, RandomFeedForward
 from particleflow.drifts.schedules import AbstractSchedule, Decay, Ramp, Steps, Varying
 from particleflow.drifts.shift import LogNormalizerAscent, MeanShift
+from particleflow.drifts.signed import KernelDerivative, KernelDifference
 
 __all__ = [
     "AbstractDrift",
@@ -17,6 +18,8 @@ __all__ = [
     "FeedForward",
     "Hardmax",
     "Interaction",
+    "KernelDerivative",
+    "KernelDifference",
     "Layers",
     "Linear",
     "LinearAttention",

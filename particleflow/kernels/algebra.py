@@ -97,6 +97,15 @@ class Mixture(AbstractMatrixKernel):
         pairs = zip(self.kernels, self.weights, strict=True)
         return not any(_is_positive(weight) and not kernel.vanishes() for kernel, weight in pairs)
 
+    def log_integral(self, dimension: int) -> Float[Array, ""] | None:
+        """log Σ_l w_l ∫ K_l, if every part has one."""
+        parts = [kernel.log_integral(dimension) for kernel in self.kernels]
+        known = [part for part in parts if part is not None]
+        if len(known) < len(parts):
+            return None
+        shares = [part + safe_log(weight) for part, weight in zip(known, self.weights, strict=True)]
+        return _log_sum_exp(jnp.stack(shares))
+
 
 class Scaled(AbstractMatrixKernel):
     """K(x, y) = factor · kernel(x, y); the factor changes masses, never means."""
@@ -246,7 +255,7 @@ def _is_positive(number: Array) -> bool:
     return is_concrete(number) and bool(jnp.all(number > 0))
 
 
-def _log_sum_exp(stacked: Float[Array, "l m n"]) -> Float[Array, "m n"]:
+def _log_sum_exp(stacked: Float[Array, "l *s"]) -> Float[Array, "*s"]:
     """log Σ_l exp stacked_l, with gradient 0 (not NaN) where every term vanishes."""
     highest = jax.lax.stop_gradient(jnp.max(stacked, axis=0))
     highest = jnp.where(jnp.isfinite(highest), highest, 0.0)

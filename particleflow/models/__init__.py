@@ -6,6 +6,8 @@
     clustering       points as values, iterated: x ← m(x)
     hopfield         patterns as points and values, iterated: memories
     propagation      labels as values of points that stay, iterated
+    denoising        samples as points and values: E[x₀ | x], and the score
+    pictures         pixels as points: segmentation; patches as points, colours as values: non-local means
 
 Parameters are kept as they are given, `fit` learns attributes with a trailing underscore, arrays are NumPy's. Nothing
 here sums a kernel: that is the one operator's business (`particleflow.local`).
@@ -18,12 +20,15 @@ if find_spec("sklearn") is None:
 
 from particleflow.models.classification import KernelClassifier
 from particleflow.models.clustering import MeanShiftClustering, estimate_bandwidth
+from particleflow.models.denoising import Denoiser
 from particleflow.models.density import KernelDensity
 from particleflow.models.hopfield import Hopfield
+from particleflow.models.pictures import Segments, non_local_means, segmented
 from particleflow.models.propagation import LabelPropagation
 from particleflow.models.regression import KernelRegression, LocalLinearRegression
 
 __all__ = [
+    "Denoiser",
     "Hopfield",
     "KernelClassifier",
     "KernelDensity",
@@ -31,7 +36,10 @@ __all__ = [
     "LabelPropagation",
     "LocalLinearRegression",
     "MeanShiftClustering",
+    "Segments",
     "estimate_bandwidth",
+    "non_local_means",
+    "segmented",
 ]
 
 

@@ -30,20 +30,27 @@ from particleflow.models.base import (
 from particleflow.summation import AbstractSummation, Auto, NearFar
 from particleflow.summation.native import library
 
+_MANY_PAIRS = 1e7  # for fewer it does not pay to ask what could be left out
+_SHARE = 1e-2  # of the shift below which a seed rests: what a sum may be off by
+_ROUND = 16  # shifts, after which it is looked who rests
+_SEEDS = 64  # rounds have multiples of so many
+
 
 class MeanShiftClustering(ClusterMixin, BaseEstimator):
     """Modes of the smoothed density, and for every sample the mode it climbs to.
 
     Parameters: `bandwidth`, a number, or None for `estimate_bandwidth`; `kernel`, "flat" as in scikit-learn, another
     name, or a kernel of one's own; `blurring`, whether points shift towards each other in place of the samples;
-    `step`, 1 for the hard map x ← m(x), less for the soft one; `max_iter`; `tolerance`, in bandwidths, below which a
-    point rests; `seeds`, where to begin, the samples if left out; `summation`, if left out near pairs alone for kernels
-    that end, which is exact, else `Auto()`.
+    `step`, 1 for the hard map x ← m(x), less for the soft one; `max_iter`; `tolerance`, in bandwidths: a seed that
+    shifts by less rests; `seeds`, where to begin, the samples if left out; `summation`, if left out near pairs alone
+    for kernels that end, which is exact; for others, where there are many pairs, the cheapest that promises means
+    within a hundredth of the tolerance, else `Auto()`.
 
     Ends closer than a bandwidth are one mode, that of the largest mass; a sample belongs to the mode nearest to it,
     under blurring to the one it shifted to.
 
-    Attributes: `cluster_centers_`, the modes, the densest first; `labels_`; `n_iter_`; `bandwidth_`, `kernel_`.
+    Attributes: `cluster_centers_`, the modes, the densest first; `labels_`; `n_iter_`; `bandwidth_`, `kernel_`;
+    `summation_`, what was summed by.
     """
 
     def __init__(
@@ -75,11 +82,14 @@ class MeanShiftClustering(ClusterMixin, BaseEstimator):
         measure = measure_of(points, None, sample_weight)
         begin = points if self.seeds is None else np.asarray(self.seeds, np.float64)
         rest = self.tolerance * self.bandwidth_
-        how = self.summation or _usual_summation(self.kernel_)
-        ends, masses, count = _shifted(
-            jnp.asarray(begin), self.kernel_, measure, how, float(self.step), rest, int(self.max_iter), self.blurring
-        )
-        self.n_iter_ = int(count)
+        how = self.summation or _usual_summation(self.kernel_, measure, begin, rest, self.blurring)
+        step, most = float(self.step), int(self.max_iter)
+        if self.blurring:
+            ends, masses, count = _blurred(jnp.asarray(begin), self.kernel_, measure, how, step, rest, most)
+        else:
+            own = self.summation is None
+            ends, masses, count, how = _climbed(begin, self.kernel_, measure, how, step, rest, most, own)
+        self.n_iter_, self.summation_ = int(count), how
         found = np.isfinite(np.asarray(masses))
         if not found.any():
             raise ArgumentError(
@@ -113,14 +123,54 @@ def estimate_bandwidth(X: Any, quantile: float = 0.3) -> float:
     return width if width > 0 else 1.0  # all samples are one
 
 
-def _usual_summation(kernel: AbstractKernel) -> AbstractSummation:
-    """Near pairs alone where a kernel ends, since that leaves nothing out; else what is usual."""
+def _usual_summation(
+    kernel: AbstractKernel, measure: Measure, seeds: np.ndarray, rest: float, blurring: bool
+) -> AbstractSummation:
+    """Near pairs alone where a kernel ends, since that leaves nothing out; of many pairs what is off by little."""
     form = kernel.radial()
-    return NearFar() if form is not None and form.support is not None and library().path is not None else Auto()
+    if form is not None and form.support is not None and library().path is not None:
+        return NearFar()
+    if blurring or len(seeds) * measure.count < _MANY_PAIRS:
+        return Auto()
+    largest = float(jnp.max(jnp.linalg.norm(measure.points, axis=1)))
+    allowed = float(np.clip(_SHARE * rest / max(largest, rest), 1e-10, 1e-3))
+    return Auto(tolerance=allowed).select(kernel, measure, jnp.asarray(seeds)).summation
+
+
+def _climbed(
+    seeds: np.ndarray,
+    kernel: AbstractKernel,
+    measure: Measure,
+    how: AbstractSummation,
+    step: float,
+    rest: float,
+    most: int,
+    exchangeable: bool,
+) -> tuple[np.ndarray, np.ndarray, int, AbstractSummation]:
+    """Where seeds end, the log-mass that they see there, after how many shifts all rest, and what summed.
+
+    Seeds that rest are not shifted again: rounds are made of the others. A round of another size is another program to
+    compile, so that rounds become smaller only when two thirds of their seeds rest, and are filled up until then. An
+    `exchangeable` sum that cannot keep its promise (NaN) is taken exactly from there on.
+    """
+    points, masses = seeds.copy(), np.full(len(seeds), -np.inf)
+    moving, count, size = np.arange(len(seeds)), 0, len(seeds)
+    while len(moving) and count < most:
+        size = size if 3 * len(moving) > size else -(-len(moving) // _SEEDS) * _SEEDS
+        filled = points[moving[np.arange(size) % len(moving)]]
+        found = _round(jnp.asarray(filled), kernel, measure, how, step, rest, min(_ROUND, most - count))
+        after, seen, moves, shifts = map(np.asarray, found)
+        if exchangeable and np.isnan(seen).any():
+            how, exchangeable = Auto(), False
+            continue
+        count += int(shifts)
+        points[moving], masses[moving] = after[: len(moving)], seen[: len(moving)]
+        moving = moving[moves[: len(moving)] > rest]
+    return points, masses, count, how
 
 
 @eqx.filter_jit
-def _shifted(
+def _round(
     begin: Float[Array, "m d"],
     kernel: AbstractKernel,
     measure: Measure,
@@ -128,17 +178,49 @@ def _shifted(
     step: float,
     rest: float,
     most: int,
-    blurring: bool,
+) -> tuple[Array, Array, Array, Array]:
+    """Seeds after at most so many shifts towards the samples, their log-masses and last shifts, and how many.
+
+    One that rests stays.
+    """
+
+    def shift(state: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
+        points, masses, moves, count = state
+        after, seen, length = _shifted(kernel, measure, points, how, step)
+        moving = moves > rest
+        return (
+            jnp.where(moving[:, None], after, points),
+            jnp.where(moving, seen, masses),
+            jnp.where(moving, length, moves),
+            count + 1,
+        )
+
+    def goes_on(state: tuple[Array, Array, Array, Array]) -> Array:
+        return jnp.any(state[2] > rest) & (state[3] < most)
+
+    count = begin.shape[0]
+    return jax.lax.while_loop(
+        goes_on, shift, (begin, jnp.full(count, -jnp.inf), jnp.full(count, jnp.inf), jnp.asarray(0))
+    )
+
+
+@eqx.filter_jit
+def _blurred(
+    begin: Float[Array, "m d"],
+    kernel: AbstractKernel,
+    measure: Measure,
+    how: AbstractSummation,
+    step: float,
+    rest: float,
+    most: int,
 ) -> tuple[Array, Array, Array]:
-    """Where seeds end, the log-mass that they see there, and after how many shifts all rest."""
+    """Where points that shift towards each other end, the log-mass that they see there, and after how many shifts."""
 
     def shift(state: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
         points, _, _, count = state
-        towards = Measure(points, measure.log_weights, positions=measure.positions) if blurring else measure
-        moments = local_moments(kernel, towards, points, summation=how)
-        seen = jnp.isfinite(moments.log_mass)[:, None]
-        moved = jnp.where(seen, step * (moments.mean - points), 0.0)
-        return points + moved, moments.log_mass, jnp.max(jnp.linalg.norm(moved, axis=1)), count + 1
+        towards = Measure(points, measure.log_weights, positions=measure.positions)
+        after, seen, length = _shifted(kernel, towards, points, how, step)
+        return after, seen, jnp.max(length), count + 1
 
     def goes_on(state: tuple[Array, Array, Array, Array]) -> Array:
         return (state[2] > rest) & (state[3] < most)
@@ -146,6 +228,16 @@ def _shifted(
     nothing = jnp.full(begin.shape[0], -jnp.inf), jnp.asarray(jnp.inf), jnp.asarray(0)
     points, masses, _, count = jax.lax.while_loop(goes_on, shift, (begin, *nothing))
     return points, masses, count
+
+
+def _shifted(
+    kernel: AbstractKernel, towards: Measure, points: Float[Array, "m d"], how: AbstractSummation, step: float
+) -> tuple[Array, Array, Array]:
+    """x + step (m(x) − x), the log-mass seen at x, and how far it went; one that sees nothing stays."""
+    moments = local_moments(kernel, towards, points, summation=how)
+    seen = ~jnp.isneginf(moments.log_mass)[:, None]
+    moved = jnp.where(seen, step * (moments.mean - points), 0.0)
+    return points + moved, moments.log_mass, jnp.linalg.norm(moved, axis=1)
 
 
 def _merged(ends: np.ndarray, masses: np.ndarray, apart: float) -> np.ndarray:

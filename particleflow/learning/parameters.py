@@ -1,0 +1,139 @@
+"""Which numbers of a kernel or flow are learned, and how they stay where they must be.
+
+A parameter is a dotted path through fields, such as "width", "drift.kernel.beta" or "weights.0"; several paths together
+are one number, or one array, in several places (Q and K of a metric). A number that its own constructor refuses when it
+is negative is learned by its logarithm,
+
+    p = e^u,    u free,
+
+so that it stays positive; nobody has to say which these are.
+"""
+
+import inspect
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from particleflow._arrays import default_dtype, strong_leaves
+from particleflow.errors import ArgumentError
+
+Paths = str | Sequence[str]
+
+
+class Parameter(NamedTuple):
+    """One number or array: the places where it is, and whether it is learned by its logarithm."""
+
+    places: tuple[tuple[str | int, ...], ...]
+    by_logarithm: bool
+
+    def read(self, model: Any) -> Array:
+        """Its present value."""
+        return _value_at(model, self.places[0])
+
+
+def parameters_of(model: Any, names: Paths | Sequence[Paths]) -> tuple[Parameter, ...]:
+    """The parameters that some names mean in a model; a tuple of names is one parameter in several places."""
+    if not isinstance(names, str | list | tuple):
+        raise ArgumentError(f"Argument `parameters` must hold paths such as 'drift.kernel.beta', but is {names!r}.")
+    wanted = [names] if isinstance(names, str) else list(names)
+    if not wanted:
+        raise ArgumentError("Argument `parameters` must name at least one number, such as 'width', but is empty.")
+    found = tuple(_parameter(model, each) for each in wanted)
+    places = [place for each in found for place in each.places]
+    if len(set(places)) < len(places):
+        raise ArgumentError(f"Argument `parameters` names a number twice: {names!r}.")
+    return found
+
+
+def free_values(model: Any, parameters: tuple[Parameter, ...], *beside: Any) -> tuple[Array, ...]:
+    """The free numbers u of a model, in the precision of its arrays and of what is `beside` it."""
+    strong = strong_leaves((model, *beside))
+    dtype = strong[0].dtype if strong else default_dtype()
+    values = [jnp.asarray(each.read(model), dtype) for each in parameters]
+    return tuple(jnp.log(value) if each.by_logarithm else value for each, value in zip(parameters, values, strict=True))
+
+
+def with_values(model: Any, parameters: tuple[Parameter, ...], free: tuple[Array, ...]) -> Any:
+    """The model with free numbers u in the places of its parameters."""
+    values = [jnp.exp(value) if each.by_logarithm else value for each, value in zip(parameters, free, strict=True)]
+    places = [place for each in parameters for place in each.places]
+    filled = [value for each, value in zip(parameters, values, strict=True) for _ in each.places]
+    return eqx.tree_at(lambda tree: [_value_at(tree, place) for place in places], model, filled)
+
+
+def _parameter(model: Any, names: Paths) -> Parameter:
+    each = (names,) if isinstance(names, str) else tuple(names)
+    places = tuple(_place(model, name) for name in each)
+    values = [np.asarray(_value_at(model, place)) for place in places]
+    if any(value.shape != values[0].shape for value in values):
+        raise ArgumentError(f"The parameters {each} are to be one, but have shapes {[v.shape for v in values]}.")
+    positive = any(_refuses_negative(model, place) for place in places)
+    if positive and not np.all(values[0] > 0):
+        raise ArgumentError(
+            f"The parameter {each[0]!r} must not be negative and is learned by its logarithm, but begins at "
+            f"{values[0].min():g}; begin with a positive number."
+        )
+    return Parameter(places, positive)
+
+
+def _place(model: Any, name: str) -> tuple[str | int, ...]:
+    """A path as its parts, which must lead to floating-point numbers."""
+    if not isinstance(name, str):
+        raise ArgumentError(f"Argument `parameters` must hold paths such as 'drift.kernel.beta', but holds {name!r}.")
+    place, node = [], model
+    for part in name.split("."):
+        step = int(part) if part.isdigit() else part
+        known = _names(node)
+        if step not in known:
+            choices = ", ".join(map(str, known)) or "nothing"
+            raise ArgumentError(
+                f"The parameter {name!r} asks {type(node).__name__} for {part!r}, but there is {choices}."
+            )
+        place.append(step)
+        node = _value_at(node, (step,))
+    if not eqx.is_inexact_array(node):
+        raise ArgumentError(
+            f"The parameter {name!r} must be a number or an array of them, but is {type(node).__name__}."
+        )
+    return tuple(place)
+
+
+def _names(node: Any) -> list[str | int]:
+    if isinstance(node, tuple | list):
+        return list(range(len(node)))
+    return [*getattr(type(node), "__dataclass_fields__", {})]
+
+
+def _value_at(node: Any, place: tuple[str | int, ...]) -> Any:
+    for step in place:
+        node = node[step] if isinstance(step, int) else getattr(node, step)
+    return node
+
+
+def _refuses_negative(model: Any, place: tuple[str | int, ...]) -> bool:
+    """Whether the object that has a number refuses to be made with a negative one.
+
+    Asked of its constructor with all else as it is; one that cannot be called so has nothing to say.
+    """
+    last = max(index for index, step in enumerate(place) if isinstance(step, str))
+    owner, field, rest = _value_at(model, place[:last]), str(place[last]), place[last + 1 :]
+    names = [*inspect.signature(type(owner)).parameters]
+    if field not in names or not all(name in _names(owner) for name in names):
+        return False
+    arguments = {name: getattr(owner, name) for name in names}
+    negative = -1 - jnp.abs(_value_at(arguments[field], rest))
+    if rest:
+        arguments[field] = eqx.tree_at(lambda tree: _value_at(tree, rest), arguments[field], negative)
+    else:
+        arguments[field] = negative
+    with jax.ensure_compile_time_eval():
+        try:
+            type(owner)(**arguments)
+        except ArgumentError:
+            return True
+    return False
