@@ -1,4 +1,4 @@
-"""Vector fields: attention and its relatives, MeanShift, gradient ascent, feed-forward; schedules and layers."""
+"""Vector fields: attention and its relatives, MeanShift, ascent, values on fixed places; schedules and layers."""
 
 from particleflow.drifts.attend import Attend, Hardmax, LinearAttention
 from particleflow.drifts.base import AbstractDrift, Interaction, Multiple, Sum
@@ -6,6 +6,7 @@ from particleflow.drifts.layers import Block, Layers
 from particleflow.drifts.plain import Confinement, FeedForward, Linear, RandomFeedForward
 from particleflow.drifts.schedules import AbstractSchedule, Decay, Ramp, Steps, Varying
 from particleflow.drifts.shift import LogNormalizerAscent, MeanShift
+from particleflow.drifts.values import Propagate, RelaxationLabelling
 
 __all__ = [
     "AbstractDrift",
@@ -23,8 +24,10 @@ __all__ = [
     "LogNormalizerAscent",
     "MeanShift",
     "Multiple",
+    "Propagate",
     "Ramp",
     "RandomFeedForward",
+    "RelaxationLabelling",
     "Steps",
     "Sum",
     "Varying",
