@@ -27,11 +27,17 @@ def placed(width: float = 0.3) -> k.Placed:
     return k.Placed(k.Gaussian(width), PLACES)
 
 
+def cloud(values: np.ndarray, weights: Any = None) -> pf.Measure:
+    equal = np.full(len(values), 1 / len(values))
+    return pf.Measure.weighted(values, equal if weights is None else weights, positions=np.arange(float(len(values))))
+
+
 def steps(drift: Any, values: np.ndarray, count: int, weights: Any = None) -> np.ndarray:
-    """The last values after explicit steps of size 1."""
-    begin = pf.Measure.weighted(values, np.ones(30) / 30 if weights is None else weights, positions=INDICES)
-    run = pf.simulate(pf.Flow(drift), begin, [0.0, float(count)], step=1.0, solver="map")
-    return np.asarray(run.points[-1])
+    """The values after explicit steps of size 1."""
+    for _ in range(count):
+        measure = cloud(values, weights)
+        values = values + np.asarray(drift(0.0, measure.sites, measure))
+    return values
 
 
 def test_a_lazy_mapping_is_mean_shift_of_values():
