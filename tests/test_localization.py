@@ -109,12 +109,12 @@ def test_drawn_points_tend_to_the_kernel():
     local, key = pf.localize(squared, k.Gaussian(0.3)), jax.random.key(0)
     exact = local.fit(MEASURE, AT, [0.0]).parameters[:, 0]
     errors = []
-    for draws in (100, 10_000):
+    for draws in (30, 1000):
         found = local.resampled_fit(key, MEASURE, AT, [0.0], draws=draws).parameters[:, 0]
         spread = np.sqrt(np.asarray(pf.local_covariance(k.Gaussian(0.3), MEASURE, AT)) / draws)
         assert np.max(np.abs(found - exact) / spread) < 3.5
         errors.append(float(np.sqrt(np.mean((found - exact) ** 2))))
-    assert errors[1] < 0.3 * errors[0]
+    assert errors[1] < 0.4 * errors[0]
     one = local.resampled_fit(key, MEASURE, AT, [0.0], draws=1).parameters[:, 0]
     assert all(np.min(np.abs(Y - float(each))) < 1e-14 for each in one)
 

@@ -65,23 +65,25 @@ def test_a_local_dynamical_system_is_a_step_of_mean_shift():
     np.testing.assert_allclose(model.smoothed(), pull @ series / pull.sum(1, keepdims=True), rtol=1e-12)
 
 
-def test_intervals_hold_what_they_promise():
+@pytest.mark.parametrize(
+    ("starts", "known", "off"), [(12, 600, 0.06), pytest.param(80, 2000, 0.025, marks=pytest.mark.slow)]
+)
+def test_intervals_hold_what_they_promise(starts, known, off):
     """Nine of ten futures of a simulated law lie within the interval of their model, one and three steps ahead."""
-    known, steps = 1500, 3
-    model = LocalAutoregression(bandwidth=0.12).fit(path(known))
+    steps = 3
+    model = LocalAutoregression(bandwidth=0.15).fit(path(known))
     inside = np.zeros(steps)
-    starts = 60
     rng = np.random.default_rng(1)
     for start in range(starts):
         now = path(40, seed=100 + start)[-1]
         model.series_ = np.concatenate([path(known)[:-1], now[None]])
-        found = model.forecast(steps, interval=0.9, draws=400, random_state=start)
+        found = model.forecast(steps, interval=0.9, draws=300, random_state=start)
         futures = np.full(300, now[0])
         for step in range(steps):
             noise = (0.2 + 0.2 * np.abs(futures)) * rng.normal(size=300)
             futures = 2.5 * np.tanh(futures) * np.cos(futures) + noise
             inside[step] += np.mean((futures > found.lower[step, 0]) & (futures < found.upper[step, 0]))
-    np.testing.assert_allclose(inside / starts, 0.9, atol=0.03)
+    np.testing.assert_allclose(inside / starts, 0.9, atol=off)
 
 
 def test_forecasts_repeat_with_their_seed():

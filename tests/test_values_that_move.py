@@ -15,7 +15,6 @@ from particleflow.models.neighbourhoods import LinearNeighbourhoodPropagation, g
 
 _RNG = np.random.default_rng(5)
 PLACES = _RNG.uniform(-1, 1, size=(30, 2))
-INDICES = np.arange(30.0)
 
 
 def transitions(width: float = 0.3, weights: Any = 1.0) -> np.ndarray:
@@ -69,12 +68,9 @@ def test_propagation_ends_in_its_closed_form(share):
     if share == "held":
         free = np.linalg.solve(np.eye(27) - P[3:, 3:], P[3:, :3] @ memory[:3])
         np.testing.assert_allclose(expected[3:], free, rtol=1e-12)
-    run = pf.simulate(
-        pf.Flow(drift), pf.Measure.uniform(memory, positions=INDICES), [0.0, 400.0], rtol=1e-9, atol=1e-11
-    )
-    np.testing.assert_allclose(run.points[-1], expected, atol=1e-8)
-    (point,) = pf.fixed_points(pf.Flow(drift), begin)
-    np.testing.assert_allclose(point.points, expected, atol=1e-9)
+    np.testing.assert_allclose(steps(drift, expected, 1), expected, atol=1e-14)
+    after = alpha[:, None] * (P @ memory) + (1 - alpha[:, None]) * memory
+    np.testing.assert_allclose(steps(drift, memory, 1), after, atol=1e-14)
 
 
 def test_who_sees_nobody_keeps_its_memory():
@@ -83,13 +79,24 @@ def test_who_sees_nobody_keeps_its_memory():
     np.testing.assert_allclose(steps(drifts.Propagate(lonely, memory, 0.9), np.zeros((30, 2)), 1), memory)
 
 
-def test_the_flow_is_stored_resumed_and_an_ensemble(tmp_path):
+def test_the_flow_ends_there_and_is_stored_as_any_run(tmp_path):
     memory = np.where(np.arange(30)[:, None] == np.arange(2)[None, :], 1.0, 0.0)
     flow = pf.Flow(drifts.Propagate(placed(), memory, 0.7))
-    begin = pf.Measure.uniform(memory, positions=INDICES)
-    run = pf.simulate(flow, begin, np.linspace(0, 5, 6), rtol=1e-8, atol=1e-10, store=tmp_path / "run.h5")
+    run = pf.simulate(flow, cloud(memory), [0.0, 1.0, 120.0], rtol=1e-8, atol=1e-10, store=tmp_path / "run.h5")
+    expected = 0.3 * np.linalg.solve(np.eye(30) - 0.7 * transitions(), memory)
+    np.testing.assert_allclose(run.points[-1], expected, atol=1e-8)
     again = pf.Trajectory.open(tmp_path / "run.h5")
     np.testing.assert_array_equal(again.points[-1], run.points[-1])
+
+
+@pytest.mark.slow
+def test_its_fixed_point_attracts():
+    memory = np.where(np.arange(30)[:, None] == np.arange(2)[None, :], 1.0, 0.0)
+    (point,) = pf.fixed_points(pf.Flow(drifts.Propagate(placed(), memory, 0.7)), cloud(memory))
+    expected = 0.3 * np.linalg.solve(np.eye(30) - 0.7 * transitions(), memory)
+    np.testing.assert_allclose(point.points, expected, atol=1e-9)
+    slowest = 0.7 * np.sort(np.linalg.eigvals(transitions()).real)[-1] - 1
+    np.testing.assert_allclose(point.eigenvalues.real.max(), slowest, atol=1e-8)
 
 
 def neighbours_support(shares: np.ndarray, compatibility: np.ndarray) -> np.ndarray:
@@ -129,8 +136,7 @@ def test_projected_relaxation_climbs_and_ends_in_a_consistent_labelling():
     degrees = couplings.sum(axis=1)
     compatibility, shares = np.array([[1.0, -0.2], [-0.2, 1.0]]), _RNG.dirichlet(np.ones(2), size=30)
     flow = pf.Flow(drifts.RelaxationLabelling(placed(), compatibility))
-    begin = pf.Measure.uniform(shares, positions=INDICES)
-    run = pf.simulate(flow, begin, np.linspace(0, 60, 61), step=0.2, solver="euler")
+    run = pf.simulate(flow, cloud(shares), np.linspace(0, 60, 61), step=0.2, solver="euler")
     found = np.asarray(run.points)
     assert found.min() > -1e-14
     np.testing.assert_allclose(found.sum(axis=2), 1, rtol=1e-12)
@@ -175,9 +181,9 @@ def test_linear_neighbourhoods_end_in_their_closed_form():
     np.testing.assert_allclose(np.asarray(model.measure_.carried), expected, atol=1e-11)
     assert np.mean(model.transduction_ == classes) > 0.97
     assert np.mean(model.predict(points + 0.01) == classes) > 0.95
-    flow = pf.Flow(drifts.Propagate(graph(W), start, 0.95))
-    run = pf.simulate(flow, pf.Measure.uniform(start, positions=np.arange(120.0)), [0.0, 600.0], step=1.0, solver="map")
-    np.testing.assert_allclose(run.points[-1], expected, atol=1e-11)
+    drift = drifts.Propagate(graph(W), start, 0.95)
+    np.testing.assert_allclose(steps(drift, expected, 1), expected, atol=1e-14)
+    np.testing.assert_allclose(steps(drift, start, 1), 0.95 * W @ start + 0.05 * start, atol=1e-14)
 
 
 @pytest.mark.parametrize(
