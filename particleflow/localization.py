@@ -84,14 +84,28 @@ class Localized(eqx.Module):
         all others (those of another position; their indices, if the measure has none), it has a minimum by which a
         bandwidth can be chosen.
         """
-        asking, local = measure, self
-        if leave_out:
-            if measure.positions is None:
-                asking = measure.with_positions(jnp.arange(measure.count).astype(measure.points.dtype))
-            local = Localized(self.loss, self.kernel * Others(), self.summation, self.steps)
-        found = local.fit(asking, asking, initial).parameters
-        seen = jnp.isfinite(found).all(axis=1)
-        losses = jax.vmap(self.loss)(measure.points, measure.carried, jnp.where(seen[:, None], found, 0.0))
+        local, asking = self._of_others(measure) if leave_out else (self, measure)
+        return self._total(measure, local.fit(asking, asking, initial))
+
+    def resampled_total_loss(
+        self, key: Array, measure: Measure, initial: Any, *, draws: int, leave_out: bool = False
+    ) -> Float[Array, ""]:
+        """J(K) of the Monte Carlo form, `draws` points for every x; see `resampled_fit` and `total_loss`."""
+        local, asking = self._of_others(measure) if leave_out else (self, measure)
+        return self._total(measure, local.resampled_fit(key, asking, asking, initial, draws=draws))
+
+    def _of_others(self, measure: Measure) -> tuple["Localized", Measure]:
+        """The same without oneself, on points that know who they are."""
+        local = Localized(self.loss, self.kernel * Others(), self.summation, self.steps)
+        if measure.positions is not None:
+            return local, measure
+        return local, measure.with_positions(jnp.arange(measure.count).astype(measure.points.dtype))
+
+    def _total(self, measure: Measure, found: LocalFit) -> Float[Array, ""]:
+        """The mean loss at the points of a measure, of those that have found parameters."""
+        seen = jnp.isfinite(found.parameters).all(axis=1)
+        theta = jnp.where(seen[:, None], found.parameters, 0.0)
+        losses = jax.vmap(self.loss)(measure.points, measure.carried, theta)
         weights = jnp.where(seen, jnp.exp(measure.log_weights), 0.0)
         return weights @ jnp.where(seen, losses, 0.0) / jnp.sum(weights)
 

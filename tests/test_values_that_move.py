@@ -156,7 +156,7 @@ def moons() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def test_reconstruction_weights_are_the_constrained_least_squares():
-    points = _RNG.normal(size=(12, 3))
+    points = _RNG.normal(size=(12, 8))  # more coordinates than neighbours: one answer
     found = reconstruction_weights(points, n_neighbors=5)
     np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-13)
     assert found.min() >= 0

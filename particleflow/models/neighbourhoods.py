@@ -94,7 +94,8 @@ def graph(weights: np.ndarray) -> PositionMatrix:
 def reconstruction_weights(points: Any, queries: Any = None, *, n_neighbors: int) -> np.ndarray:
     """The weights (m, n) ≥ 0 of sum one by which the nearest points make up every query as well as they can.
 
-    Without `queries` every point is made up of others. The constraint of the sum is exact: minimising
+    Without `queries` every point is made up of others. Where several weights do equally well (more neighbours than
+    coordinates, and x amid them) they are one of these. The constraint of the sum is exact: minimising
     |Σ_j w_j (x_j − x)|² + (Σ_j w_j − 1)² over w ≥ 0 gives a multiple of the answer, by how well x can be met.
     """
     points = np.asarray(points, np.float64)
