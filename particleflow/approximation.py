@@ -166,7 +166,7 @@ def _sampled_error(interaction: Interaction, choice: Choice, seen: Measure, firs
 @eqx.filter_jit
 def _error(interaction: Interaction, seen: Measure, asked: Sites, sample: Array) -> Array:
     """Of Sinkhorn attention: of the moments under the tilt that was found, and of the equations that define it."""
-    how, exactly, kernel = interaction.summation, Auto(), interaction.whole_kernel
+    how, exactly, kernel = interaction.summation, Auto(), interaction.kernel_among(seen)
     looked_at = interaction.looked_at(seen)
     found, exact = (each.moments(kernel, looked_at, asked) for each in (how, exactly))
     largest = jnp.max(jnp.abs(looked_at.carried))

@@ -25,7 +25,7 @@ from particleflow.kernels.base import AbstractKernel, AbstractMatrixKernel
 from particleflow.measure import Measure, Sites
 from particleflow.moments import Moments
 from particleflow.summation.auto import Auto
-from particleflow.summation.base import AbstractSummation, as_query_sites, value_columns
+from particleflow.summation.base import AbstractSummation, as_query_sites, logits_of, value_columns
 
 
 def local_moments(
@@ -36,8 +36,8 @@ def local_moments(
     Parameters: `kernel` K; `measure` μ with its values z; `queries` x, points (m, d), one point (d,), `Sites` or a
     measure; `summation`, how it is summed, by `Auto()` if left out.
     """
-    _check(kernel, measure)
-    sites, single = _as_sites(queries)
+    kernel = introduced(kernel, measure)
+    sites, single = as_sites(queries)
     moments = (summation or Auto()).moments(kernel, measure, sites)
     mean = moments.mean[:, 0] if measure.carried.ndim == 1 else moments.mean
     return Moments(moments.log_mass[0], mean[0]) if single else Moments(moments.log_mass, mean)
@@ -63,7 +63,7 @@ def attention_weights(
     Parameters: `kernel`, `measure`, `queries` and `summation` as for `local_mean`.
     """
     _check(kernel, measure)
-    sites, single = _as_sites(queries)
+    sites, single = as_sites(queries)
     logits = Normalised(kernel, measure, summation or Auto()).log_matrix(sites, measure.sites)
     weights = jnp.exp(logits + measure.log_weights[None, :])
     return weights[0] if single else weights
@@ -108,13 +108,34 @@ def local_expectation(
     Parameters: a `function` of a query's point, a point of the measure and its value, which returns an array of one
     shape; `kernel`, `measure`, `queries` and `summation` as for `local_mean`.
     """
-    _check(kernel, measure)
-    sites, single = _as_sites(queries)
+    kernel = introduced(kernel, measure)
+    sites, single = as_sites(queries)
 
     def values_at(site: Sites) -> Array:
         return jax.vmap(partial(function, site.points))(measure.points, measure.carried)
 
     found = _expectations(kernel, measure, summation or Auto(), sites, sites, values_at)
+    return found[0] if single else found
+
+
+def local_query(
+    kernel: AbstractKernel, measure: Measure, queries: Any, operator: Callable[[Array, Array], Array]
+) -> Array:
+    """T({K(x, y_j) w_j}_j, {z_j}_j) for any operator T: what is asked of all points by how well they match.
+
+    Where T is linear in the values and does not change with the scale of the matches it is the local mean; a median,
+    a maximum or the max–min rule of Mamdani's fuzzy inference are none. Queries take turns, each with n matches.
+    Parameters: an `operator` of matches (n,) and values, which returns an array of one shape; `kernel`, `measure` and
+    `queries` as for `local_mean`.
+    """
+    kernel = introduced(kernel, measure)
+    sites, single = as_sites(queries)
+
+    def at_one(site: Sites) -> Array:
+        logits = logits_of(kernel, lifted(site), measure.sites, measure.log_weights)[0]
+        return operator(jnp.exp(logits), measure.carried)
+
+    found = jax.lax.map(at_one, sites)
     return found[0] if single else found
 
 
@@ -127,8 +148,8 @@ def local_covariance(
     would lose (|m|/spread)² of them. Queries take turns, each with n·k² squares.
     Parameters: `kernel`, `measure`, `queries` and `summation` as for `local_mean`.
     """
-    _check(kernel, measure)
-    sites, single = _as_sites(queries)
+    kernel = introduced(kernel, measure)
+    sites, single = as_sites(queries)
     how, values = summation or Auto(), value_columns(measure)
 
     def squares_around(mean: Array) -> Array:
@@ -155,7 +176,7 @@ def _expectations(
     def at_one(query: tuple[Sites, Any]) -> Array:
         values = values_at(query[1])
         # Not a measure carrying the values: a kernel that looks at values must see the measure's own.
-        moments = how.moments(kernel, measure, _lifted(query[0]), values=values.reshape(measure.count, -1))
+        moments = how.moments(kernel, measure, lifted(query[0]), values=values.reshape(measure.count, -1))
         return moments.mean[0].reshape(values.shape[1:])
 
     return jax.lax.map(at_one, (sites, seen))
@@ -177,14 +198,14 @@ def resampled_local_mean(
     Parameters: a random `key`; the number of `draws`; `kernel`, `measure`, `queries` and `summation` as for
     `local_mean`.
     """
-    _check(kernel, measure)
+    kernel = introduced(kernel, measure)
     if not isinstance(draws, int) or draws < 1:
         raise ArgumentError(f"Argument `draws` must be a positive integer, but is {draws!r}.")
-    sites, single = _as_sites(queries)
+    sites, single = as_sites(queries)
     how, values = summation or Auto(), value_columns(measure)
 
     def at_one(query: tuple[Sites, Array]) -> Array:
-        chosen = how.draw(query[1], kernel, measure, _lifted(query[0]), draws)[0]
+        chosen = how.draw(query[1], kernel, measure, lifted(query[0]), draws)[0]
         return jnp.where(jnp.all(chosen < 0), 0.0, jnp.mean(values[chosen], axis=0))
 
     means = jax.lax.map(at_one, (sites, jax.random.split(key, sites.points.shape[0])))
@@ -206,9 +227,10 @@ class Normalised(AbstractMatrixKernel):
 
     def log_matrix(self, xs: Any, ys: Any) -> Float[Array, "m n"]:
         """The matrix log K(x_i, y_j) − G(x_i)."""
-        log_mass = self.summation.moments(self.kernel, self.measure, xs).log_mass
+        kernel = self.kernel.among(self.measure)
+        log_mass = self.summation.moments(kernel, self.measure, xs).log_mass
         nothing = jnp.isneginf(log_mass)  # NaN must not pass for nothing
-        logits = self.kernel.log_matrix(xs, ys) - jnp.where(nothing, 0.0, log_mass)[:, None]
+        logits = kernel.log_matrix(xs, ys) - jnp.where(nothing, 0.0, log_mass)[:, None]
         return jnp.where(nothing[:, None], -jnp.inf, logits)
 
     def vanishes(self) -> bool:
@@ -219,6 +241,12 @@ class Normalised(AbstractMatrixKernel):
 def _check(kernel: Any, measure: Any) -> None:
     check_kind(kernel, AbstractKernel, "kernel", "a kernel, such as kernels.Gaussian(0.3)")
     check_kind(measure, Measure, "measure", "a measure, such as Measure.uniform(points, values)")
+
+
+def introduced(kernel: Any, measure: Any) -> AbstractKernel:
+    """The kernel as it is where it looks at the measure, if they are what they should be."""
+    _check(kernel, measure)
+    return kernel.among(measure)
 
 
 def _check_classes(values: Array) -> None:
@@ -240,12 +268,12 @@ def _check_classes(values: Array) -> None:
         )
 
 
-def _lifted(site: Sites) -> Sites:
+def lifted(site: Sites) -> Sites:
     """One site as many."""
     return jax.tree_util.tree_map(lambda leaf: leaf[None], site)
 
 
-def _as_sites(queries: Any) -> tuple[Sites, bool]:
+def as_sites(queries: Any) -> tuple[Sites, bool]:
     """Queries with a leading axis, and whether it was added here."""
     if isinstance(queries, Measure):
         return queries.sites, False

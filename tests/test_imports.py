@@ -33,7 +33,7 @@ LEVELS = [
     ["local", "view"],
     ["notebook"],
     ["trajectory"],
-    ["operators", "exponential_family", "initial", "drifts", "folder_contents", "beside"],
+    ["operators", "localization", "hierarchy", "exponential_family", "initial", "drifts", "folder_contents", "beside"],
     ["flow", "products"],
     ["discretization"],
     ["observables", "models", "stability"],

@@ -21,11 +21,15 @@ from sklearn.utils.estimator_checks import check_estimator
 import particleflow as pf
 from particleflow import kernels as k
 from particleflow.models import (
+    FuzzyRules,
     Hopfield,
     KernelClassifier,
     KernelDensity,
     KernelRegression,
     LabelPropagation,
+    LinearNeighbourhoodPropagation,
+    LocalAutoregression,
+    LocalImputer,
     LocalLinearRegression,
     MeanShiftClustering,
     estimate_bandwidth,
@@ -42,6 +46,10 @@ ESTIMATORS = {
     "memory": Hopfield(beta=1.0, steps=3),
     "propagation": LabelPropagation(),
     "spreading": LabelPropagation(alpha=0.5),
+    "linear neighbourhoods": LinearNeighbourhoodPropagation(n_neighbors=3, alpha=0.5),
+    "autoregression": LocalAutoregression(),
+    "rules": FuzzyRules(rules=3, random_state=0),
+    "gaps": LocalImputer(),
 }
 
 
@@ -261,6 +269,15 @@ def test_what_scikit_learn_refuses_is_refused_as_it_does():
     X, y, at = samples()
     with pytest.raises(NotFittedError):
         KernelRegression().predict(at)
+    for model in (LocalAutoregression(), FuzzyRules(rules=2), LinearNeighbourhoodPropagation()):
+        with pytest.raises(ValueError, match="NaN"):
+            model.fit(np.where(X > 2, np.nan, X), np.arange(len(y)) % 2)
+    for act in (lambda: FuzzyRules().predict(at), lambda: LocalImputer().transform(at), LocalAutoregression().forecast):
+        with pytest.raises(NotFittedError):
+            act()
+    with pytest.raises(ValueError, match="features"):
+        FuzzyRules(rules=2).fit(X, y).predict(at[:, :1])
+    assert np.isfinite(FuzzyRules().fit(np.ones((5, 2)), y[:5]).predict(at)).all()
     with pytest.raises(ValueError, match="NaN"):
         KernelRegression().fit(np.where(X > 2, np.nan, X), y)
     with pytest.raises(ValueError, match="features"):

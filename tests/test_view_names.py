@@ -29,6 +29,7 @@ NAMES = [
     "energy",
     "feature_convergence",
     "figures",
+    "fit",
     "fixed_point",
     "gram",
     "growth_rates",
@@ -55,6 +56,7 @@ NAMES = [
     "staircase",
     "style",
     "sweep_grid",
+    "values_on_places",
 ]
 MODULES = sorted(
     module.name for module in pkgutil.walk_packages(particleflow.view.__path__, f"{particleflow.view.__name__}.")

@@ -210,6 +210,8 @@ def check_alike(flow: Flow, measure: Measure, *, flow_per_run: bool, wish: str =
     for each in one.interactions(time):
         if each.positional is not None:
             raise ArgumentError(f"{begun}the kernel looks at their positions ({each.positional!r}).")
+        if each.kernel.counts_points():
+            raise ArgumentError(f"{begun}the kernel counts points ({each.kernel!r}), of which there would be fewer.")
     count, dimension = measure.points.shape[-2:]
     _ask(one, time, count, dimension, with_positions=True)
     try:

@@ -1,4 +1,4 @@
-"""Vector fields: attention and its relatives, MeanShift, ascent, signed kernels, feed-forward; schedules, layers."""
+"""Vector fields: attention and its relatives, MeanShift, ascent, signed kernels, values on places; schedules, layers."""
 
 from particleflow.drifts.attend import Attend, Hardmax, LinearAttention
 from particleflow.drifts.base import AbstractDrift, Interaction, Multiple, Sum
@@ -7,6 +7,7 @@ from particleflow.drifts.plain import Confinement, FeedForward, Linear, RandomFe
 from particleflow.drifts.schedules import AbstractSchedule, Decay, Ramp, Steps, Varying
 from particleflow.drifts.shift import LogNormalizerAscent, MeanShift
 from particleflow.drifts.signed import KernelDerivative, KernelDifference
+from particleflow.drifts.values import Propagate, RelaxationLabelling
 
 __all__ = [
     "AbstractDrift",
@@ -26,8 +27,10 @@ __all__ = [
     "LogNormalizerAscent",
     "MeanShift",
     "Multiple",
+    "Propagate",
     "Ramp",
     "RandomFeedForward",
+    "RelaxationLabelling",
     "Steps",
     "Sum",
     "Varying",

@@ -140,12 +140,13 @@ class Hardmax(AbstractDrift):
         """V · (mean of the leaders) − pull · x."""
         score = Attention(1.0, self.query, self.key)
         values, weights = value_columns(measure), jnp.exp(measure.log_weights)
+        positional = None if self.positional is None else self.positional.among(measure)
 
         def velocity(site: Sites) -> Array:
             lifted = jax.tree_util.tree_map(lambda leaf: leaf[None], site)
             scores = score.log_matrix(lifted, measure.sites)[0]
-            if self.positional is not None:
-                scores = scores + self.positional.log_matrix(lifted, measure.sites)[0]
+            if positional is not None:
+                scores = scores + positional.log_matrix(lifted, measure.sites)[0]
             scores = jnp.where(weights > 0, scores, -jnp.inf)
             visible = scores > -jnp.inf
             leading = jnp.where(visible & (scores >= jnp.max(scores) - self.tolerance), weights, 0.0)

@@ -70,6 +70,10 @@ class Interaction(NamedTuple):
         """K₁(x, y) K₂(t, s)."""
         return self.kernel if self.positional is None else self.kernel * self.positional
 
+    def kernel_among(self, seen: Measure) -> AbstractKernel:
+        """The whole kernel as it is where it looks at these particles, or at the data."""
+        return self.whole_kernel.among(self.data or seen)
+
     def looked_at(self, seen: Measure) -> Measure:
         """The measure whose local mean is read; for Sinkhorn attention tilted until weights are doubly stochastic.
 
@@ -77,13 +81,14 @@ class Interaction(NamedTuple):
         """
         measure = self.data or seen
         if self.normalization == "sinkhorn":
-            check_total_support(self.whole_kernel, measure)
-            return sinkhorn_tilt(self.whole_kernel, measure, self.summation)
+            kernel = self.kernel_among(seen)
+            check_total_support(kernel, measure)
+            return sinkhorn_tilt(kernel, measure, self.summation)
         return measure
 
     def moments(self, queries: Sites, seen: Measure) -> Moments:
         """G and m of the queries, under the tilt of Sinkhorn attention."""
-        return self.summation.moments(self.whole_kernel, self.looked_at(seen), queries)
+        return self.summation.moments(self.kernel_among(seen), self.looked_at(seen), queries)
 
     def local_law(self, law: Normal) -> LocalLaw:
         """G and m under a normal law in closed form, without any tilt; refused where the kernel has none."""
@@ -105,7 +110,7 @@ class Interaction(NamedTuple):
 
     def choices(self, seen: Measure) -> Iterator[Choice]:
         """What could sum it as the particles are now, the best first, each looked for when it is asked for."""
-        return self._allowed.choices(self.whole_kernel, self.data or seen, seen.sites)
+        return self._allowed.choices(self.kernel_among(seen), self.data or seen, seen.sites)
 
     def exactly(self) -> "Interaction":
         """The same without approximations that its summation may choose."""
@@ -124,11 +129,11 @@ class Interaction(NamedTuple):
         """Why there are no moments at these points, as a sentence; None where nothing is known to be wrong."""
         if self.normalization != "sinkhorn":
             return None
-        return unbalanced(self.whole_kernel, self.data or seen, self.summation)
+        return unbalanced(self.kernel_among(seen), self.data or seen, self.summation)
 
     def log_mass(self, seen: Measure) -> Float[Array, " n"]:
         """G(x) = log ∫ K(x, y) dν(y) at the particles, without any tilt: what energies are made of."""
-        return self.summation.moments(self.whole_kernel, self.data or seen, seen.sites).log_mass
+        return self.summation.moments(self.kernel_among(seen), self.data or seen, seen.sites).log_mass
 
     def attention(self, seen: Measure) -> Float[Array, "n m"]:
         """The attention weights A_ij = w_j K_ij / Σ_k w_k K_ik of the particles (forms the whole matrix).
@@ -137,7 +142,7 @@ class Interaction(NamedTuple):
         tilted, and Σ_i w_i A_ij = w_j as well.
         """
         sources = self.looked_at(seen)
-        logits = logits_of(self.whole_kernel, seen.sites, sources.sites, sources.log_weights)
+        logits = logits_of(self.kernel_among(seen), seen.sites, sources.sites, sources.log_weights)
         highest = jnp.max(logits, axis=1, keepdims=True)
         weights = jnp.exp(logits - jnp.where(jnp.isneginf(highest), 0.0, highest))
         mass = jnp.sum(weights, axis=1, keepdims=True)

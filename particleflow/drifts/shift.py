@@ -53,7 +53,7 @@ class MeanShift(AbstractDrift):
 
     def __call__(self, time: Any, queries: Sites, measure: Measure) -> Float[Array, "m d"]:
         """m(x) − x."""
-        moments = self.summation.moments(self.kernel, self.data or measure, queries)
+        moments = self.interactions(time)[0].moments(queries, measure)
         return jnp.where(jnp.isneginf(moments.log_mass)[:, None], 0.0, moments.mean - queries.points)
 
     def affine(self, time: Any, law: Normal) -> Affine:
@@ -110,9 +110,10 @@ class LogNormalizerAscent(AbstractDrift):
     def __call__(self, time: Any, queries: Sites, measure: Measure) -> Float[Array, "m d"]:
         """rate · ∇G(x)."""
         fixed = self.data or measure
+        kernel = self.kernel.among(fixed)
 
         def log_masses(points: Array) -> Array:
-            return self.summation.moments(self.kernel, fixed, queries._replace(points=points)).log_mass
+            return self.summation.moments(kernel, fixed, queries._replace(points=points)).log_mass
 
         # G at one query depends on that query alone, so one backward pass gives all gradients.
         masses, pull_back = jax.vjp(log_masses, queries.points)

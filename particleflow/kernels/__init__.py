@@ -2,7 +2,8 @@
 
     inner        exp β⟨Qx, Ky⟩ and its relatives            stationary   functions of |x − y|
     positional   functions of token index or time           features     maps, tables and functions of one's own
-    algebra      products, mixtures, multiples              forms        what fast methods ask a kernel for
+    nearest      neighbourhoods of the k nearest points     algebra      products, mixtures, multiples
+    unlike       rules, points with gaps, pairs of points   forms        what fast methods ask a kernel for
 
 `base` has the classes to inherit from and the arithmetic of all pairs, `description` writes a kernel for metadata.
 """
@@ -35,11 +36,13 @@ from particleflow.kernels.inner import (
     SigmoidExponential,
     SquaredDistanceAttention,
 )
+from particleflow.kernels.nearest import Nearest
 from particleflow.kernels.positional import (
     Alibi,
     Causal,
     Encoded,
     Others,
+    Placed,
     PositionMatrix,
     PositionTable,
     Sinusoidal,
@@ -58,6 +61,7 @@ from particleflow.kernels.stationary import (
     StudentT,
     Triangle,
 )
+from particleflow.kernels.unlike import HigherOrder, Membership, PartlyObserved, observed
 
 __all__ = [
     "AbstractKernel",
@@ -79,11 +83,16 @@ __all__ = [
     "FeatureExponential",
     "FeatureProduct",
     "Gaussian",
+    "HigherOrder",
     "InverseDistance",
     "Laplace",
+    "Membership",
     "Mixture",
+    "Nearest",
     "OnValues",
     "Others",
+    "PartlyObserved",
+    "Placed",
     "PositionMatrix",
     "PositionTable",
     "Product",
@@ -103,6 +112,7 @@ __all__ = [
     "Transposed",
     "Triangle",
     "Window",
+    "observed",
     "points_of",
     "positions_of",
     "values_of",

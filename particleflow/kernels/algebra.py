@@ -16,6 +16,7 @@ from particleflow._arrays import as_nonnegative, is_concrete
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.kernels.base import AbstractKernel, AbstractMatrixKernel, safe_log
 from particleflow.kernels.forms import Band, Bilinear, Radial
+from particleflow.measure import Measure
 
 
 class Product(AbstractMatrixKernel):
@@ -48,6 +49,14 @@ class Product(AbstractMatrixKernel):
     def factors(self) -> tuple[AbstractKernel, ...]:
         """The factors of all factors."""
         return tuple(factor for kernel in self.kernels for factor in kernel.factors())
+
+    def among(self, measure: Measure) -> AbstractKernel:
+        """Of all factors, if one counts points."""
+        return Product(tuple(kernel.among(measure) for kernel in self.kernels)) if self.counts_points() else self
+
+    def counts_points(self) -> bool:
+        """Where one of them does."""
+        return any(kernel.counts_points() for kernel in self.kernels)
 
     def vanishes(self) -> bool:
         """Where one factor does."""
@@ -91,6 +100,16 @@ class Mixture(AbstractMatrixKernel):
         """The matrix log Σ_l w_l K_l(x_i, y_j)."""
         pairs = zip(self.kernels, self.weights, strict=True)
         return _log_sum_exp(jnp.stack([kernel.log_matrix(xs, ys) + safe_log(weight) for kernel, weight in pairs]))
+
+    def among(self, measure: Measure) -> AbstractKernel:
+        """Of all parts, if one counts points."""
+        return (
+            Mixture([kernel.among(measure) for kernel in self.kernels], self.weights) if self.counts_points() else self
+        )
+
+    def counts_points(self) -> bool:
+        """Where one of them does."""
+        return any(kernel.counts_points() for kernel in self.kernels)
 
     def vanishes(self) -> bool:
         """Where all parts do; a part whose weight is zero, or unknown as yet, counts for nothing."""
@@ -141,6 +160,14 @@ class Scaled(AbstractMatrixKernel):
         first, *others = self.kernel.factors()
         return (Scaled(first, self.factor), *others) if others else (self,)
 
+    def among(self, measure: Measure) -> AbstractKernel:
+        """Of the kernel, if it counts points."""
+        return Scaled(self.kernel.among(measure), self.factor) if self.counts_points() else self
+
+    def counts_points(self) -> bool:
+        """Where the kernel does."""
+        return self.kernel.counts_points()
+
     def vanishes(self) -> bool:
         """Where the kernel does; everywhere, if the factor is zero, and perhaps, if it is unknown as yet."""
         return self.kernel.vanishes() or not _is_positive(self.factor)
@@ -188,6 +215,14 @@ class Transposed(AbstractMatrixKernel):
         parts = self.kernel.factors()
         return (self,) if len(parts) == 1 else tuple(Transposed(part) for part in parts)
 
+    def among(self, measure: Measure) -> AbstractKernel:
+        """Of the kernel, if it counts points: those to whom x is near."""
+        return Transposed(self.kernel.among(measure)) if self.counts_points() else self
+
+    def counts_points(self) -> bool:
+        """Where the kernel does."""
+        return self.kernel.counts_points()
+
     def vanishes(self) -> bool:
         """Where the kernel does."""
         return self.kernel.vanishes()
@@ -230,6 +265,14 @@ class Symmetrised(AbstractMatrixKernel):
         """The form of the kernel, for the geometric mean of one that is symmetric already."""
         form = self.kernel.radial()
         return form.symmetrised() if form is not None and self.mean == "geometric" else None
+
+    def among(self, measure: Measure) -> AbstractKernel:
+        """Of the kernel, if it counts points."""
+        return Symmetrised(self.kernel.among(measure), self.mean) if self.counts_points() else self
+
+    def counts_points(self) -> bool:
+        """Where the kernel does."""
+        return self.kernel.counts_points()
 
     def vanishes(self) -> bool:
         """Where the kernel does."""

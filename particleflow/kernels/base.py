@@ -11,6 +11,8 @@ What a faster method wants to know of a kernel, it asks the kernel, never the ke
 `band` and `factors` give its forms,
 `vanishes`, `is_quadratic` and `inverse_temperature` its facts. Each has an answer that is always right (no
 form, itself, perhaps, none), so a kernel of one's own needs none of them.
+
+Whoever sums a kernel over a measure sums `kernel.among(measure)`: itself, unless neighbours are counted (`nearest`).
 """
 
 import abc
@@ -25,7 +27,7 @@ from particleflow._arrays import as_float_array, check_same_dtype, is_concrete
 from particleflow._shown import shown
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.kernels.description import described
-from particleflow.measure import Sites
+from particleflow.measure import Measure, Sites
 
 if TYPE_CHECKING:
     from particleflow.kernels.forms import Band, Bilinear, Radial
@@ -98,6 +100,14 @@ class AbstractKernel(eqx.Module):
         `width` (∇ₓ log K = (y − x)/width² for a Gaussian); a composed kernel has that of its first part that has one.
         """
         return None
+
+    def among(self, measure: "Measure") -> "AbstractKernel":
+        """The kernel as it is where it looks at a measure: itself, unless it depends on all points (`Nearest`)."""
+        return self
+
+    def counts_points(self) -> bool:
+        """Whether K depends on how many points are where: `among` is another kernel, and rows are best had whole."""
+        return False
 
     def log_integral(self, dimension: int) -> Float[Array, ""] | None:
         """log ∫ K(x, y) dy over R^d, where it is the same for every x: K divided by it is a density.

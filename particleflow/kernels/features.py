@@ -29,7 +29,7 @@ from particleflow.kernels.base import (
     values_of,
 )
 from particleflow.kernels.forms import Bilinear, Radial
-from particleflow.measure import Sites
+from particleflow.measure import Measure, Sites
 
 
 def as_function(function: Any) -> Any:
@@ -108,6 +108,23 @@ class Pullback(AbstractMatrixKernel):
         parts = self.kernel.factors()
         maps = self.query_map, self.key_map, self.with_positions
         return (self,) if len(parts) == 1 else tuple(Pullback(part, *maps) for part in parts)
+
+    def among(self, measure: Measure) -> AbstractKernel:
+        """Of the kernel, if it counts points, amid images."""
+        return (
+            Pullback(
+                self.kernel.among(measure.with_points(_images(self, measure.sites, "measure"))),
+                self.query_map,
+                self.key_map,
+                self.with_positions,
+            )
+            if self.counts_points()
+            else self
+        )
+
+    def counts_points(self) -> bool:
+        """Where the kernel does."""
+        return self.kernel.counts_points()
 
     def vanishes(self) -> bool:
         """Where the kernel does."""
@@ -215,6 +232,18 @@ class OnValues(AbstractMatrixKernel):
         """The factors, each on values."""
         parts = self.kernel.factors()
         return (self,) if len(parts) == 1 else tuple(OnValues(part) for part in parts)
+
+    def among(self, measure: Measure) -> AbstractKernel:
+        """Of the kernel, if it counts points, amid values."""
+        return (
+            OnValues(self.kernel.among(measure.with_points(_key_values(measure.sites))))
+            if self.counts_points()
+            else self
+        )
+
+    def counts_points(self) -> bool:
+        """Where the kernel does."""
+        return self.kernel.counts_points()
 
     def vanishes(self) -> bool:
         """Where the kernel does."""

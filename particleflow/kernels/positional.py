@@ -28,10 +28,11 @@ from particleflow.kernels.base import (
     safe_root,
 )
 from particleflow.kernels.forms import Band, Bilinear, Radial, Shape
-from particleflow.measure import Sites
+from particleflow.measure import Measure, Sites
 
 # No two positions are closer than this, the smallest normal number of single precision, and differ.
 _LEAST_LAG = float(np.finfo(np.float32).tiny)
+_WHOSE = {"query": "The positions of the queries", "measure": "The positions of the points"}
 
 
 class Causal(AbstractMatrixKernel):
@@ -123,8 +124,72 @@ class PositionMatrix(AbstractMatrixKernel):
 
     def log_matrix(self, xs: Any, ys: Any) -> Float[Array, "m n"]:
         """The matrix log_table[t_i, s_j]."""
-        rows = rows_at(self.log_table, positions_of(xs, "query"), "The positions of the queries")
-        return rows_at(rows.T, positions_of(ys, "measure"), "The positions of the points").T
+        rows = rows_at(self.log_table, positions_of(xs, "query"), _WHOSE["query"])
+        return rows_at(rows.T, positions_of(ys, "measure"), _WHOSE["measure"]).T
+
+
+class Placed(AbstractMatrixKernel):
+    """K₂(t, s) = kernel(place t, place s): a kernel of places that stay, row t of `places` that of position t.
+
+    In a flow points move, and positions do not. So where values f move on fixed x, the points of the flow are the
+    values, and x is their place: `Placed(K₁, x) * K₂` is the self-localization kernel K₁(x, y) K₂(f(x), f(y)).
+    Forms and facts are those of the kernel, of the places.
+    """
+
+    form: ClassVar[Form] = "positional"
+    kernel: AbstractKernel
+    places: Float[Array, "n p"]
+
+    def __init__(self, kernel: AbstractKernel, places: Any):
+        self.kernel = kernel
+        self.places = as_float_array(places, "places")
+
+    def __check_init__(self):
+        if self.places.ndim != 2 or 0 in self.places.shape:
+            raise ShapeError(f"Argument `places` must have one row a position, but has shape {self.places.shape}.")
+
+    def log_matrix(self, xs: Any, ys: Any) -> Float[Array, "m n"]:
+        """The matrix log kernel(place t_i, place s_j)."""
+        return self.kernel.log_matrix(self._of_queries(xs), self._of_keys(ys))
+
+    def bilinear(self) -> Bilinear | None:
+        """Features and offsets of the places."""
+        form = self.kernel.bilinear()
+        return form and form.seen_through(self._of_queries, self._of_keys)
+
+    def radial(self) -> Radial | None:
+        """The same profile, of the places."""
+        form = self.kernel.radial()
+        return form and form.seen_through(self._of_queries, self._of_keys)
+
+    def factors(self) -> tuple[AbstractKernel, ...]:
+        """The factors, each of the places."""
+        parts = self.kernel.factors()
+        return (self,) if len(parts) == 1 else tuple(Placed(part, self.places) for part in parts)
+
+    def among(self, measure: Measure) -> AbstractKernel:
+        """Of the kernel, if it counts points, amid places."""
+        if not self.counts_points():
+            return self
+        return Placed(self.kernel.among(measure.with_points(self._of_keys(measure.sites).points)), self.places)
+
+    def counts_points(self) -> bool:
+        """Where the kernel does."""
+        return self.kernel.counts_points()
+
+    def vanishes(self) -> bool:
+        """Where the kernel does."""
+        return self.kernel.vanishes()
+
+    def inverse_temperature(self) -> Float[Array, ""] | None:
+        """None: the kernel does not change with the points."""
+        return None
+
+    def _of_queries(self, sites: Any) -> Sites:
+        return sites._replace(points=rows_at(self.places, positions_of(sites, "query"), _WHOSE["query"]))
+
+    def _of_keys(self, sites: Any) -> Sites:
+        return sites._replace(points=rows_at(self.places, positions_of(sites, "measure"), _WHOSE["measure"]))
 
 
 class Alibi(AbstractMatrixKernel):
@@ -275,6 +340,18 @@ class Encoded(AbstractMatrixKernel):
         """The factors, each encoded."""
         parts = self.kernel.factors()
         return (self,) if len(parts) == 1 else tuple(Encoded(part, self.encoding) for part in parts)
+
+    def among(self, measure: Measure) -> AbstractKernel:
+        """Of the kernel, if it counts points, amid shifted points."""
+        return (
+            Encoded(self.kernel.among(measure.with_points(self._shifted_keys(measure.sites).points)), self.encoding)
+            if self.counts_points()
+            else self
+        )
+
+    def counts_points(self) -> bool:
+        """Where the kernel does."""
+        return self.kernel.counts_points()
 
     def vanishes(self) -> bool:
         """Where the kernel does."""

@@ -8,6 +8,10 @@
     propagation      labels as values of points that stay, iterated
     denoising        samples as points and values: E[x₀ | x], and the score
     pictures         pixels as points: segmentation; patches as points, colours as values: non-local means
+    neighbourhoods   the same along weights of local reconstructions
+    autoregression   next values as values, times as positions: forecasts
+    fuzzy            rules as points, what they say as values
+    imputation       known coordinates as values of those that are missing
 
 Parameters are kept as they are given, `fit` learns attributes with a trailing underscore, arrays are NumPy's. Nothing
 here sums a kernel: that is the one operator's business (`particleflow.local`).
@@ -18,27 +22,36 @@ from importlib.util import find_spec
 if find_spec("sklearn") is None:
     raise ImportError("particleflow.models needs scikit-learn: pip install 'particleflow[learn]'.")
 
+from particleflow.models.autoregression import LocalAutoregression
 from particleflow.models.classification import KernelClassifier
 from particleflow.models.clustering import MeanShiftClustering, estimate_bandwidth
 from particleflow.models.denoising import Denoiser
 from particleflow.models.density import KernelDensity
+from particleflow.models.fuzzy import FuzzyRules
 from particleflow.models.hopfield import Hopfield
+from particleflow.models.imputation import LocalImputer
+from particleflow.models.neighbourhoods import LinearNeighbourhoodPropagation, reconstruction_weights
 from particleflow.models.pictures import Segments, non_local_means, segmented
 from particleflow.models.propagation import LabelPropagation
 from particleflow.models.regression import KernelRegression, LocalLinearRegression
 
 __all__ = [
     "Denoiser",
+    "FuzzyRules",
     "Hopfield",
     "KernelClassifier",
     "KernelDensity",
     "KernelRegression",
     "LabelPropagation",
+    "LinearNeighbourhoodPropagation",
+    "LocalAutoregression",
+    "LocalImputer",
     "LocalLinearRegression",
     "MeanShiftClustering",
     "Segments",
     "estimate_bandwidth",
     "non_local_means",
+    "reconstruction_weights",
     "segmented",
 ]
 

@@ -4,8 +4,8 @@
 
 With α = 0 on samples that have a label and 1 on all others this is label propagation (Zhu and Ghahramani 2002), whose
 fixed point is F_u = (I − P_uu)⁻¹ P_ul Y_l; with one α < 1 for all it spreads with a memory of where it began, and ends
-in (1 − α)(I − αP)⁻¹ Y (Zhou et al. 2004; with the weights of local reconstructions, linear neighbourhood propagation,
-Wang and Zhang 2006). Both are MeanShift of values under a kernel that looks at points: a lazy mapping, iterated.
+in (1 − α)(I − αP)⁻¹ Y (Zhou et al. 2004; `neighbourhoods` has it with the weights of local reconstructions). Both are
+MeanShift of values under a kernel that looks at points: a lazy mapping, iterated. As a flow: the drift `Propagate`.
 """
 
 from typing import Any
@@ -69,15 +69,9 @@ class LabelPropagation(ClassifierMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any) -> "LabelPropagation":
         """Spread the labels until nothing changes."""
-        points, labels = pairs_of(self, X, y)
-        check_classification_targets(labels)
+        points, begin, self.classes_ = labels_of(self, X, y)
         self._check()
-        known = labels != UNKNOWN
-        if not known.any():
-            raise ArgumentError("Argument `y` must label at least one sample, but every entry is −1.")
-        self.classes_, numbers = np.unique(labels[known], return_inverse=True)
-        begin = np.zeros((len(points), len(self.classes_)))
-        begin[known] = np.eye(len(self.classes_))[numbers]
+        known = begin.any(axis=1)
         taken = np.where(known, 0.0, 1.0) if self.alpha is None else np.full(len(points), float(self.alpha))
         self.kernel_ = kernel_of(self.kernel, self.bandwidth, points)
         measure = measure_of(points, begin, None)
@@ -86,18 +80,14 @@ class LabelPropagation(ClassifierMixin, BaseEstimator):
         )
         self.n_iter_ = int(count)
         self.measure_ = measure.with_values(values)
-        found = np.asarray(values)
-        whole = found.sum(axis=1, keepdims=True)
-        self.label_distributions_ = np.divide(found, whole, out=np.zeros_like(found), where=whole > 0)
+        self.label_distributions_ = shares_of(np.asarray(values))
         self.transduction_ = self.classes_[self.label_distributions_.argmax(axis=1)]
         return self
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """The local mean of the values that have spread, as shares; 0 where nothing is seen."""
         points = queries_of(self, X)
-        found = read(means_at, points, self.kernel_, self.measure_, self.summation or Auto())
-        whole = found.sum(axis=1, keepdims=True)
-        return np.divide(found, whole, out=np.zeros_like(found), where=whole > 0)
+        return shares_of(read(means_at, points, self.kernel_, self.measure_, self.summation or Auto()))
 
     def predict(self, X: Any) -> np.ndarray:
         """The class of the largest share."""
@@ -109,6 +99,25 @@ class LabelPropagation(ClassifierMixin, BaseEstimator):
             raise ArgumentError(f"Argument `alpha` must be None, or between 0 and 1, but is {self.alpha!r}.")
         check_count(self.max_iter, "max_iter")
         check_share(self.tolerance, "tolerance")
+
+
+def labels_of(estimator: Any, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Samples, one-hot rows of their classes (0 where there is no label), and the classes; one label is needed."""
+    points, labels = pairs_of(estimator, X, y)
+    check_classification_targets(labels)
+    known = labels != UNKNOWN
+    if not known.any():
+        raise ArgumentError("Argument `y` must label at least one sample, but every entry is −1.")
+    classes, numbers = np.unique(labels[known], return_inverse=True)
+    begin = np.zeros((len(points), len(classes)))
+    begin[known] = np.eye(len(classes))[numbers]
+    return points, begin, classes
+
+
+def shares_of(values: np.ndarray) -> np.ndarray:
+    """Rows divided by their sums; 0 where there is nothing."""
+    whole = values.sum(axis=1, keepdims=True)
+    return np.divide(values, whole, out=np.zeros_like(values), where=whole > 0)
 
 
 @eqx.filter_jit

@@ -20,7 +20,6 @@ from particleflow.kernels import AbstractKernel, Others
 from particleflow.local import attention_weights, local_expectation, local_moments
 from particleflow.measure import Measure, Sites
 from particleflow.models.base import check_count, compiled, kernel_of, measure_of, pairs_of, queries_of, read
-from particleflow.moments import Moments
 from particleflow.summation import AbstractSummation, Auto
 
 
@@ -116,15 +115,16 @@ def attention_weights_at(queries: Array, kernel: AbstractKernel, measure: Measur
 
 
 def _local_constant(queries: Array, kernel: AbstractKernel, measure: Measure, how: AbstractSummation) -> Array:
-    return _seen(local_moments(kernel, measure, queries, summation=how))
+    return seen_means(kernel, measure, queries, how)
 
 
 def _from_others(queries: Array, kernel: AbstractKernel, measure: Measure, how: AbstractSummation) -> Array:
-    return _seen(local_moments(kernel * Others(), measure, Sites(queries, measure.positions), summation=how))
+    return seen_means(kernel * Others(), measure, Sites(queries, measure.positions), how)
 
 
-def _seen(moments: Moments) -> Array:
-    """The mean, NaN where nothing is seen."""
+def seen_means(kernel: AbstractKernel, measure: Measure, queries: Any, how: AbstractSummation) -> Array:
+    """The local means, NaN where nothing is seen."""
+    moments = local_moments(kernel, measure, queries, summation=how)
     nothing = jnp.isneginf(moments.log_mass)
     return jnp.where(nothing.reshape(nothing.shape + (1,) * (moments.mean.ndim - 1)), jnp.nan, moments.mean)
 

@@ -70,7 +70,7 @@ def check_interactions(present: Present) -> tuple[Interaction, ...]:
     found = present.flow.interactions(present.time)
     for each in found:
         if each.normalization == "sinkhorn":
-            check_total_support(each.whole_kernel, each.data or present.seen)
+            check_total_support(each.kernel_among(present.seen), each.data or present.seen)
     return found
 
 

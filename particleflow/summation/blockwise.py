@@ -59,9 +59,12 @@ class Blockwise(AbstractSummation):
 
     def promise(self, kernel: AbstractKernel, measure: Measure, queries: Sites, limits: Limits) -> Choice:
         """Exact, for whatever there is."""
-        pairs, _ = pairs_and_bytes(measure, queries)
+        pairs, needed = pairs_and_bytes(measure, queries)
+        whole = kernel.counts_points() and needed > 0  # who counts points looks at all of them for every block
+        rows = max(1, limits.dense_bytes * queries.points.shape[0] // needed) if whole else 0
+        how = Blockwise(rows, measure.count) if whole else self
         reason = f"{pairs}, more than the {limits.dense_bytes / 2**20:.3g} MiB allowed for a dense matrix"
-        return Choice(self, reason, cost=self.pairs(measure, queries))
+        return Choice(how, reason, cost=how.pairs(measure, queries))
 
     def draw(
         self, key: Array, kernel: AbstractKernel, measure: Measure, queries: Any, draws: int

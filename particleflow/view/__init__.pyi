@@ -16,6 +16,8 @@ from .drawing.eigenvalues import fixed_point as fixed_point
 from .drawing.fields import density as density
 from .drawing.fields import density_profiles as density_profiles
 from .drawing.fields import regression as regression
+from .drawing.fits import fit as fit
+from .drawing.fits import values_on_places as values_on_places
 from .drawing.low_rank import block_ranks as block_ranks
 from .drawing.low_rank import feature_convergence as feature_convergence
 from .drawing.matrices import attention as attention

@@ -224,6 +224,8 @@ class FiniteVolumes(AbstractDiscretization):
         time = jnp.zeros((), measure.points.dtype)
         if any(each.positional is not None for each in flow.interactions(time)):
             raise ArgumentError("The drift looks at positions of particles, which a density has not; use particles.")
+        if any(each.kernel.counts_points() for each in flow.interactions(time)):
+            raise ArgumentError("The kernel counts the nearest points, of which a density has none; use particles.")
         if any(own is not None for _, own in flow.drift.stages(time)):
             raise ArgumentError("The drift has sub-layers with geometries of their own; a density moves on one alone.")
         if not flow_per_run:

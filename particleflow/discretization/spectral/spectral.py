@@ -211,8 +211,11 @@ def _check_alike(flow: Flow, measure: Measure) -> None:
         raise ArgumentError("Noise that all particles share moves a density at random; `common_temperature` must be 0.")
     if measure.values is not None:
         raise ArgumentError("Points of a density carry themselves, but the start has `values` of its own.")
-    if any(each.positional is not None for each in flow.interactions(jnp.zeros((), measure.points.dtype))):
+    found = flow.interactions(jnp.zeros((), measure.points.dtype))
+    if any(each.positional is not None for each in found):
         raise ArgumentError("A density has no places in a sequence, but a drift has a `positional` kernel.")
+    if any(each.kernel.counts_points() for each in found):
+        raise ArgumentError("A density has no nearest points to be counted, but a kernel counts them; use particles.")
 
 
 def _floor(values: Any) -> float:

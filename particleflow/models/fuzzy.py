@@ -1,0 +1,115 @@
+"""Fuzzy rules: if x is near c_i, then y is what rule i says; all rules together are a local mean.
+
+    membership   K(x, i) = Π_a exp(−(x_a − c_ia)²/(2 σ_ia²))                  conditions multiplied
+    inference    ŷ(x) = Σ_i K(x, i) (a_i + b_i·x) / Σ_i K(x, i)               rules added
+
+Rules are the points of a measure, what they say are its values (a_i, b_i), and ŷ(x) is the local mean of these, put in
+at x: Takagi and Sugeno (1985); with b = 0 that of Mamdani's rules with products, sums and single consequents. With
+minimum in place of products it would be another kernel. But max–min inference, whose conclusion is the centroid of
+max_i min(K(x, i), consequent_i), is no local mean: it is not linear in what the rules say. `local_query` computes it,
+as it does for any operator.
+"""
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Array
+from scipy.cluster.vq import kmeans2
+from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
+from sklearn.utils import check_random_state
+
+from particleflow.errors import ArgumentError, ShapeError
+from particleflow.kernels import Membership
+from particleflow.local import attention_weights
+from particleflow.measure import Measure
+from particleflow.models.base import check_count, means_at, pairs_of, queries_of, read
+from particleflow.summation import AbstractSummation, Auto
+
+
+class FuzzyRules(RegressorMixin, MultiOutputMixin, BaseEstimator):
+    """Takagi–Sugeno rules with Gaussian conditions; what they say is learned by least squares.
+
+    Parameters: `rules`, their centres (r, d), or a number of them, found by k-means; `widths`, a number, one a feature
+    (d,), or one a rule and feature (r, d); `affine`, whether a rule says a_i + b_i·x in place of a constant a_i;
+    `random_state` of k-means; `summation`.
+
+    Attributes: `rules_`, the measure of rules, points (c, σ) and values (a, b); `centers_`, `widths_`; `consequents_`
+    (r, outputs, 1 + d), or (r, outputs, 1) for constants; `n_features_in_`.
+    """
+
+    rules_: Measure
+
+    def __init__(
+        self,
+        rules: Any = 5,
+        widths: Any = 1.0,
+        affine: bool = True,
+        random_state: Any = None,
+        summation: AbstractSummation | None = None,
+    ):
+        self.rules = rules
+        self.widths = widths
+        self.affine = affine
+        self.random_state = random_state
+        self.summation = summation
+
+    def fit(self, X: Any, y: Any) -> "FuzzyRules":
+        """Place the rules, and learn what they say: the least squares of Σ_i w_i(x) (a_i + b_i·x) − y."""
+        points, targets = pairs_of(self, X, y, multi_output=True, y_numeric=True)
+        self.centers_ = self._centres(points)
+        self.widths_ = self._widths(self.centers_.shape)
+        places = np.concatenate([self.centers_, self.widths_], axis=1)
+        count, outputs = len(places), 1 if targets.ndim == 1 else targets.shape[1]
+        shares = read(_shares_at, points, Measure(places, np.zeros(count)))
+        inputs = self._inputs(points)
+        design = (shares[:, :, None] * inputs[:, None, :]).reshape(len(points), -1)
+        said = np.linalg.lstsq(design, targets.reshape(len(points), outputs).astype(np.float64), rcond=None)[0]
+        self.consequents_ = said.reshape(count, inputs.shape[1], outputs).transpose(0, 2, 1)
+        self.rules_ = Measure(places, np.zeros(count), self.consequents_.reshape(count, -1))
+        self._flat = targets.ndim == 1
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """ŷ at every row of X: the local mean of what the rules say, put in at x."""
+        points = queries_of(self, X)
+        means = read(means_at, points, Membership(), self.rules_, self.summation or Auto())
+        inputs = self._inputs(points)
+        found = np.einsum("moi,mi->mo", means.reshape(len(points), -1, inputs.shape[1]), inputs)
+        return found[:, 0] if self._flat else found
+
+    def memberships(self, X: Any) -> np.ndarray:
+        """How much of each prediction comes from which rule, (queries, rules); rows sum to one."""
+        return read(_shares_at, queries_of(self, X), self.rules_)
+
+    def _inputs(self, points: np.ndarray) -> np.ndarray:
+        ones = np.ones((len(points), 1))
+        return np.concatenate([ones, points], axis=1) if self.affine else ones
+
+    def _centres(self, points: np.ndarray) -> np.ndarray:
+        if np.ndim(self.rules) == 0:
+            check_count(self.rules, "rules")
+            different = np.unique(points, axis=0)
+            count = min(int(self.rules), len(different))
+            rng = check_random_state(self.random_state)
+            begin = different[rng.choice(len(different), count, replace=False)]
+            return np.asarray(kmeans2(points, begin, minit="matrix", missing="warn")[0], np.float64)
+        centres = np.asarray(self.rules, np.float64)
+        if centres.ndim != 2 or centres.shape[1] != points.shape[1] or not len(centres):
+            raise ShapeError(
+                f"Argument `rules` must be a number, or centres (r, {points.shape[1]}), but has shape {centres.shape}."
+            )
+        return centres
+
+    def _widths(self, shape: tuple[int, int]) -> np.ndarray:
+        widths = np.asarray(self.widths, np.float64)
+        if widths.shape not in ((), shape[1:], shape):
+            raise ShapeError(
+                f"Argument `widths` must be a number, or have the shape {shape[1:]} or {shape}, but has {widths.shape}."
+            )
+        if not (np.isfinite(widths).all() and (widths > 0).all()):
+            raise ArgumentError("Argument `widths` must be positive.")
+        return np.array(np.broadcast_to(widths, shape))
+
+
+def _shares_at(queries: Array, rules: Measure) -> Array:
+    return attention_weights(Membership(), rules, queries)
