@@ -1,4 +1,4 @@
-"""Vector fields: attention and its relatives, MeanShift, ascent, signed kernels, values on places; schedules, layers."""
+"""Vector fields: attention and relatives, MeanShift, ascent, signed kernels, values on places; schedules, layers."""
 
 from particleflow.drifts.attend import Attend, Hardmax, LinearAttention
 from particleflow.drifts.base import AbstractDrift, Interaction, Multiple, Sum
