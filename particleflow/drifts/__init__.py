@@ -2,6 +2,7 @@
 
 from particleflow.drifts.attend import Attend, Hardmax, LinearAttention
 from particleflow.drifts.base import AbstractDrift, Interaction, Multiple, Sum
+from particleflow.drifts.heads import MultiHead
 from particleflow.drifts.layers import Block, Layers
 from particleflow.drifts.plain import Confinement, FeedForward, Linear, RandomFeedForward
 from particleflow.drifts.schedules import AbstractSchedule, Decay, Ramp, Steps, Varying
@@ -22,6 +23,7 @@ __all__ = [
     "LinearAttention",
     "LogNormalizerAscent",
     "MeanShift",
+    "MultiHead",
     "Multiple",
     "Ramp",
     "RandomFeedForward",

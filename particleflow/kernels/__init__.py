@@ -7,6 +7,7 @@
 `base` has the classes to inherit from and the arithmetic of all pairs, `description` writes a kernel for metadata.
 """
 
+from particleflow.kernels.affine import AffineAttention
 from particleflow.kernels.algebra import Mixture, Product, Scaled, Symmetrised, Transposed
 from particleflow.kernels.base import (
     AbstractKernel,
@@ -64,6 +65,7 @@ __all__ = [
     "AbstractMatrixKernel",
     "AbstractPairKernel",
     "AbstractRadialKernel",
+    "AffineAttention",
     "Alibi",
     "Attention",
     "Ball",
