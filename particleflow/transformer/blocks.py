@@ -13,7 +13,7 @@ the steps, the more often a gain g is applied, and after time 1 it has become g^
 """
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from particleflow.drifts.base import AbstractDrift
 from particleflow.drifts.heads import MultiHead
@@ -22,7 +22,9 @@ from particleflow.drifts.plain import FeedForward
 from particleflow.errors import ArgumentError
 from particleflow.flow import Flow
 from particleflow.geometry import AbstractGeometry, Euclidean, LayerNorm, PostNorm, ResidualStream
+from particleflow.kernels.positional import Causal
 from particleflow.measure import Measure
+from particleflow.summation.dense import Dense
 
 Placement = Literal["pre", "post", "none"]
 Part = Literal["attention", "cross", "feed_forward"]
@@ -64,6 +66,15 @@ class LayerParts(NamedTuple):
             raise ArgumentError(f"Argument `parts` must name at least one of {', '.join(PARTS)}, but names none.")
         drifts, geometries = zip(*present, strict=True)
         return Block(drifts, geometries)
+
+
+def seeing(causal: bool) -> dict[str, Any]:
+    """Whom the heads of a layer see, as arguments of theirs: everybody, or nobody of the future.
+
+    Causal sums are those of the whole matrix, in which what is masked counts for nothing, to the last bit: no number
+    of a token depends on what comes after it. Native sums are shifted by a bound on all scores, and their last bits do.
+    """
+    return {"positional": Causal(), "summation": Dense()} if causal else {}
 
 
 def scheme(placement: Placement, norm: LayerNorm | None = None) -> AbstractGeometry:

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from particleflow._arrays import as_float_array, as_scalar, is_concrete, progression
+from particleflow._arrays import as_float_array, as_scalar, is_concrete, plus, progression
 from particleflow._shown import shown
 from particleflow.drifts.plain import FeedForward
 from particleflow.errors import ArgumentError, DtypeError, ShapeError
@@ -32,7 +32,7 @@ class Embedding(eqx.Module):
 
     Parameters: `table` E with one row a word; `positions`, a learned `PositionTable` or the `Sinusoidal` encoding, None
     for none; `types` T, one row a token type, None for none; `norm` N, None for none; `scale` c of the table;
-    `projection` (d, e) of rows of e numbers into d dimensions, as ALBERT has it.
+    `projection` (d, e) of rows of e numbers into d dimensions and `projection_bias` (d,), as ALBERT has them.
     """
 
     table: Float[Array, "v e"]
@@ -41,6 +41,7 @@ class Embedding(eqx.Module):
     norm: LayerNorm | None
     scale: Float[Array, ""]
     projection: Float[Array, "d e"] | None
+    projection_bias: Float[Array, "..."]
 
     def __init__(
         self,
@@ -50,6 +51,7 @@ class Embedding(eqx.Module):
         norm: LayerNorm | None = None,
         scale: Any = 1.0,
         projection: Any = None,
+        projection_bias: Any = 0.0,
     ):
         self.table = as_float_array(table, "table")
         self.positions = positions
@@ -57,6 +59,7 @@ class Embedding(eqx.Module):
         self.norm = norm
         self.scale = as_scalar(scale, "scale")
         self.projection = None if projection is None else as_float_array(projection, "projection")
+        self.projection_bias = as_float_array(projection_bias, "projection_bias")
 
     def __check_init__(self):
         for name in ("table", "types", "projection"):
@@ -84,22 +87,28 @@ class Embedding(eqx.Module):
         """The dimension d of the tokens."""
         return self.table.shape[1] if self.projection is None else self.projection.shape[0]
 
+    @property
+    def longest(self) -> int | None:
+        """The number of words in the longest text that there are positions for; None where there is no limit."""
+        return None if self.positions is None else self.positions.longest
+
     def __call__(self, ids: Any, types: Any = None) -> Float[Array, "n d"]:
         """The first places of some words, given by their numbers and, where there are any, types."""
         known = as_ids(ids, "ids", self.vocabulary)
-        rows = self.scale * self.table[known]
+        if self.types is None and types is not None:
+            raise ArgumentError("Argument `types` was given, but this embedding has no token types.")
+        kinds = None
         if self.types is not None:
-            kinds = jnp.zeros_like(known) if types is None else as_ids(types, "types", self.types.shape[0])
+            given = np.zeros(known.shape, np.int32) if types is None else types
+            kinds = as_ids(given, "types", self.types.shape[0])
             if kinds.shape != known.shape:
                 raise ShapeError(f"Argument `types` must have shape {known.shape}, but has {kinds.shape}.")
-            rows = rows + self.types[kinds]
-        elif types is not None:
-            raise ArgumentError("Argument `types` was given, but this embedding has no token types.")
-        if self.positions is not None:
-            places = progression(0.0, 1.0, len(known), rows.dtype)
-            rows = rows + self.positions.vectors(places, rows.shape[1])
-        rows = rows if self.norm is None else self.norm.normalise(rows)
-        return rows if self.projection is None else rows @ self.projection.T
+        places = progression(0.0, 1.0, known.shape[0], self.table.dtype)
+        if self.longest is not None and known.shape[0] > self.longest:
+            raise ShapeError(
+                f"Argument `ids` holds {known.shape[0]} words, but positions are known for {self.longest} only."
+            )
+        return _embedded(self, known, kinds, places)
 
     def measure(self, ids: Any, types: Any = None, mask: Any = None) -> Measure:
         """The tokens as a measure with their places as positions; a padded token (mask 0) has no weight."""
@@ -159,6 +168,20 @@ class Unembedding(eqx.Module):
 
     def __repr__(self) -> str:
         return shown(self)
+
+
+@eqx.filter_jit
+def _embedded(embedding: Embedding, ids: Array, types: Array | None, places: Array) -> Float[Array, "n d"]:
+    """N(c E[ids] + T[types] + p(places)), projected."""
+    rows = embedding.scale * embedding.table[ids]
+    if embedding.types is not None and types is not None:
+        rows = rows + embedding.types[types]
+    if embedding.positions is not None:
+        rows = rows + embedding.positions.vectors(places, rows.shape[1])
+    rows = rows if embedding.norm is None else embedding.norm.normalise(rows)
+    if embedding.projection is None:
+        return rows
+    return plus(rows @ embedding.projection.T, embedding.projection_bias, "projection_bias")
 
 
 def as_ids(ids: Any, name: str, count: int) -> Int[Array, " n"]:

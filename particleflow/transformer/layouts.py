@@ -14,8 +14,8 @@ from particleflow.drifts.heads import MultiHead
 from particleflow.drifts.plain import Activation, FeedForward
 from particleflow.errors import ArgumentError
 from particleflow.geometry import LayerNorm
-from particleflow.kernels.positional import Causal, PositionTable
-from particleflow.transformer.blocks import LayerParts
+from particleflow.kernels.positional import PositionTable
+from particleflow.transformer.blocks import LayerParts, seeing
 from particleflow.transformer.embedding import Embedding, Unembedding
 from particleflow.transformer.files import Tensors
 from particleflow.transformer.network import Transformer
@@ -201,9 +201,8 @@ def sizes_of(layout: Layout, config: Mapping[str, Any], where: str) -> Sizes:
             f"{where} divides {found['width']} dimensions into {found['heads']} heads, which leaves some."
         )
     if not isinstance(found["activation"], str) or found["activation"] not in _ACTIVATIONS:
-        raise ArgumentError(
-            f"{where} must name an activation of {', '.join(_ACTIVATIONS)}, but names {str(found['activation'])[:60]!r}."
-        )
+        known, named = ", ".join(_ACTIVATIONS), str(found["activation"])[:60]
+        raise ArgumentError(f"{where} must name an activation of {known}, but names {named!r}.")
     epsilon = found["epsilon"]
     if not isinstance(epsilon, int | float) or not 0 <= epsilon < 1:
         raise ArgumentError(f"{where} must give a small number for layer norms, but gives {str(epsilon)[:60]!r}.")
@@ -282,7 +281,7 @@ def _layer(layout: Layout, sizes: Sizes, prefix: str, layer: int, numbers: Numbe
     output, bias = pair("output")
     attention = MultiHead.of_matrices(
         sizes.heads, query, key, value, output, query_bias, key_bias, value_bias, bias,
-        positional=Causal() if sizes.causal else None,
+        **seeing(sizes.causal),
     )  # fmt: skip
     inner, outer = pair("inner"), pair("outer")
     feed_forward = FeedForward(*inner, *outer, sizes.activation)

@@ -88,7 +88,7 @@ class Transformer(eqx.Module):
         """The embedded tokens, from which the flow starts; see `Embedding.measure`."""
         return self.embedding.measure(ids, types, mask)
 
-    def stream(self, ids: Any, types: Any = None, mask: Any = None) -> Float[Array, "depths n d"]:
+    def stream(self, ids: Any, types: Any = None, mask: Any = None) -> list[Float[Array, "n d"]]:
         """The states of the flow: embeddings, then what every layer leaves, without the final norm."""
         return _stepped(self.flow, self.measure(ids, types, mask), self.depth)
 
@@ -97,39 +97,39 @@ class Transformer(eqx.Module):
 
         Parameters: `ids` of the words; their `types`, all 0 if left out; `mask`, 0 for padded tokens that nobody sees.
         """
-        states = self.stream(ids, types, mask)
-        return [*states[:-1], self._finished(states[-1])]
+        return _stepped(self.flow, self.measure(ids, types, mask), self.depth, self.final_norm)
 
     def next_token(self, ids: Any, types: Any = None, mask: Any = None) -> Float[Array, "n v"]:
         """What every token says of the next word (with a masked model: of the word in its place)."""
-        return self._unembedding().distribution(self.hidden_states(ids, types, mask)[-1])
+        return self.head.distribution(self.hidden_states(ids, types, mask)[-1])
 
     def logits(self, ids: Any, types: Any = None, mask: Any = None) -> Float[Array, "n v"]:
         """The logarithms of the same, up to a number a row."""
-        return self._unembedding().logits(self.hidden_states(ids, types, mask)[-1])
+        return self.head.logits(self.hidden_states(ids, types, mask)[-1])
 
     def logit_lens(self, ids: Any, types: Any = None, mask: Any = None) -> list[Float[Array, "n v"]]:
         """What every token would say of the next word at every depth, were it the last one.
 
         Source: nostalgebraist, Interpreting GPT: the logit lens (2020).
         """
-        head = self._unembedding()
-        return [head.distribution(self._finished(state)) for state in self.stream(ids, types, mask)]
+        head = self.head
+        norm = self.final_norm
+        states = (state if norm is None else norm.normalise(state) for state in self.stream(ids, types, mask))
+        return [head.distribution(state) for state in states]
 
     def sentence(self, text: str) -> Float[Array, " d"]:
         """The mean of the last hidden states as a unit vector, by which texts are compared (Sentence-BERT)."""
         mean = jnp.mean(self.hidden_states(self.tokenize(text))[-1], axis=0)
         return mean / jnp.linalg.norm(mean)
 
-    def _finished(self, states: Float[Array, "n d"]) -> Float[Array, "n d"]:
-        return states if self.final_norm is None else self.final_norm.normalise(states)
-
     def _tokenizer(self) -> Tokenizer:
         if self.tokenizer is None:
             raise ArgumentError("This transformer has no tokenizer; give the numbers of the words themselves.")
         return self.tokenizer
 
-    def _unembedding(self) -> Unembedding:
+    @property
+    def head(self) -> Unembedding:
+        """The unembedding, or why there is none."""
         if self.unembedding is None:
             raise ArgumentError(
                 "This transformer has no unembedding, since it was not trained to predict words; "
@@ -161,26 +161,26 @@ class EncoderDecoder(eqx.Module):
 
     def hidden_states(self, source: Any, target: Any, mask: Any = None) -> list[Float[Array, "n d"]]:
         """Those of the decoder: embeddings of the target first, then what every layer leaves of it."""
-        start = self.decoder.measure(target)
-        states = _stepped(self.flow(self.memory(source, mask)), start, self.decoder.depth)
-        return [*states[:-1], self.decoder._finished(states[-1])]
+        decoder, flow = self.decoder, self.flow(self.memory(source, mask))
+        return _stepped(flow, decoder.measure(target), decoder.depth, decoder.final_norm)
 
     def next_token(self, source: Any, target: Any, mask: Any = None) -> Float[Array, "n v"]:
         """What every token of the target says of the next word, having seen the source."""
-        return self.decoder._unembedding().distribution(self.hidden_states(source, target, mask)[-1])
+        return self.decoder.head.distribution(self.hidden_states(source, target, mask)[-1])
 
     def __repr__(self) -> str:
         return shown(self)
 
 
 @eqx.filter_jit
-def _stepped(flow: Flow, start: Measure, depth: int) -> Float[Array, "depths n d"]:
-    """The states of a flow after 0, 1, …, depth explicit steps of size 1."""
+def _stepped(flow: Flow, start: Measure, depth: int, final_norm: LayerNorm | None = None) -> list[Array]:
+    """The states of a flow after 0, 1, …, depth explicit steps of size 1, the last one after the final norm."""
     dtype = start.points.dtype
 
     def layer(state: Array, time: Array) -> tuple[Array, Array]:
         after = flow.step(time, state, start, jnp.ones((), dtype))
         return after, after
 
-    _, states = jax.lax.scan(layer, start.points, jnp.arange(depth, dtype=dtype))
-    return jnp.concatenate([start.points[None], states])
+    last, states = jax.lax.scan(layer, start.points, jnp.arange(depth, dtype=dtype))
+    last = last if final_norm is None else final_norm.normalise(last)
+    return [start.points, *(states[place] for place in range(depth - 1)), last]

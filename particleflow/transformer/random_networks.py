@@ -14,8 +14,8 @@ from particleflow.drifts.heads import MultiHead
 from particleflow.drifts.plain import Activation, FeedForward
 from particleflow.errors import ArgumentError
 from particleflow.geometry import LayerNorm
-from particleflow.kernels.positional import AbstractEncoding, Causal, PositionTable, Sinusoidal
-from particleflow.transformer.blocks import LayerParts, Placement
+from particleflow.kernels.positional import AbstractEncoding, PositionTable, Sinusoidal
+from particleflow.transformer.blocks import LayerParts, Placement, seeing
 from particleflow.transformer.embedding import Embedding, Unembedding
 from particleflow.transformer.network import EncoderDecoder, Transformer
 
@@ -112,9 +112,7 @@ def _heads(key: Array, architecture: Architecture, causal: bool) -> MultiHead:
     width = architecture.width
     matrices = [_matrix(each, width, width, architecture) for each in jax.random.split(key, 4)]
     none = jnp.zeros(width)
-    return MultiHead.of_matrices(
-        architecture.heads, *matrices, none, none, none, none, positional=Causal() if causal else None
-    )
+    return MultiHead.of_matrices(architecture.heads, *matrices, none, none, none, none, **seeing(causal))
 
 
 def _matrix(key: Array, rows: int, columns: int, architecture: Architecture) -> Any:
