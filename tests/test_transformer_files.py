@@ -59,7 +59,7 @@ DAMAGES = {
     "backwards": (with_entry(data_offsets=[576, 0]), f"{NAME} .* should be at bytes"),
     "an unknown type": (with_entry(dtype="F33"), f"{NAME} .* type 'F33', which is not known"),
     "whole numbers": (with_entry(dtype="I32"), f"{NAME} .* floating-point numbers, but is I32"),
-    "no place": (lambda header: header | {NAME: {"dtype": "F32", "shape": [12, 12]}}, f"{NAME} .* no type, shape and place"),
+    "no place": (lambda header: header | {NAME: {"dtype": "F32", "shape": [12, 12]}}, f"{NAME} .* no type, shape"),
     "a list": (lambda header: [1, 2], "must be a JSON object, but is list"),
     "a number": (lambda header: header | {NAME: 3}, f"{NAME} .* no type, shape and place"),
 }  # fmt: skip
@@ -78,7 +78,7 @@ def test_damaged_headers_name_the_tensor(folder, name):
 def test_files_that_are_cut_off(folder, keep):
     path = folder / "model.safetensors"
     path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(ArgumentError, match="no whole safetensors file|cut off"):
+    with pytest.raises(ArgumentError, match=r"no whole safetensors file|cut off"):
         load(folder)
 
 
@@ -97,7 +97,7 @@ def test_nothing_huge_is_taken_for_what_a_file_only_claims(folder):
     for change in ({"num_hidden_layers": 2**30}, {"vocab_size": 2**30}, {"hidden_size": 3 * 2**29}):
         config = json.loads((FOLDER / "bert" / "config.json").read_text()) | change
         (folder / "config.json").write_text(json.dumps(config))
-        with pytest.raises(ArgumentError, match="layers, but|must have shape"):
+        with pytest.raises(ArgumentError, match=r"layers, but|must have shape"):
             load(folder)
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -110,7 +110,7 @@ CONFIGS = {
     "a name twice": ('{"model_type": "bert", "model_type": "gpt2"}', "a name is given twice"),
     "an unknown kind": ('{"model_type": "llama"}', "model_type of bert, distilbert, gpt2, but names 'llama'"),
     "a kind that is no text": ('{"model_type": ["bert"]}', "must name a model_type"),
-    "relative positions": ('{"model_type": "bert", "position_embedding_type": "relative_key"}', "position_embedding_type"),
+    "relative positions": ('{"model_type": "bert", "position_embedding_type": "relative_key"}', "asks for position"),
     "no sizes": ('{"model_type": "bert"}', "must give hidden_size as a positive whole number"),
 }  # fmt: skip
 

@@ -11,7 +11,7 @@ from make_tiny_transformers import make, reference
 
 from particleflow.drifts import FeedForward, MultiHead
 from particleflow.geometry import LayerNorm
-from particleflow.transformer import EncoderDecoder, Embedding, LayerParts, Transformer, load
+from particleflow.transformer import Embedding, EncoderDecoder, LayerParts, Transformer, load
 from particleflow.transformer.blocks import seeing
 
 torch = pytest.importorskip("torch")

@@ -2,6 +2,7 @@
 
 from particleflow.drifts.attend import Attend, Hardmax, LinearAttention
 from particleflow.drifts.base import AbstractDrift, Interaction, Multiple, Sum
+from particleflow.drifts.blend import Blend, near_and_far
 from particleflow.drifts.heads import MultiHead
 from particleflow.drifts.layers import Block, Layers
 from particleflow.drifts.plain import Confinement, FeedForward, Linear, RandomFeedForward
@@ -12,6 +13,7 @@ __all__ = [
     "AbstractDrift",
     "AbstractSchedule",
     "Attend",
+    "Blend",
     "Block",
     "Confinement",
     "Decay",
@@ -30,6 +32,7 @@ __all__ = [
     "Steps",
     "Sum",
     "Varying",
+    "near_and_far",
 ]
 
 

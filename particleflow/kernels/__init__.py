@@ -26,7 +26,7 @@ from particleflow.kernels.features import (
     Pullback,
     SelfLocalized,
 )
-from particleflow.kernels.forms import Bilinear, Radial
+from particleflow.kernels.forms import Bilinear, Radial, Separable
 from particleflow.kernels.inner import (
     Attention,
     Constant,
@@ -36,6 +36,7 @@ from particleflow.kernels.inner import (
     SigmoidExponential,
     SquaredDistanceAttention,
 )
+from particleflow.kernels.linearised import LinearisedAttention
 from particleflow.kernels.positional import (
     Alibi,
     Causal,
@@ -83,6 +84,7 @@ __all__ = [
     "Gaussian",
     "InverseDistance",
     "Laplace",
+    "LinearisedAttention",
     "Mixture",
     "OnValues",
     "Others",
@@ -94,6 +96,7 @@ __all__ = [
     "Rectified",
     "Scaled",
     "SelfLocalized",
+    "Separable",
     "Sigmoid",
     "SigmoidExponential",
     "Sinusoidal",
