@@ -159,8 +159,7 @@ def test_shared_weights_are_one_layer_again_and_again():
 def test_pre_norm_has_a_limit_in_depth_and_post_norm_has_none(decoder):
     """Steps of 1/4 and 1/8 of the same layers: the error of Euler's method halves."""
     start = decoder.measure([3, 1, 4, 1, 5])
-    flow = decoder.flow_of(("attention", "feed_forward"))
-    ends = [pf.evolve(flow, start, 1.0, step=1 / steps, solver="map").points for steps in (4, 8, 64)]
+    ends = [pf.evolve(decoder.flow, start, 1.0, step=1 / steps, solver="map").points for steps in (4, 8, 64)]
     ratio = off(ends[0], ends[2]) / off(ends[1], ends[2])
     assert 1.7 < ratio < 2.8  # 16/7 were Euler's error exactly h
     post = random_transformer(jax.random.key(1), Architecture(8, 2, 2, 11, 13, placement="post"))
@@ -201,8 +200,8 @@ def test_what_cannot_be_is_refused(networks, decoder):
         (lambda: networks["gpt2"].hidden_states([1], types=[0]), ArgumentError, "has no token types"),
         (lambda: decoder.tokenize("a text"), ArgumentError, "has no tokenizer"),
         (lambda: bert.tokenize(3), ArgumentError, "`text` must be a text"),
-        (lambda: bert.flow_of(["attention"], layer=2), ArgumentError, "from 0 to 1, but is 2"),
-        (lambda: decoder.flow_of([]), ArgumentError, "at least one of attention"),
+        (lambda: bert.layers_of(["attention"], layer=2), ArgumentError, "from 0 to 1, but is 2"),
+        (lambda: decoder.layers_of([]), ArgumentError, "at least one of attention"),
         (lambda: random_transformer(jax.random.key(0), Architecture(9, heads=2)), ArgumentError, "divide the width 9"),
         (lambda: drifts.MultiHead([]), ArgumentError, "at least one attend"),
         (lambda: drifts.MultiHead([pf.Attend(kernels.Attention()), pf.Attend(kernels.Gaussian(1.0))]), ArgumentError,

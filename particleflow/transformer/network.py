@@ -15,11 +15,12 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from particleflow._shown import shown
+from particleflow.drifts.layers import Layers
 from particleflow.errors import ArgumentError
 from particleflow.flow import Flow
 from particleflow.geometry import LayerNorm
 from particleflow.measure import Measure
-from particleflow.transformer.blocks import LayerParts, Part, Placement, stacked
+from particleflow.transformer.blocks import LayerParts, Part, Placement, stacked, taking_turns
 from particleflow.transformer.embedding import Embedding, Unembedding
 from particleflow.transformer.tokens import Tokenizer
 
@@ -69,12 +70,12 @@ class Transformer(eqx.Module):
         """What every layer is made of."""
         return tuple(LayerParts.of(block) for block in self.flow.drift.drifts)
 
-    def flow_of(self, parts: Sequence[Part], placement: Placement | None = None, layer: int | None = None) -> Flow:
-        """A flow of some of the parts of every layer, with the norms elsewhere, or of one layer again and again."""
+    def layers_of(self, parts: Sequence[Part], placement: Placement | None = None, layer: int | None = None) -> Layers:
+        """Some of the parts of every layer, with the norms elsewhere, or one layer again and again, as a drift."""
         layers = self.layers
         if layer is not None and not 0 <= layer < len(layers):
             raise ArgumentError(f"Argument `layer` must be a number from 0 to {len(layers) - 1}, but is {layer}.")
-        return stacked(layers if layer is None else layers[layer : layer + 1], placement or self.placement, parts)
+        return taking_turns(layers if layer is None else layers[layer : layer + 1], placement or self.placement, parts)
 
     def tokenize(self, text: str) -> np.ndarray:
         """The numbers of the words of a text, with the marks that the network expects around them."""
