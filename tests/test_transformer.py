@@ -107,7 +107,7 @@ def test_heads_are_a_sum_of_attends():
             for one in many.each
         ]
         found = many(0.0, measure.sites, measure)
-        assert off(found, drifts.Sum(alone)(0.0, measure.sites, measure) + biases[3]) < 1e-13
+        assert off(found, np.asarray(drifts.Sum(alone)(0.0, measure.sites, measure)) + biases[3]) < 1e-13
     assert off(found, oracle.attention(many, points, data)) < 1e-13
     assert len(many.interactions(0.0)) == 3
     assert not many.interacts_only(0.0)

@@ -90,7 +90,7 @@ def near_and_far(
     weights: Any = (1.0, 1.0),
     positional: AbstractKernel | None = None,
 ) -> Blend:
-    """The FMMformer: w₁ times softmax attention where |t − s| < radius, w₂ times linearised attentions, one a feature map.
+    """The FMMformer: w₁ times softmax attention where |t − s| < radius, w₂ times linearised attention for each map.
 
     Parameters: `radius` of the band; `features`, as many as the rank of the far field; `beta`, `query`, `key` and
     `value` of both; the two `weights`; `positional`, a causal mask for the causal form.
