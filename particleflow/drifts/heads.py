@@ -4,6 +4,10 @@
 
 The heads are kept as one `Attend` whose arrays have a leading axis. All queries, keys and values are then one matrix
 product each, the sums of all heads are one call of what sums them, and O_h adds them up in one product more.
+
+A head of k dimensions sees d-dimensional tokens through matrices of rank k: ⟨Qx, Ky⟩ = ⟨x, QᵀK y⟩ says who attracts
+whom, and O V where they are pulled to. Both are what the theory of the flow asks for, head by head, and neither changes
+when a basis inside of the head is turned: Q, K ↦ RQ, RK and V, O ↦ RV, OR⁻¹. Source: Vaswani et al. (2017).
 """
 
 from collections.abc import Sequence
@@ -104,6 +108,7 @@ class MultiHead(AbstractDrift):
         """Σ_h O_h (V_h m_h(x) + b_h) + c."""
         seen = self.data or measure
         read = eqx.filter_vmap(lambda head: head.read(time, queries, seen))(self.heads)
+        # One contraction over heads and their dimensions together: a product of n × hk and hk × d matrices.
         if self.heads.output.ndim == 3:
             velocity = jnp.einsum("hmk,hdk->md", read, self.heads.output)
         else:

@@ -5,7 +5,8 @@
 Under a causal mask M is a sum over the past. Sources are put in the order of their positions and cut into blocks; M is
 kept at the beginning of every block, and a query adds to it those of its own block that it may see: a block's worth of
 pairs a query, whatever the number of sources. Positions may be anything, equal ones too, and queries need not be
-sources. Source: Katharopoulos et al., Transformers are RNNs (2020), where the past is a state that is carried along.
+sources. Nothing that a query does not see enters its sum, not even as a rounding error: earlier blocks are added up in
+their order, and what is masked is a zero in a product. Source: Katharopoulos et al., Transformers are RNNs (2020), where the past is a state that is carried along.
 """
 
 from collections.abc import Iterator
@@ -50,6 +51,7 @@ class Separated(AbstractSummation):
                 "The summation Separated cannot sum this kernel: it is no inner product of features, alone or times "
                 "one causal mask."
             )
+        # Weights may be as small as e^{−1000}: the largest is taken out of them, and goes back into the log-mass.
         shift = jax.lax.stop_gradient(jnp.max(measure.log_weights))
         weights = jnp.exp(measure.log_weights - shift)
         summed = jnp.pad(value_columns(measure, values), ((0, 0), (0, 1)), constant_values=1.0)
@@ -110,11 +112,13 @@ def _past_sums(
     before = jnp.pad(jnp.cumsum(totals[:-1], axis=0), ((1, 0), (0, 0), (0, 0)))  # of earlier blocks alone, to the bit
     visible = jnp.searchsorted(positions, times, side="left" if strict else "right")
     block = jnp.minimum(visible // _BLOCK, len(blocks) - 1)
+    within = jnp.arange(_BLOCK, dtype=visible.dtype)
 
     def one(query: tuple[Array, Array, Array]) -> Array:
+        """What earlier blocks hold, and those of the query's own block that it sees."""
         features, place, seen = query
         pairs = blocks[place] @ features
-        pairs = jnp.where(place * _BLOCK + jnp.arange(_BLOCK) < seen, pairs, 0.0)
+        pairs = jnp.where(place * _BLOCK + within < seen, pairs, 0.0)
         return features @ before[place] + pairs @ columns[place]
 
     return jax.lax.map(one, (asked, block, visible), batch_size=_BLOCK)
