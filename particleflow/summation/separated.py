@@ -6,7 +6,8 @@ Under a causal mask M is a sum over the past. Sources are put in the order of th
 kept at the beginning of every block, and a query adds to it those of its own block that it may see: a block's worth of
 pairs a query, whatever the number of sources. Positions may be anything, equal ones too, and queries need not be
 sources. Nothing that a query does not see enters its sum, not even as a rounding error: earlier blocks are added up in
-their order, and what is masked is a zero in a product. Source: Katharopoulos et al., Transformers are RNNs (2020), where the past is a state that is carried along.
+their order, and what is masked is a zero in a product. Source: Katharopoulos et al., Transformers are RNNs (2020),
+where the past is a state that is carried along.
 """
 
 from collections.abc import Iterator

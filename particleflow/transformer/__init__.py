@@ -4,6 +4,7 @@ embedding    words to points and back              blocks       attention and fe
 network      an embedding, a flow, an unembedding  loading      trained weights from a folder
 """
 
+from particleflow.transformer.analysis import Depth, HeadSpectrum, along_depth, analogy, head_spectra
 from particleflow.transformer.blocks import LayerParts, stacked
 from particleflow.transformer.embedding import Embedding, Unembedding
 from particleflow.transformer.loading import load
@@ -13,12 +14,17 @@ from particleflow.transformer.tokens import Tokenizer
 
 __all__ = [
     "Architecture",
+    "Depth",
     "Embedding",
     "EncoderDecoder",
+    "HeadSpectrum",
     "LayerParts",
     "Tokenizer",
     "Transformer",
     "Unembedding",
+    "along_depth",
+    "analogy",
+    "head_spectra",
     "load",
     "random_encoder_decoder",
     "random_transformer",

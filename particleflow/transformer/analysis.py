@@ -5,7 +5,7 @@ Of hidden states x_i at every depth:
     inner products      ⟨x_i, x_j⟩/(|x_i||x_j|) of all pairs                 a peak at 1 is a cluster
     anisotropy          their mean over pairs i ≠ j                          0 for random directions, 1 at consensus
     effective rank      exp of the entropy of σ²/Σσ², σ singular values      1 where all tokens are parallel
-    rank collapse       |X − 1 x̄ᵀ|/|X|                                       falls doubly exponentially in attention alone
+    rank collapse       |X − 1 x̄ᵀ|/|X|                                       falls fast in attention alone
     energy              (1/2β) ∬ e^{β⟨x, y⟩} dμ dμ of unit vectors           grows along gradient flows; here nobody says
 
 Source of the third and fourth: Dong et al., Attention is not all you need: pure attention loses rank doubly
@@ -80,6 +80,22 @@ def head_spectra(network: Transformer) -> list[HeadSpectrum]:
             query, key = (np.asarray(each, float) for each in (head.kernel.query, head.kernel.key))
             found.append(HeadSpectrum(layer, place, np.linalg.eigvals(value @ output), _symmetric(query, key)))
     return found
+
+
+def analogy(network: Transformer, first: str, second: str, third: str, count: int = 5) -> list[tuple[str, float]]:
+    """Words that are to `third` what `second` is to `first`, by the cosine of their rows with E₂ − E₁ + E₃.
+
+    Only words that are one token of the network can be asked for, and the three are left out of the answer. Source:
+    Mikolov, Yih and Zweig, Linguistic regularities in continuous space word representations (2013).
+    """
+    numbers = [network.number_of(word) for word in (first, second, third)]
+    table = np.asarray(network.embedding.table, float)
+    units = table / np.linalg.norm(table, axis=1, keepdims=True)
+    wanted = units[numbers[1]] - units[numbers[0]] + units[numbers[2]]
+    cosines = units @ wanted / np.linalg.norm(wanted)
+    cosines[numbers] = -np.inf
+    best = np.argsort(-cosines)[:count]
+    return list(zip(network.words(best), cosines[best].tolist(), strict=True))
 
 
 def _symmetric(query: np.ndarray, key: np.ndarray) -> np.ndarray:

@@ -85,6 +85,10 @@ class Transformer(eqx.Module):
         """The words that some numbers stand for."""
         return self._tokenizer().words(ids)
 
+    def number_of(self, word: str) -> int:
+        """The number of a word that is one token of the network; refused where it is none or several."""
+        return self._tokenizer().number_of(word)
+
     def measure(self, ids: Any, types: Any = None, mask: Any = None) -> Measure:
         """The embedded tokens, from which the flow starts; see `Embedding.measure`."""
         return self.embedding.measure(ids, types, mask)

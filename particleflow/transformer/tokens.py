@@ -41,3 +41,10 @@ class Tokenizer:
                 f"The tokenizer knows no word of the number {np.asarray(ids).ravel()[pieces.index(None)]}."
             )
         return [piece.replace("Ġ", " ").replace("Ċ", "\n") for piece in pieces]
+
+    def number_of(self, word: str) -> int:
+        """The number of a word that is a single piece."""
+        pieces = self._tokenizer.encode(word, add_special_tokens=False).ids
+        if len(pieces) != 1:
+            raise ArgumentError(f"{word[:60]!r} is no single word of this tokenizer, but {len(pieces)} pieces.")
+        return pieces[0]
