@@ -14,6 +14,7 @@ from . import scenario as scenario
 from . import stability as stability
 from . import store as store
 from . import summation as summation
+from . import transformer as transformer
 from . import view as view
 from ._version import __version__ as __version__
 from .compilation_cache import use_cache as use_cache

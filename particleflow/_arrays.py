@@ -160,6 +160,15 @@ def apply_linear_map(linear_map: Array, vectors: Array, name: str) -> Array:
     return vectors @ linear_map.T
 
 
+def plus(rows: Array, vector: Array, name: str) -> Array:
+    """x + b for every row x, where b is a number or a vector."""
+    if vector.ndim == 0:
+        return rows + vector
+    if vector.shape != rows.shape[1:]:
+        raise ShapeError(f"Argument `{name}` must have shape {rows.shape[1:]}, but has {vector.shape}.")
+    return rows + vector[None, :]
+
+
 def check_same_dtype(**arrays: Array | None) -> None:
     """Raise if two of the named arrays have different precisions; weakly typed numbers fit everywhere."""
     strong = {name: a.dtype for name, a in arrays.items() if a is not None and not getattr(a, "weak_type", False)}

@@ -114,6 +114,10 @@ def _square(x: Any, y: Any) -> float:
     return math.fsum((a - b) ** 2 for a, b in zip(x, y, strict=True))
 
 
+def _elu_plus_one(u: Any) -> np.ndarray:
+    return np.where(u > 0, u + 1, np.exp(np.minimum(u, 0)))
+
+
 def _dot(x: Any, y: Any) -> float:
     return math.fsum(a * b for a, b in zip(x, y, strict=True))
 
@@ -186,6 +190,11 @@ INNER = [
         "attention in fewer dimensions",
         lambda t: k.Attention(0.9, tall(t), -tall(t)),
         _of_points(lambda x, y: -0.9 * _dot(TALL @ x, TALL @ y)),
+    ),
+    Case(
+        "attention with biases",
+        lambda t: k.AffineAttention(0.6, query(t), key(t), 0.2, jnp.asarray(DIAGONAL, t)),
+        _of_points(lambda x, y: 0.6 * _dot(QUERY @ x + 0.2, KEY @ y + DIAGONAL)),
     ),
     Case("cosine", lambda t: k.Cosine(3.0), _of_points(lambda x, y: 3.0 * _cosine(x, y))),
     Case(
@@ -299,6 +308,18 @@ FEATURES = [
         "feature product",
         lambda t: k.FeatureProduct(lambda x: jnp.exp(0.3 * x), jnp.square),
         _of_points(lambda x, y: _log(_dot(np.exp(0.3 * x), y**2))),
+    ),
+    Case(
+        "linearised attention",
+        lambda t: k.LinearisedAttention("elu", query(t), key(t)),
+        _of_points(lambda x, y: math.log(_dot(_elu_plus_one(QUERY @ x), _elu_plus_one(KEY @ y)))),
+    ),
+    Case(
+        "causal linearised attention",
+        lambda t: k.LinearisedAttention("elu_reversed") * k.Causal(),
+        lambda x, y: (
+            math.log(_dot(_elu_plus_one(-x.point), _elu_plus_one(-y.point))) if y.position <= x.position else NOTHING
+        ),
     ),
     Case(
         "feature exponential",

@@ -31,6 +31,7 @@ SPACES = [
     (geometry.SqrtScaled(), oracle.on_sphere),
     (geometry.Rescaled(0.5), lambda x: x),
     (geometry.SetNorm(), family.spaces(4)["set_norm"].retract),
+    (geometry.ResidualStream(), lambda x: x),
 ]
 NAMES = [type(space).__name__ for space, _ in SPACES]
 
@@ -62,6 +63,7 @@ def test_tangent_of_each_scheme():
     pull = np.linalg.norm(VELOCITY, axis=1, keepdims=True)
     expected = [
         (geometry.PreNorm(), VELOCITY),
+        (geometry.ResidualStream(), VELOCITY),
         (geometry.PeriNorm(), VELOCITY / pull),
         (geometry.Ngpt(0.3), 0.3 * sizes * oracle.tangent(units, VELOCITY / pull)),
         (geometry.SqrtScaled(), sizes * oracle.tangent(units, VELOCITY) / np.sqrt(1.7)),

@@ -36,7 +36,7 @@ LEVELS = [
     ["operators", "localization", "hierarchy", "exponential_family", "initial", "drifts", "folder_contents", "beside"],
     ["flow", "products"],
     ["discretization"],
-    ["observables", "models", "stability"],
+    ["observables", "models", "stability", "transformer"],
     ["events"],
     ["integrate"],
     ["plan"],

@@ -11,15 +11,16 @@ from particleflow._names import snake_case
 from particleflow.errors import UserError
 
 PLUGIN_GROUP = "particleflow.plugins"
+_TRANSFORMERS = "particleflow.transformer.kinds"
 
 
 @dataclass(frozen=True)
 class Family:
-    """One sort of table: its name, the class that all of its kinds descend from, and where they are."""
+    """One sort of table: its name, the class that all of its kinds descend from, and the modules that they are in."""
 
     name: str
     base: Any
-    module: str
+    modules: tuple[str, ...]
 
 
 class Registry:
@@ -87,22 +88,28 @@ def _families() -> tuple[Family, ...]:
     from particleflow.summation.base import AbstractSummation
 
     return (
-        Family("kernel", AbstractKernel, "particleflow.kernels"),
-        Family("encoding", AbstractEncoding, "particleflow.kernels"),
-        Family("drift", AbstractDrift, "particleflow.drifts"),
-        Family("schedule", AbstractSchedule, "particleflow.drifts"),
-        Family("geometry", AbstractGeometry, "particleflow.geometry"),
-        Family("discretization", AbstractDiscretization, "particleflow.discretization"),
-        Family("initial", AbstractInitial, "particleflow.initial"),
-        Family("summation", AbstractSummation, "particleflow.summation"),
-        Family("event", AbstractEvent, "particleflow.events"),
-        Family("observable", None, "particleflow.observables"),
+        Family("kernel", AbstractKernel, ("particleflow.kernels",)),
+        Family("encoding", AbstractEncoding, ("particleflow.kernels",)),
+        Family("drift", AbstractDrift, ("particleflow.drifts", _TRANSFORMERS)),
+        Family("schedule", AbstractSchedule, ("particleflow.drifts",)),
+        Family("geometry", AbstractGeometry, ("particleflow.geometry",)),
+        Family("discretization", AbstractDiscretization, ("particleflow.discretization",)),
+        Family("initial", AbstractInitial, ("particleflow.initial", _TRANSFORMERS)),
+        Family("summation", AbstractSummation, ("particleflow.summation",)),
+        Family("event", AbstractEvent, ("particleflow.events",)),
+        Family("observable", None, ("particleflow.observables",)),
     )
 
 
 @cache
 def _own_kinds(family: Family) -> dict[str, Any]:
-    module = import_module(family.module)
+    found: dict[str, Any] = {}
+    for module in family.modules:
+        found |= _kinds_in(family, import_module(module))
+    return found
+
+
+def _kinds_in(family: Family, module: Any) -> dict[str, Any]:
     members = {name: value for name, value in vars(module).items() if not name.startswith("_")}
     if family.base is None:
         return _observables(module.__name__, members)

@@ -2,6 +2,8 @@
 
 from particleflow.drifts.attend import Attend, Hardmax, LinearAttention
 from particleflow.drifts.base import AbstractDrift, Interaction, Multiple, Sum
+from particleflow.drifts.blend import Blend, near_and_far
+from particleflow.drifts.heads import MultiHead
 from particleflow.drifts.layers import Block, Layers
 from particleflow.drifts.plain import Confinement, FeedForward, Linear, RandomFeedForward
 from particleflow.drifts.schedules import AbstractSchedule, Decay, Ramp, Steps, Varying
@@ -13,6 +15,7 @@ __all__ = [
     "AbstractDrift",
     "AbstractSchedule",
     "Attend",
+    "Blend",
     "Block",
     "Confinement",
     "Decay",
@@ -26,6 +29,7 @@ __all__ = [
     "LinearAttention",
     "LogNormalizerAscent",
     "MeanShift",
+    "MultiHead",
     "Multiple",
     "Propagate",
     "Ramp",
@@ -34,6 +38,7 @@ __all__ = [
     "Steps",
     "Sum",
     "Varying",
+    "near_and_far",
 ]
 
 

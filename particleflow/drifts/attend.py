@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from particleflow._arrays import apply_linear_map, as_linear_map, as_nonnegative
+from particleflow._arrays import apply_linear_map, as_float_array, as_linear_map, as_nonnegative, plus
 from particleflow.drifts.base import (
     AbstractDrift,
     Chooser,
@@ -45,7 +45,9 @@ class Attend(AbstractDrift):
     v = O V e^{G} m; "sinkhorn" tilts the measure until the weights are doubly stochastic.
 
     Parameters: `kernel` K₁; `value` V and `output` O, each a number, a diagonal or a matrix; `positional` K₂, left
-    out for none; `summation`, how the mean is summed. Several heads are a sum of attends.
+    out for none; `summation`, how the mean is summed; `data`, another measure to look at, the particles themselves if
+    left out (cross attention: what a decoder reads of its encoder); `value_bias` and `output_bias` b and c of
+    O (V m + b) + c, as trained heads have them. Several heads are a sum of attends, or a `MultiHead`, which is faster.
     """
 
     kernel: AbstractKernel
@@ -54,6 +56,9 @@ class Attend(AbstractDrift):
     positional: AbstractKernel | None
     output: Float[Array, "..."]
     summation: AbstractSummation
+    data: Measure | None
+    value_bias: Float[Array, "..."] | None
+    output_bias: Float[Array, "..."] | None
 
     def __init__(
         self,
@@ -63,6 +68,9 @@ class Attend(AbstractDrift):
         positional: AbstractKernel | None = None,
         output: Any = 1.0,
         summation: AbstractSummation | None = None,
+        data: Measure | None = None,
+        value_bias: Any = None,
+        output_bias: Any = None,
     ):
         self.kernel = kernel
         self.value = as_linear_map(value, "value")
@@ -70,9 +78,12 @@ class Attend(AbstractDrift):
         self.positional = positional
         self.output = as_linear_map(output, "output")
         self.summation = summation or Auto()
+        self.data = data
+        self.value_bias = None if value_bias is None else as_float_array(value_bias, "value_bias")
+        self.output_bias = None if output_bias is None else as_float_array(output_bias, "output_bias")
 
     def __check_init__(self):
-        check_interacting(self.kernel, self.summation, self.positional)
+        check_interacting(self.kernel, self.summation, self.positional, self.data)
         if self.normalization not in _NORMALIZATIONS:
             choices = ", ".join(repr(name) for name in _NORMALIZATIONS)
             raise ArgumentError(f"Argument `normalization` must be one of {choices}, but is {self.normalization!r}.")
@@ -80,11 +91,11 @@ class Attend(AbstractDrift):
     def interactions(self, time: Any) -> tuple[Interaction, ...]:
         """The one kernel of this head."""
         maps = {"value": self.value, "output": self.output}
-        return (Interaction(self.kernel, self.normalization, self.positional, self.summation, None, **maps),)
+        return (Interaction(self.kernel, self.normalization, self.positional, self.summation, self.data, **maps),)
 
     def interacts_only(self, time: Any) -> bool:
-        """It is nothing but its kernel."""
-        return True
+        """It is nothing but its kernel, unless biases are added."""
+        return self.value_bias is None and self.output_bias is None
 
     def resummed(self, time: Any, choose: Chooser) -> "Attend":
         """With another summation."""
@@ -92,14 +103,30 @@ class Attend(AbstractDrift):
 
     def __call__(self, time: Any, queries: Sites, measure: Measure) -> Float[Array, "m d"]:
         """O V m(x), times e^{G(x)} without normalisation."""
-        moments = self.interactions(time)[0].moments(queries, measure)
-        velocity = moments.mean
+        velocity = apply_linear_map(self.output, self.read(time, queries, measure), "output")
+        return velocity if self.output_bias is None else plus(velocity, self.output_bias, "output_bias")
+
+    def read(self, time: Any, queries: Sites, measure: Measure) -> Float[Array, "m k"]:
+        """V m(x) + b, times e^{G(x)} without normalisation: what a head has read, before its output map.
+
+        V m is the local mean of V z. So where V leads into fewer dimensions, or a bias is added, values are mapped
+        before they are summed; a query that sees nothing reads 0.
+        """
+        narrow = self.value.ndim == 2 and self.value.shape[0] < self.value.shape[1]
+        values = None
+        if narrow or self.value_bias is not None:
+            values = apply_linear_map(self.value, value_columns(self.data or measure), "value")
+            values = values if self.value_bias is None else plus(values, self.value_bias, "value_bias")
+        moments = self.interactions(time)[0].moments(queries, measure, values)
+        found = moments.mean
         if self.normalization == "none":
-            velocity = jnp.exp(moments.log_mass)[:, None] * velocity
-        return apply_linear_map(self.output, apply_linear_map(self.value, velocity, "value"), "output")
+            found = jnp.exp(moments.log_mass)[:, None] * found
+        return apply_linear_map(self.value, found, "value") if values is None else found
 
     def affine(self, time: Any, law: Normal) -> Affine:
         """O V m(x): affine with softmax and Sinkhorn weights (THEORY 10); the nearest affine field to O V e^{G} m."""
+        if not self.interacts_only(time):
+            raise ArgumentError("A Gaussian is not moved by an attend with biases. Use particles.")
         return self.interactions(time)[0].affine(law).mapped(self.value, "value").mapped(self.output, "output")
 
 

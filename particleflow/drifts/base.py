@@ -86,9 +86,9 @@ class Interaction(NamedTuple):
             return sinkhorn_tilt(kernel, measure, self.summation)
         return measure
 
-    def moments(self, queries: Sites, seen: Measure) -> Moments:
-        """G and m of the queries, under the tilt of Sinkhorn attention."""
-        return self.summation.moments(self.kernel_among(seen), self.looked_at(seen), queries)
+    def moments(self, queries: Sites, seen: Measure, values: Float[Array, "n k"] | None = None) -> Moments:
+        """G and m of the queries, under the tilt of Sinkhorn attention; of other `values` where they are given."""
+        return self.summation.moments(self.kernel_among(seen), self.looked_at(seen), queries, values)
 
     def local_law(self, law: Normal) -> LocalLaw:
         """G and m under a normal law in closed form, without any tilt; refused where the kernel has none."""

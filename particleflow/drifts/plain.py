@@ -23,9 +23,10 @@ from particleflow._arrays import (
     as_nonnegative,
     as_scalar,
     is_concrete,
+    plus,
 )
 from particleflow.drifts.base import AbstractDrift
-from particleflow.errors import ArgumentError, ShapeError
+from particleflow.errors import ArgumentError
 from particleflow.measure import Measure, Sites
 from particleflow.normal import Affine, Normal
 
@@ -83,9 +84,9 @@ class FeedForward(AbstractDrift):
 
     def __call__(self, time: Any, queries: Sites, measure: Measure) -> Float[Array, "m d"]:
         """W₂ σ(W₁ x + b₁) + b₂."""
-        hidden = _plus(apply_linear_map(self.weight, queries.points, "weight"), self.bias, "bias")
+        hidden = plus(apply_linear_map(self.weight, queries.points, "weight"), self.bias, "bias")
         velocity = apply_linear_map(self.output, _ACTIVATIONS[self.activation](hidden), "output")
-        return _plus(velocity, self.output_bias, "output_bias")
+        return plus(velocity, self.output_bias, "output_bias")
 
     def affine(self, time: Any, law: Normal) -> Affine:
         """The layer itself, if its activation is the identity: W₂(W₁ x + b₁) + b₂.
@@ -157,7 +158,7 @@ class Confinement(AbstractDrift):
 
     def __call__(self, time: Any, queries: Sites, measure: Measure) -> Float[Array, "m d"]:
         """−strength |x − c|^{power−2} (x − c)."""
-        away = _plus(queries.points, -self.centre, "centre")
+        away = plus(queries.points, -self.centre, "centre")
         squares = jnp.sum(jnp.square(away), axis=1, keepdims=True)
         nonzero = squares > 0
         growth = jnp.where(nonzero, jnp.where(nonzero, squares, 1.0) ** ((self.power - 2) / 2), 0.0)
@@ -168,12 +169,4 @@ class Confinement(AbstractDrift):
         if is_concrete(self.power) and np.any(np.asarray(self.power) != 2):
             raise ArgumentError("A Gaussian does not stay one under a confinement of another power than 2.")
         field = law.identity()
-        return Affine(_plus(field.offset[None], -self.centre, "centre")[0], field.matrix).times(-self.strength)
-
-
-def _plus(rows: Float[Array, "m d"], vector: Array, name: str) -> Float[Array, "m d"]:
-    if vector.ndim == 0:
-        return rows + vector
-    if vector.shape != rows.shape[1:]:
-        raise ShapeError(f"Argument `{name}` must have shape {rows.shape[1:]}, but has {vector.shape}.")
-    return rows + vector[None, :]
+        return Affine(plus(field.offset[None], -self.centre, "centre")[0], field.matrix).times(-self.strength)

@@ -12,7 +12,7 @@ from particleflow.geometry.base import (
     retracted_by_run,
 )
 from particleflow.geometry.roundness import round_radius
-from particleflow.geometry.schemes import Ngpt, PeriNorm, PostNorm, PreNorm, SqrtScaled
+from particleflow.geometry.schemes import Ngpt, PeriNorm, PostNorm, PreNorm, ResidualStream, SqrtScaled
 from particleflow.geometry.spaces import AbstractSphere, Euclidean, LayerNorm, Rescaled, RmsNorm, Sphere
 from particleflow.geometry.whole import SetNorm
 
@@ -27,6 +27,7 @@ __all__ = [
     "PostNorm",
     "PreNorm",
     "Rescaled",
+    "ResidualStream",
     "Restoring",
     "RmsNorm",
     "SetNorm",

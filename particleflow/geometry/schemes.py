@@ -4,6 +4,7 @@ With A = f(N(y)) the output of attention, θ = y/|y| and r = |y|, on the unit sp
 
     Post (a space by itself)   x ← N(x + A)             θ' = P A
     PreNorm                    y ← y + f(N(y))          θ' = P A/r,        r' = ⟨θ, A⟩
+    ResidualStream             y ← y + f(N(y))          the same, and y itself is what is saved
     PeriNorm                   y ← y + N(f(N(y)))       θ' = P A/(r|A|),   r' = ⟨θ, A⟩/|A|
     Ngpt                       x ← N(x + α N(A))        θ' = α P A/|A|
     SqrtScaled                 x ← N(x + A/√(t + 1))    θ' = P A/√(t + 1)
@@ -71,6 +72,42 @@ class PreNorm(AbstractStream):
     def tangent(self, state: State, velocity: State, time: Any = 0.0) -> State:
         """The velocity itself."""
         return velocity
+
+
+class ResidualStream(AbstractGeometry):
+    """The Pre-LN layer of a trained network, y ← y + f(N(y)), of which the hidden state y itself is saved.
+
+    Small layers tend to the flow ẏ = f(N(y)), so a trained network can be refined in depth.
+    """
+
+    space: AbstractSphere
+
+    def __init__(self, space: AbstractSphere | None = None):
+        self.space = _sphere(space)
+
+    def retract(self, state: State) -> State:
+        """y itself: a hidden state of the network."""
+        return state
+
+    def observe(self, state: State, time: Any = 0.0) -> State:
+        """N(y)."""
+        return self.space.normalise(state)
+
+    def tangent(self, state: State, velocity: State, time: Any = 0.0) -> State:
+        """The velocity itself."""
+        return velocity
+
+    def diffuse(self, state: State, increment: State, time: Any = 0.0) -> State:
+        """The increment itself."""
+        return increment
+
+    def advance(self, state: State, velocity: State, size: Any, time: Any = 0.0) -> State:
+        """y + size · f(N(y))."""
+        return state + size * velocity
+
+    def facts(self, dimension: int) -> Facts:
+        """Flat, and drifts see something else than is stored."""
+        return Facts("flat", None, "hidden states of the residual stream", sees_stored=False)
 
 
 class PeriNorm(AbstractStream):

@@ -8,6 +8,7 @@
 `base` has the classes to inherit from and the arithmetic of all pairs, `description` writes a kernel for metadata.
 """
 
+from particleflow.kernels.affine import AffineAttention
 from particleflow.kernels.algebra import Mixture, Product, Scaled, Symmetrised, Transposed
 from particleflow.kernels.base import (
     AbstractKernel,
@@ -26,7 +27,7 @@ from particleflow.kernels.features import (
     Pullback,
     SelfLocalized,
 )
-from particleflow.kernels.forms import Bilinear, Radial
+from particleflow.kernels.forms import Bilinear, Radial, Separable
 from particleflow.kernels.inner import (
     Attention,
     Constant,
@@ -36,6 +37,7 @@ from particleflow.kernels.inner import (
     SigmoidExponential,
     SquaredDistanceAttention,
 )
+from particleflow.kernels.linearised import LinearisedAttention
 from particleflow.kernels.nearest import Nearest
 from particleflow.kernels.positional import (
     Alibi,
@@ -68,6 +70,7 @@ __all__ = [
     "AbstractMatrixKernel",
     "AbstractPairKernel",
     "AbstractRadialKernel",
+    "AffineAttention",
     "Alibi",
     "Attention",
     "Ball",
@@ -86,6 +89,7 @@ __all__ = [
     "HigherOrder",
     "InverseDistance",
     "Laplace",
+    "LinearisedAttention",
     "Membership",
     "Mixture",
     "Nearest",
@@ -101,6 +105,7 @@ __all__ = [
     "Rectified",
     "Scaled",
     "SelfLocalized",
+    "Separable",
     "Sigmoid",
     "SigmoidExponential",
     "Sinusoidal",

@@ -8,7 +8,7 @@ all pairs. A kernel is written once, either way: subclass `AbstractPairKernel` a
     (k1 * k2)(x, y) = k1(x, y) k2(x, y)      (k1 + k2)(x, y) = k1(x, y) + k2(x, y)      (c * k)(x, y) = c k(x, y)
 
 What a faster method wants to know of a kernel, it asks the kernel, never the kernel's class: `bilinear`, `radial`,
-`band` and `factors` give its forms,
+`band`, `separable` and `factors` give its forms,
 `vanishes`, `is_quadratic` and `inverse_temperature` its facts. Each has an answer that is always right (no
 form, itself, perhaps, none), so a kernel of one's own needs none of them.
 
@@ -30,7 +30,7 @@ from particleflow.kernels.description import described
 from particleflow.measure import Measure, Sites
 
 if TYPE_CHECKING:
-    from particleflow.kernels.forms import Band, Bilinear, Radial
+    from particleflow.kernels.forms import Band, Bilinear, Radial, Separable
 
 # A large matrix product with two or three columns is several times slower on CPU than one padded to sixteen;
 # for small matrices the padding costs more than it saves.
@@ -70,6 +70,10 @@ class AbstractKernel(eqx.Module):
 
     def band(self) -> "Band | None":
         """The lags t − s of positions that K lets pass and how it falls with |t − s|; None for all other kernels."""
+        return None
+
+    def separable(self) -> "Separable | None":
+        """Features φ, ψ with K(x, y) = ⟨φ(x), ψ(y)⟩, a sum of products of a few positive functions; None for none."""
         return None
 
     def factors(self) -> "tuple[AbstractKernel, ...]":

@@ -28,7 +28,7 @@ from particleflow.kernels.base import (
     safe_log,
     values_of,
 )
-from particleflow.kernels.forms import Bilinear, Radial
+from particleflow.kernels.forms import Bilinear, Radial, Separable
 from particleflow.measure import Measure, Sites
 
 
@@ -56,6 +56,10 @@ class FeatureProduct(AbstractMatrixKernel):
         """The matrix log φ(x_i)·ψ(y_j)."""
         queries, keys = _images(self, xs, "query"), _images(self, ys, "measure")
         return safe_log(inner_products(queries, keys))
+
+    def separable(self) -> Separable:
+        """φ and ψ."""
+        return Separable(lambda xs: _images(self, xs, "query"), lambda ys: _images(self, ys, "measure"))
 
 
 class FeatureExponential(AbstractMatrixKernel):

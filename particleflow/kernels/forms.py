@@ -178,6 +178,13 @@ class Radial(NamedTuple):
         return parts[0]._replace(log_profile=log_profile, support=_smallest(supports), shape=shape)
 
 
+class Separable(NamedTuple):
+    """K(x, y) = ⟨φ(x), ψ(y)⟩ for maps φ and ψ from sites to a few features each: a matrix of low rank."""
+
+    query_map: Callable[[Any], Array]
+    key_map: Callable[[Any], Array]
+
+
 class Band(NamedTuple):
     """log K₂(t, s) = log_factor − slope |t − s| where least < t − s < most, else −∞; t and s are positions.
 

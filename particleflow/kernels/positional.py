@@ -269,6 +269,11 @@ class AbstractEncoding(eqx.Module):
     def vectors(self, positions: Float[Array, " n"], dimension: int) -> Float[Array, "n d"]:
         """The encodings of some positions."""
 
+    @property
+    def longest(self) -> int | None:
+        """How many positions 0, 1, … there are; None where there is no limit, as for every formula."""
+        return None
+
     def __repr__(self) -> str:
         return shown(self)
 
@@ -305,6 +310,11 @@ class PositionTable(AbstractEncoding):
     def __check_init__(self):
         if self.table.ndim != 2:
             raise ShapeError(f"Argument `table` must be a matrix, but has shape {self.table.shape}.")
+
+    @property
+    def longest(self) -> int:
+        """The number of rows."""
+        return self.table.shape[0]
 
     def vectors(self, positions: Float[Array, " n"], dimension: int) -> Float[Array, "n d"]:
         """The rows of the table."""

@@ -11,6 +11,7 @@ from particleflow.summation.features import Features
 from particleflow.summation.native import Native
 from particleflow.summation.near_far import NearFar
 from particleflow.summation.random_batch import RandomBatch
+from particleflow.summation.separated import Separated
 from particleflow.summation.spectral import Spectral
 
 __all__ = [
@@ -24,5 +25,6 @@ __all__ = [
     "Native",
     "NearFar",
     "RandomBatch",
+    "Separated",
     "Spectral",
 ]

@@ -24,16 +24,18 @@ from particleflow.summation.dense import Dense
 from particleflow.summation.features import Features
 from particleflow.summation.native import Native, library
 from particleflow.summation.near_far import NearFar
+from particleflow.summation.separated import Separated
 from particleflow.summation.spectral import Spectral
 
 # Asked only where there is a tolerance to keep.
 _APPROXIMATE: tuple[AbstractSummation, ...] = (Spectral(), NearFar(), Features())
 # The fastest first; the last one promises to sum whatever it is given, so there is always an answer.
-_EXACT: tuple[AbstractSummation, ...] = (Native(), Dense(), Blockwise())
+_EXACT: tuple[AbstractSummation, ...] = (Native(), Separated(), Dense(), Blockwise())
 
 
 class Auto(AbstractSummation):
-    """`Native` where there is such a sum; else `Dense` while all pairs fit into `dense_bytes`, and `Blockwise` beyond.
+    """`Native` where there is such a sum, `Separated` for kernels of a few positive features; else `Dense` while all
+    pairs fit into `dense_bytes`, and `Blockwise` beyond.
 
     All are exact.
 

@@ -1,0 +1,191 @@
+"""A transformer: an embedding, a flow of layers, and an unembedding.
+
+The flow stepped with explicit steps of size 1 is the network itself, and its states at the times 0, 1, 2, … are the
+hidden states. Everything that can be done with a flow can be done with it: `pf.simulate(model.flow, model.measure(ids),
+times, solver="map", step=1.0)` stores, draws and films the tokens of a text on their way through the layers.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from particleflow._shown import shown
+from particleflow.drifts.layers import Layers
+from particleflow.errors import ArgumentError
+from particleflow.flow import Flow
+from particleflow.geometry import LayerNorm
+from particleflow.measure import Measure
+from particleflow.transformer.blocks import LayerParts, Part, Placement, stacked, taking_turns
+from particleflow.transformer.embedding import Embedding, Unembedding
+from particleflow.transformer.tokens import Tokenizer
+
+
+class Transformer(eqx.Module):
+    """An encoder, or with causal attention a decoder, of `depth` layers; see the module's first lines.
+
+    Parameters: `embedding`; `layers`, what each is made of, a single one for all depths with shared weights (ALBERT);
+    `depth`; `placement` of the norms; `final_norm` after the last layer; `unembedding` and `tokenizer` where there are.
+    `flow`, the layers one after the other, is what is made of them: explicit steps of size 1 are the network.
+    """
+
+    embedding: Embedding
+    flow: Flow
+    final_norm: LayerNorm | None
+    unembedding: Unembedding | None
+    depth: int = eqx.field(static=True)
+    placement: Placement = eqx.field(static=True)
+    tokenizer: Tokenizer | None = eqx.field(static=True)
+
+    def __init__(
+        self,
+        embedding: Embedding,
+        layers: Sequence[LayerParts],
+        placement: Placement,
+        depth: int | None = None,
+        final_norm: LayerNorm | None = None,
+        unembedding: Unembedding | None = None,
+        tokenizer: Tokenizer | None = None,
+    ):
+        self.embedding = embedding
+        self.flow = stacked(layers, placement)
+        self.placement = placement
+        self.depth = len(layers) if depth is None else depth
+        self.final_norm = final_norm
+        self.unembedding = unembedding
+        self.tokenizer = tokenizer
+
+        if len(layers) not in (1, self.depth):
+            raise ArgumentError(
+                f"Argument `layers` must hold one for each of {self.depth} depths, or one for all, but holds "
+                f"{len(layers)}."
+            )
+
+    @property
+    def layers(self) -> tuple[LayerParts, ...]:
+        """What every layer is made of."""
+        return tuple(LayerParts.of(block) for block in self.flow.drift.drifts)
+
+    def layers_of(self, parts: Sequence[Part], placement: Placement | None = None, layer: int | None = None) -> Layers:
+        """Some of the parts of every layer, with the norms elsewhere, or one layer again and again, as a drift."""
+        layers = self.layers
+        if layer is not None and not 0 <= layer < len(layers):
+            raise ArgumentError(f"Argument `layer` must be a number from 0 to {len(layers) - 1}, but is {layer}.")
+        return taking_turns(layers if layer is None else layers[layer : layer + 1], placement or self.placement, parts)
+
+    def tokenize(self, text: str) -> np.ndarray:
+        """The numbers of the words of a text, with the marks that the network expects around them."""
+        return self._tokenizer().ids(text)
+
+    def words(self, ids: Any) -> list[str]:
+        """The words that some numbers stand for."""
+        return self._tokenizer().words(ids)
+
+    def number_of(self, word: str) -> int:
+        """The number of a word that is one token of the network; refused where it is none or several."""
+        return self._tokenizer().number_of(word)
+
+    def measure(self, ids: Any, types: Any = None, mask: Any = None) -> Measure:
+        """The embedded tokens, from which the flow starts; see `Embedding.measure`."""
+        return self.embedding.measure(ids, types, mask)
+
+    def stream(self, ids: Any, types: Any = None, mask: Any = None) -> list[Float[Array, "n d"]]:
+        """The states of the flow: embeddings, then what every layer leaves, without the final norm."""
+        return _stepped(self.flow, self.measure(ids, types, mask), self.depth)
+
+    def hidden_states(self, ids: Any, types: Any = None, mask: Any = None) -> list[Float[Array, "n d"]]:
+        """Embeddings first, then what every layer leaves, the last one after the final norm where there is one.
+
+        Parameters: `ids` of the words; their `types`, all 0 if left out; `mask`, 0 for padded tokens that nobody sees.
+        """
+        return _stepped(self.flow, self.measure(ids, types, mask), self.depth, self.final_norm)
+
+    def next_token(self, ids: Any, types: Any = None, mask: Any = None) -> Float[Array, "n v"]:
+        """What every token says of the next word (with a masked model: of the word in its place)."""
+        return self.head.distribution(self.hidden_states(ids, types, mask)[-1])
+
+    def logits(self, ids: Any, types: Any = None, mask: Any = None) -> Float[Array, "n v"]:
+        """The logarithms of the same, up to a number a row."""
+        return self.head.logits(self.hidden_states(ids, types, mask)[-1])
+
+    def logit_lens(self, ids: Any, types: Any = None, mask: Any = None) -> list[Float[Array, "n v"]]:
+        """What every token would say of the next word at every depth, were it the last one.
+
+        Source: nostalgebraist, Interpreting GPT: the logit lens (2020).
+        """
+        head = self.head
+        norm = self.final_norm
+        states = (state if norm is None else norm.normalise(state) for state in self.stream(ids, types, mask))
+        return [head.distribution(state) for state in states]
+
+    def sentence(self, text: str) -> Float[Array, " d"]:
+        """The mean of the last hidden states as a unit vector, by which texts are compared (Sentence-BERT)."""
+        mean = jnp.mean(self.hidden_states(self.tokenize(text))[-1], axis=0)
+        return mean / jnp.linalg.norm(mean)
+
+    def _tokenizer(self) -> Tokenizer:
+        if self.tokenizer is None:
+            raise ArgumentError("This transformer has no tokenizer; give the numbers of the words themselves.")
+        return self.tokenizer
+
+    @property
+    def head(self) -> Unembedding:
+        """The unembedding, or why there is none."""
+        if self.unembedding is None:
+            raise ArgumentError(
+                "This transformer has no unembedding, since it was not trained to predict words; "
+                "`Unembedding(model.embedding.table)` would compare its states with the words themselves."
+            )
+        return self.unembedding
+
+    def __repr__(self) -> str:
+        return shown(self)
+
+
+class EncoderDecoder(eqx.Module):
+    """A decoder whose cross attention looks at what an encoder has made of another text (Vaswani et al. 2017).
+
+    Parameters: `encoder`; `decoder`, a transformer whose layers have cross attention.
+    """
+
+    encoder: Transformer
+    decoder: Transformer
+
+    def memory(self, source: Any, mask: Any = None) -> Measure:
+        """What the encoder has made of a text: the measure that the decoder looks at."""
+        start = self.encoder.measure(source, mask=mask)
+        return start.with_points(self.encoder.hidden_states(source, mask=mask)[-1])
+
+    def flow(self, memory: Measure) -> Flow:
+        """The layers of the decoder, looking at a memory."""
+        return stacked([layer.looking_at(memory) for layer in self.decoder.layers], self.decoder.placement)
+
+    def hidden_states(self, source: Any, target: Any, mask: Any = None) -> list[Float[Array, "n d"]]:
+        """Those of the decoder: embeddings of the target first, then what every layer leaves of it."""
+        decoder, flow = self.decoder, self.flow(self.memory(source, mask))
+        return _stepped(flow, decoder.measure(target), decoder.depth, decoder.final_norm)
+
+    def next_token(self, source: Any, target: Any, mask: Any = None) -> Float[Array, "n v"]:
+        """What every token of the target says of the next word, having seen the source."""
+        return self.decoder.head.distribution(self.hidden_states(source, target, mask)[-1])
+
+    def __repr__(self) -> str:
+        return shown(self)
+
+
+@eqx.filter_jit
+def _stepped(flow: Flow, start: Measure, depth: int, final_norm: LayerNorm | None = None) -> list[Array]:
+    """The states of a flow after 0, 1, …, depth explicit steps of size 1, the last one after the final norm."""
+    dtype = start.points.dtype
+
+    def layer(state: Array, time: Array) -> tuple[Array, Array]:
+        after = flow.step(time, state, start, jnp.ones((), dtype))
+        return after, after
+
+    last, states = jax.lax.scan(layer, start.points, jnp.arange(depth, dtype=dtype))
+    last = last if final_norm is None else final_norm.normalise(last)
+    return [start.points, *(states[place] for place in range(depth - 1)), last]

@@ -1,0 +1,123 @@
+"""Transformers of any size with random weights: what an architecture does before it has learned anything.
+
+Weights are independent and normal, of standard deviation `spread`, or 1/√(number of inputs) where none is given, so
+that a layer keeps the size of what passes through it; biases are zero, gains one, as training begins.
+"""
+
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from particleflow.drifts.heads import MultiHead
+from particleflow.drifts.plain import Activation, FeedForward
+from particleflow.errors import ArgumentError
+from particleflow.geometry import LayerNorm
+from particleflow.kernels.positional import AbstractEncoding, PositionTable, Sinusoidal
+from particleflow.transformer.blocks import LayerParts, Placement, seeing
+from particleflow.transformer.embedding import Embedding, Unembedding
+from particleflow.transformer.network import EncoderDecoder, Transformer
+
+Positions = Literal["sinusoidal", "learned", "none"]
+
+
+class Architecture(NamedTuple):
+    """The sizes and choices of a transformer.
+
+    Parameters: dimension `width` of tokens; number of layers `depth`; `heads` a layer; `hidden` dimension of the
+    feed-forward layers, 4 · width if left out; `vocabulary`; `positions`, and the `longest` text that learned ones are
+    for; `types` of tokens; `placement` of norms and their `epsilon`; `activation`; `causal` attention; `shared` weights
+    of all layers (ALBERT); `spread` of weights.
+    """
+
+    width: int = 32
+    depth: int = 4
+    heads: int = 4
+    hidden: int | None = None
+    vocabulary: int = 100
+    positions: Positions = "sinusoidal"
+    longest: int = 512
+    types: int = 0
+    placement: Placement = "pre"
+    epsilon: float = 1e-5
+    activation: Activation = "gelu_exact"
+    causal: bool = False
+    shared: bool = False
+    spread: float | None = None
+
+    def check(self) -> None:
+        """Raise unless all sizes are positive and the heads divide the width."""
+        for name in ("width", "depth", "heads", "vocabulary", "longest"):
+            number = getattr(self, name)
+            if not isinstance(number, int) or number < 1:
+                raise ArgumentError(f"Argument `{name}` must be a positive whole number, but is {number!r}.")
+        if self.width % self.heads:
+            raise ArgumentError(f"Argument `heads` must divide the width {self.width}, but is {self.heads}.")
+        if self.positions not in ("sinusoidal", "learned", "none"):
+            raise ArgumentError(
+                f'Argument `positions` must be "sinusoidal", "learned" or "none", but is {self.positions!r}.'
+            )
+
+
+def random_transformer(key: Array, architecture: Architecture, cross: bool = False) -> Transformer:
+    """A transformer with random weights; with `cross` attention, if it is to read an encoder."""
+    architecture.check()
+    for_words, *for_layers = jax.random.split(key, 1 + (1 if architecture.shared else architecture.depth))
+    embedding = _embedding(for_words, architecture)
+    layers = [_layer(each, architecture, cross) for each in for_layers]
+    final = _norm(architecture) if architecture.placement == "pre" else None
+    unembedding = Unembedding(embedding.table)
+    return Transformer(embedding, layers, architecture.placement, architecture.depth, final, unembedding)
+
+
+def random_encoder_decoder(key: Array, encoder: Architecture, decoder: Architecture) -> EncoderDecoder:
+    """An encoder, and a causal decoder of the same width that looks at what it has made."""
+    if encoder.width != decoder.width:
+        raise ArgumentError(f"Encoder and decoder must be equally wide, but have {encoder.width} and {decoder.width}.")
+    first, second = jax.random.split(key)
+    return EncoderDecoder(
+        random_transformer(first, encoder), random_transformer(second, decoder._replace(causal=True), cross=True)
+    )
+
+
+def _embedding(key: Array, architecture: Architecture) -> Embedding:
+    width, spread = architecture.width, architecture.spread or 1.0
+    keys = jax.random.split(key, 3)
+    table = spread * jax.random.normal(keys[0], (architecture.vocabulary, width))
+    positions: AbstractEncoding | None = None
+    if architecture.positions == "sinusoidal":
+        positions = Sinusoidal()
+    elif architecture.positions == "learned":
+        positions = PositionTable(spread * jax.random.normal(keys[1], (architecture.longest, width)))
+    types = spread * jax.random.normal(keys[2], (architecture.types, width)) if architecture.types else None
+    norm = _norm(architecture) if architecture.placement == "post" else None
+    return Embedding(table, positions, types, norm)
+
+
+def _layer(key: Array, architecture: Architecture, cross: bool) -> LayerParts:
+    for_own, for_other, for_inner, for_outer = jax.random.split(key, 4)
+    width, hidden = architecture.width, architecture.hidden or 4 * architecture.width
+    inner = _matrix(for_inner, hidden, width, architecture)
+    outer = _matrix(for_outer, width, hidden, architecture)
+    feed_forward = FeedForward(inner, jnp.zeros(hidden), outer, jnp.zeros(width), architecture.activation)
+    parts = LayerParts(
+        _heads(for_own, architecture, architecture.causal), feed_forward, _norm(architecture), _norm(architecture)
+    )
+    other = _heads(for_other, architecture, causal=False) if cross else None
+    return parts._replace(cross=other, cross_norm=_norm(architecture)) if cross else parts
+
+
+def _heads(key: Array, architecture: Architecture, causal: bool) -> MultiHead:
+    width = architecture.width
+    matrices = [_matrix(each, width, width, architecture) for each in jax.random.split(key, 4)]
+    none = jnp.zeros(width)
+    return MultiHead.of_matrices(architecture.heads, *matrices, none, none, none, none, **seeing(causal))
+
+
+def _matrix(key: Array, rows: int, columns: int, architecture: Architecture) -> Any:
+    return (architecture.spread or columns**-0.5) * jax.random.normal(key, (rows, columns))
+
+
+def _norm(architecture: Architecture) -> LayerNorm:
+    return LayerNorm(jnp.ones(architecture.width), jnp.zeros(architecture.width), architecture.epsilon)

@@ -1,0 +1,159 @@
+"""Attention variants: features in O(N), bands, and the blend of both; each against brute force, causal forms too."""
+
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import particleflow as pf
+from particleflow import drifts, kernels
+from particleflow.errors import ArgumentError, ShapeError
+from particleflow.summation import Auto, Dense, Separated
+
+_RNG = np.random.default_rng(161)
+COUNT = 150  # two blocks and a part of one
+POINTS, QUERY, KEY = _RNG.normal(size=(COUNT, 3)), *_RNG.normal(size=(2, 4, 3))
+WEIGHTS = np.where(np.arange(COUNT) == 7, 0.0, _RNG.uniform(0.1, 1.0, COUNT))
+# Positions in no order, some of them equal.
+POSITIONS = np.where(np.arange(COUNT) % 10 == 0, 3.0, _RNG.permutation(COUNT))
+MEASURE = pf.Measure.weighted(POINTS, WEIGHTS, values=_RNG.normal(size=(COUNT, 2)), positions=POSITIONS)
+MASKS = {"none": None, "causal": kernels.Causal(), "strictly causal": kernels.StrictlyCausal()}
+
+
+def off(found, expected):
+    return float(np.max(np.abs(np.asarray(found) - np.asarray(expected))))
+
+
+def features(name, rows):
+    elu = lambda u: np.where(u > 0, u + 1, np.exp(np.minimum(u, 0)))  # noqa: E731
+    return {"elu": elu, "elu_reversed": lambda u: elu(-u), "softplus": lambda u: np.log1p(np.exp(u))}[name](rows)
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("name", ["elu", "elu_reversed", "softplus"])
+def test_features_first_are_the_kernel_sum(name, mask):
+    """Log-masses and means within 1e-12 of brute force in NumPy and of the sum over all pairs."""
+    linear = kernels.LinearisedAttention(name, QUERY, KEY)
+    kernel = linear if MASKS[mask] is None else linear * MASKS[mask]
+    found = Separated().moments(kernel, MEASURE, MEASURE.sites)
+    matrix = features(name, POINTS @ QUERY.T) @ features(name, POINTS @ KEY.T).T * WEIGHTS
+    lags = POSITIONS[:, None] - POSITIONS[None]
+    matrix = matrix * {"none": lags > -np.inf, "causal": lags >= 0, "strictly causal": lags > 0}[mask]
+    mass = matrix.sum(axis=1)
+    seen = mass > 0
+    assert off(found.log_mass[seen], np.log(mass[seen])) < 1e-12
+    assert np.isneginf(found.log_mass[~seen]).all()
+    means = matrix @ np.asarray(MEASURE.values) / np.where(seen, mass, 1.0)[:, None]
+    assert off(found.mean, means) < 1e-12
+    dense = Dense().moments(kernel, MEASURE, MEASURE.sites)
+    assert off(found.mean, dense.mean) < 1e-12
+
+
+def test_features_are_chosen_where_there_are_any():
+    linear = kernels.LinearisedAttention()
+    assert Auto().select(linear * kernels.Causal(), MEASURE, MEASURE.sites).summation == Separated()
+    for other in (kernels.Attention(), linear * kernels.Window(3.0), linear * kernels.Gaussian(1.0)):
+        assert Auto().select(other, MEASURE, MEASURE.sites).summation != Separated()
+        with pytest.raises(ArgumentError, match="no inner product of features"):
+            Separated().moments(other, MEASURE, MEASURE.sites)
+    own = kernels.FeatureProduct(jnp.exp, jnp.exp)
+    assert off(Separated().moments(own, MEASURE, POINTS).mean, Dense().moments(own, MEASURE, POINTS).mean) < 1e-12
+
+
+def test_the_past_does_not_see_the_future_to_the_bit():
+    kernel = kernels.LinearisedAttention() * kernels.Causal()
+    places = np.arange(float(COUNT))
+    before = Separated().moments(kernel, pf.Measure.uniform(POINTS, positions=places), pf.Sites(POINTS, places)).mean
+    for place in (1, 63, 64, 100, 149):
+        changed = np.where(np.arange(COUNT)[:, None] == place, POINTS + 1.0, POINTS)
+        measure = pf.Measure.uniform(changed, positions=places)
+        after = Separated().moments(kernel, measure, pf.Sites(changed, places)).mean
+        assert (np.asarray(after)[:place] == np.asarray(before)[:place]).all()
+
+
+def test_gradients_and_single_precision():
+    def total(points, how):
+        measure = pf.Measure.uniform(points, positions=jnp.asarray(POSITIONS, points.dtype))
+        kernel = kernels.LinearisedAttention() * kernels.Causal()
+        return jnp.sum(how.moments(kernel, measure, measure.sites).mean ** 2)
+
+    ours, theirs = (jax.grad(total)(jnp.asarray(POINTS), how) for how in (Separated(), Dense()))
+    assert off(ours, theirs) < 1e-12
+    single = jnp.asarray(POINTS, jnp.float32)
+    assert off(total(single, Separated()), total(single, Dense())) < 1e-5
+    assert total(single, Separated()).dtype == jnp.float32
+
+
+@pytest.mark.parametrize("positional", [None, kernels.Causal()], ids=["both ways", "causal"])
+def test_near_and_far_are_the_sum_of_their_parts(positional):
+    """w₁ · softmax inside the band and w₂ · Σ_l of linearised attentions, brute force in NumPy: within 1e-12."""
+    value = _RNG.normal(size=(3, 3))
+    blend = drifts.near_and_far(5.0, ("elu", "elu_reversed"), 0.5, QUERY, KEY, value, (0.7, 1.9), positional)
+    places = np.arange(float(COUNT))
+    measure = pf.Measure.uniform(POINTS, positions=places)
+    lags = places[:, None] - places[None]
+    past = lags > -np.inf if positional is None else lags >= 0
+    softmax = np.exp(0.5 * (POINTS @ QUERY.T) @ (POINTS @ KEY.T).T) * (np.abs(lags) < 5) * past
+    expected = 0.7 * softmax @ POINTS / softmax.sum(axis=1, keepdims=True)
+    for name in ("elu", "elu_reversed"):
+        matrix = features(name, POINTS @ QUERY.T) @ features(name, POINTS @ KEY.T).T * past
+        expected = expected + 1.9 * matrix @ POINTS / matrix.sum(axis=1, keepdims=True)
+    found = blend(0.0, measure.sites, measure)
+    assert off(found, expected @ value.T) < 1e-12
+    near, far = blend.drifts
+    parts = 0.7 * near(0.0, measure.sites, measure) + 1.9 * far(0.0, measure.sites, measure)
+    assert off(found, parts) < 1e-12
+    assert len(blend.interactions(0.0)) == 3
+    assert abs(float(blend.interactions(0.0)[1].output) - 1.9) < 1e-14
+
+
+def test_weights_of_a_blend_are_learned_and_stay_positive():
+    """Ten steps of gradient descent towards a repelling target push both weights down, never through zero."""
+    blend = drifts.near_and_far(5.0, weights=(0.3, 0.2))
+    measure = pf.Measure.uniform(POINTS, positions=np.arange(float(COUNT)))
+    target = -blend(0.0, measure.sites, measure)
+
+    @jax.jit
+    def loss(log_weights):
+        moved = drifts.Blend(blend.drifts, jnp.exp(log_weights))
+        return jnp.mean((moved(0.0, measure.sites, measure) - target) ** 2)
+
+    log_weights = blend.log_weights
+    for _ in range(10):
+        log_weights = log_weights - 5.0 * jax.grad(loss)(log_weights)
+    assert float(loss(log_weights)) < float(loss(blend.log_weights))
+    assert (np.exp(log_weights) < [0.3, 0.2]).all()
+    assert (np.exp(log_weights) > 0).all()
+
+
+def test_what_cannot_be_is_refused():
+    attend = pf.Attend(kernels.Attention())
+    for make, kind, message in [
+        (lambda: drifts.Blend([attend], jnp.asarray([1.0, 2.0])), ShapeError, "each of 1 drifts"),
+        (lambda: drifts.Blend([attend], jnp.asarray([-1.0])), ArgumentError, "must be positive"),
+        (lambda: kernels.LinearisedAttention("relu"), ArgumentError, "one of 'elu', 'elu_reversed', 'softplus'"),
+    ]:
+        with pytest.raises(kind, match=message):
+            make()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mask", [None, kernels.Causal()], ids=["all", "causal"])
+def test_the_cost_is_linear(mask):
+    """Processor time over N = 2¹³ … 2¹⁷ has a slope of at most 1.1 on logarithmic axes."""
+    kernel = kernels.LinearisedAttention() if mask is None else kernels.LinearisedAttention() * mask
+    run = jax.jit(lambda measure: Separated().moments(kernel, measure, measure.sites).mean)
+    counts, times = [2**13, 2**15, 2**17], []
+    for count in counts:
+        rows = np.random.default_rng(0).normal(size=(count, 16))
+        measure = pf.Measure.uniform(rows, positions=np.arange(float(count)))
+        run(measure).block_until_ready()
+        taken = []
+        for _ in range(3):
+            begin = time.process_time()
+            run(measure).block_until_ready()
+            taken.append(time.process_time() - begin)
+        times.append(min(taken))
+    assert np.polyfit(np.log(counts), np.log(times), 1)[0] <= 1.1
