@@ -10,6 +10,11 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+from oracle_clouds import LETTERS as LETTERS
+from oracle_clouds import Cloud as Cloud
+from oracle_clouds import Site as Site
+from oracle_clouds import cloud as cloud
+from oracle_clouds import sites_of as sites_of
 from oracle_sums import NOTHING as NOTHING
 from oracle_sums import assert_close as assert_close
 from oracle_sums import assert_refused as assert_refused
@@ -21,14 +26,6 @@ from particleflow.local import Normalised
 from particleflow.measure import Measure, Sites
 
 
-class Site(NamedTuple):
-    """One point with its position and its value, in float64."""
-
-    point: np.ndarray
-    position: float
-    value: np.ndarray
-
-
 class Case(NamedTuple):
     """A kernel to build in some precision, log K of one pair, and the spaces its queries and points live in."""
 
@@ -38,14 +35,6 @@ class Case(NamedTuple):
     space: str = "vectors"
 
 
-class Cloud(NamedTuple):
-    """Queries and a weighted measure; everything has positions and values."""
-
-    queries: Sites
-    measure: Measure
-
-
-LETTERS = 5
 _TABLES = np.random.default_rng(101)
 QUERY = _TABLES.normal(size=(3, 3))
 KEY = _TABLES.normal(size=(3, 3))
@@ -58,42 +47,6 @@ LIFT = _TABLES.normal(size=(3, 2))
 OTHER_POINTS = _TABLES.normal(size=(7, 3))
 OTHER_WEIGHTS = _TABLES.uniform(0.1, 1.0, size=7)
 GRAPH = np.where(_TABLES.uniform(size=(64, 64)) < 0.3, -np.inf, _TABLES.normal(size=(64, 64)))
-
-
-def cloud(space: str, dtype: Any, queries: int, points: int, seed: int = 0) -> Cloud:
-    """Random queries and a random measure; one point has weight zero, and one query coincides with a point."""
-    rng = np.random.default_rng(seed)
-    if space == "letters":
-        xs, ys = (rng.integers(0, LETTERS, size=(count, 1)).astype(float) for count in (queries, points))
-    else:
-        xs, ys = rng.normal(size=(queries, 3 if space == "vectors" else 2)), rng.normal(size=(points, 3))
-        if space == "rules":
-            ys = np.concatenate([ys[:, :2], rng.uniform(0.5, 2.0, size=(points, 2))], axis=1)
-        if space == "gaps":
-            xs, ys = (_with_gaps(rng, each) for each in (rng.normal(size=(queries, 3)), ys))
-        if space == "vectors":
-            xs[0] = ys[0]
-    log_weights = rng.normal(size=points)
-    if points > 1:
-        log_weights[points // 2] = -np.inf
-    at = Sites(
-        jnp.asarray(xs, dtype),
-        jnp.asarray(np.arange(queries) % max(points, 2), dtype),
-        jnp.asarray(rng.normal(size=(queries, 2)), dtype),
-    )
-    values, positions = jnp.asarray(rng.normal(size=(points, 2)), dtype), jnp.asarray(rng.permutation(points), dtype)
-    return Cloud(at, Measure(jnp.asarray(ys, dtype), jnp.asarray(log_weights, dtype), values, positions))
-
-
-def _with_gaps(rng: np.random.Generator, points: np.ndarray) -> np.ndarray:
-    known = (rng.uniform(size=points.shape) < 0.6).astype(float)
-    return np.concatenate([points * known, known], axis=1)
-
-
-def sites_of(sites: Sites) -> list[Site]:
-    """The sites one by one, in float64."""
-    points, positions, values = (np.asarray(leaf, dtype=np.float64) for leaf in sites)
-    return [Site(points[i], float(positions[i]), values[i]) for i in range(len(points))]
 
 
 def log_matrix(case: Case, queries: Sites, sources: Sites) -> np.ndarray:
