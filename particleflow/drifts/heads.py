@@ -82,7 +82,9 @@ class MultiHead(AbstractDrift):
     ) -> "MultiHead":
         """Heads as networks store them: `count` groups of k rows of Q, K and V, and of k columns of O; β = scale/√k.
 
-        Parameters: matrices `query`, `key`, `value` (count·k, d) and `output` (d, count·k), with their biases.
+        Parameters: matrices `query`, `key`, `value` (count·k, d) and `output` (d, count·k), with the biases of the
+        first three a head, and `bias` of all; `scale` of 1/√k; `positional`, a mask or any kernel of positions; `data`,
+        another measure that is looked at; `summation` of all heads.
         """
         width = query.shape[0]
         if count < 1 or width % count:
@@ -95,6 +97,7 @@ class MultiHead(AbstractDrift):
             return known if known is None or known.ndim == 0 else known.reshape(count, -1, *known.shape[1:])
 
         def head(rows: tuple[Any, ...]) -> Attend:
+            """K_h(x, y) = exp β⟨Q_h x + b, K_h y + c⟩, then O_h (V_h m + b_h)."""
             query, key, value, query_bias, key_bias, value_bias, columns = rows
             kernel = AffineAttention(beta, query, key, query_bias, key_bias)
             return Attend(kernel, value, "row", positional, columns.T, summation, value_bias=value_bias)
@@ -149,5 +152,6 @@ def _repeated(array: Any, count: int) -> Any:
 
 
 def _structure(head: Attend) -> Any:
+    """What heads must have in common to be kept as one: everything but their numbers."""
     leaves, structure = jax.tree_util.tree_flatten(head)
     return structure, tuple(jnp.shape(leaf) for leaf in leaves)
