@@ -6,7 +6,7 @@ Of hidden states x_i at every depth:
     anisotropy          their mean over pairs i ≠ j                          0 for random directions, 1 at consensus
     effective rank      exp of the entropy of σ²/Σσ², σ singular values      1 where all tokens are parallel
     rank collapse       |X − 1 x̄ᵀ|/|X|                                       falls fast in attention alone
-    energy              (1/2β) ∬ e^{β⟨x, y⟩} dμ dμ of unit vectors           grows along gradient flows; here nobody says
+    energy              (1/2β) ∬ e^{β⟨x, y⟩} dμ dμ of unit vectors           grows along gradient flows, here who knows
 
 Source of the third and fourth: Dong et al., Attention is not all you need: pure attention loses rank doubly
 exponentially with depth (2021). Of heads: the eigenvalues of O V and of the symmetric part of QᵀK. Where both are
