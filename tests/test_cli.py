@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from shares import skip_without_extra
 
 import particleflow as pf
 from particleflow.cli import main
@@ -329,6 +330,7 @@ def test_the_compilation_cache_is_in_the_platforms_folder(tmp_path, monkeypatch)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in shipped() if name != "phase_diagram"])
 def test_every_shipped_scenario_makes_a_complete_folder(name, tmp_path):
+    skip_without_extra(name)
     fewer = ["--set", "initial.count=30000"] if name == "million_tokens" else []  # still a crowd, in less time
     done = call("run", name, *fewer, "--output", tmp_path / "run", "--json")
     assert done.returncode == 0, done.stderr

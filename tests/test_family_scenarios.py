@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from shares import by_default
+from shares import by_default, skip_without_extra
 
 import particleflow as pf
 from particleflow import scenario
@@ -46,6 +46,7 @@ SHIPPED = list(scenario.shipped())
 
 def shrunk(name: str) -> scenario.Scenario:
     """A shipped scenario with fewer particles, cells and frames and an earlier end; what is computed stays as it is."""
+    skip_without_extra(name)
     loaded = scenario.load(name)
     initial, time = loaded.raw["initial"], loaded.raw["time"]
     values: dict[str, Any] = {"time.frames": FRAMES, "time.end": time["end"] / 4}

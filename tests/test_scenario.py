@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from shares import by_default
+from shares import by_default, skip_without_extra
 
 import particleflow as pf
 from particleflow import _toml, scenario
@@ -300,6 +300,7 @@ def test_shipped_scenarios_cover_all_dynamics_geometries_and_clouds():
 
 @pytest.mark.parametrize("name", by_default(scenario.shipped(), list(scenario.shipped())[::4]))
 def test_shipped_scenarios_load_and_take_three_steps(name):
+    skip_without_extra(name)
     loaded = scenario.load(name)
     if loaded.document.initial.count is not None:
         fewest = 60 if loaded.document.record.particles is None else loaded.document.record.particles

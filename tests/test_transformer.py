@@ -203,6 +203,8 @@ def test_what_cannot_be_is_refused(networks, decoder):
         (lambda: bert.layers_of(["attention"], layer=2), ArgumentError, "from 0 to 1, but is 2"),
         (lambda: decoder.layers_of([]), ArgumentError, "at least one of attention"),
         (lambda: random_transformer(jax.random.key(0), Architecture(9, heads=2)), ArgumentError, "divide the width 9"),
+        (lambda: random_transformer(jax.random.key(0), Architecture(2**20)), ArgumentError, "make it smaller"),
+        (lambda: load([1]), ArgumentError, "must be the path of a folder"),
         (lambda: drifts.MultiHead([]), ArgumentError, "at least one attend"),
         (lambda: drifts.MultiHead([pf.Attend(kernels.Attention()), pf.Attend(kernels.Gaussian(1.0))]), ArgumentError,
          "one structure"),

@@ -9,6 +9,7 @@ from particleflow.transformer.blocks import LayerParts, stacked
 from particleflow.transformer.embedding import Embedding, Unembedding
 from particleflow.transformer.loading import load
 from particleflow.transformer.network import EncoderDecoder, Transformer
+from particleflow.transformer.pictures import depth_figure
 from particleflow.transformer.random_networks import Architecture, random_encoder_decoder, random_transformer
 from particleflow.transformer.tokens import Tokenizer
 
@@ -24,6 +25,7 @@ __all__ = [
     "Unembedding",
     "along_depth",
     "analogy",
+    "depth_figure",
     "head_spectra",
     "load",
     "random_encoder_decoder",

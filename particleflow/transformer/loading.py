@@ -1,5 +1,6 @@
 """Trained transformers from a folder: config.json, model.safetensors and tokenizer.json."""
 
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,9 @@ def load(folder: Any, precision: str = "float32") -> Transformer:
     """
     if precision not in ("float32", "float64"):
         raise ArgumentError(f'Argument `precision` must be "float32" or "float64", but is {precision!r}.')
-    place = _packaged(folder) if folder in _PACKAGES else Path(folder)
+    if not isinstance(folder, str | PathLike):
+        raise ArgumentError(f"Argument `folder` must be the path of a folder, but is {type(folder).__name__}.")
+    place = _packaged(folder) if isinstance(folder, str) and folder in _PACKAGES else Path(folder)
     if not place.is_dir():
         raise ArgumentError(f"{place} is no folder with a trained transformer.")
     config = read_json(place / "config.json")

@@ -10,10 +10,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from particleflow._arrays import as_positive
 from particleflow.drifts.heads import MultiHead
 from particleflow.drifts.plain import Activation, FeedForward
 from particleflow.errors import ArgumentError
 from particleflow.geometry import LayerNorm
+from particleflow.initial.base import MAXIMUM_NUMBERS, whole
 from particleflow.kernels.positional import AbstractEncoding, PositionTable, Sinusoidal
 from particleflow.transformer.blocks import LayerParts, Placement, seeing
 from particleflow.transformer.embedding import Embedding, Unembedding
@@ -47,11 +49,21 @@ class Architecture(NamedTuple):
     spread: float | None = None
 
     def check(self) -> None:
-        """Raise unless all sizes are positive and the heads divide the width."""
-        for name in ("width", "depth", "heads", "vocabulary", "longest"):
-            number = getattr(self, name)
-            if not isinstance(number, int) or number < 1:
-                raise ArgumentError(f"Argument `{name}` must be a positive whole number, but is {number!r}.")
+        """Raise unless all sizes are positive, the heads divide the width, and all weights fit into memory."""
+        hidden = 4 * self.width if self.hidden is None else self.hidden
+        sizes = self._asdict() | {"hidden": hidden}
+        for name in ("width", "depth", "heads", "hidden", "vocabulary", "longest"):
+            whole(sizes[name], name)
+        whole(self.types, "types", 0)
+        layers = 1 if self.shared else self.depth
+        numbers = (self.vocabulary + self.longest + layers * (8 * self.width + 2 * hidden)) * self.width
+        if numbers > MAXIMUM_NUMBERS:
+            raise ArgumentError(
+                f"A network of width {self.width}, depth {self.depth} and {hidden} hidden dimensions would hold more "
+                f"than {MAXIMUM_NUMBERS} numbers; make it smaller."
+            )
+        if self.spread is not None:
+            as_positive(self.spread, "spread")
         if self.width % self.heads:
             raise ArgumentError(f"Argument `heads` must divide the width {self.width}, but is {self.heads}.")
         if self.positions not in ("sinusoidal", "learned", "none"):
