@@ -116,7 +116,7 @@ def test_drawn_points_tend_to_the_kernel():
         errors.append(float(np.sqrt(np.mean((found - exact) ** 2))))
     assert errors[1] < 0.4 * errors[0]
     total = local.resampled_total_loss(key, MEASURE, [0.0], draws=1000, leave_out=True)
-    np.testing.assert_allclose(total, local.total_loss(MEASURE, [0.0], leave_out=True), rtol=0.02)
+    np.testing.assert_allclose(total, local.total_loss(MEASURE, [0.0], leave_out=True), rtol=0.05)
     one = local.resampled_fit(key, MEASURE, AT, [0.0], draws=1).parameters[:, 0]
     assert all(np.min(np.abs(Y - float(each))) < 1e-14 for each in one)
 

@@ -118,8 +118,8 @@ def test_gaps_are_filled_as_scikit_learn_does_with_the_same_weights():
     rows, others = with_gaps(), with_gaps(25, 1)
     others = others[~np.isnan(others).all(axis=1)]
 
-    def weights(distances: np.ndarray) -> list[np.ndarray]:
-        return [np.exp(-np.square(np.asarray(row, float)) / (2 * 0.7**2)) for row in distances]
+    def weights(distances: np.ndarray) -> np.ndarray:
+        return np.exp(-np.square(distances) / (2 * 0.7**2))
 
     theirs = KNNImputer(n_neighbors=60, weights=weights).fit(rows)
     ours = LocalImputer(bandwidth=0.7).fit(rows)

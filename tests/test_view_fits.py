@@ -42,7 +42,7 @@ def test_values_are_drawn_at_their_places(dimension):
         flow, pf.Measure.uniform(values, positions=np.arange(12.0)), np.arange(4.0), step=1.0, solver="map"
     )
     axes = pf.view.values_on_places(run, places, frames=[0, 3], names=["oak", "elm", "ash"])
-    assert [ax.get_title() for ax in axes] == ["t = 0", "t = 3"]
+    assert [ax.get_title() for ax in axes] == ["t = 0", "t = 3.00"]
     if dimension == 1:
         order = np.argsort(places[:, 0])
         np.testing.assert_allclose(axes[1].lines[2].get_ydata(), np.asarray(run.points[-1])[order, 2])
