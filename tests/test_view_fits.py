@@ -50,7 +50,7 @@ def test_values_are_drawn_at_their_places(dimension):
     else:
         dots = np.concatenate([np.asarray(each.get_offsets()) for each in axes[0].collections])
         np.testing.assert_allclose(np.sort(dots, axis=0), np.sort(places, axis=0))
-    assert [text.get_text() for text in axes[0].get_legend().get_texts()] == ["oak", "elm", "ash"]
+    assert [text.get_text() for text in axes[0].figure.legends[0].get_texts()] == ["oak", "elm", "ash"]
     for wrong in ({"places": places[:5]}, {"places": places, "names": ["oak"]}):
         with pytest.raises(UserError):
             pf.view.values_on_places(run, **wrong)
