@@ -5,6 +5,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from shares import by_default
 
 import particleflow as pf
 from particleflow import kernels as k
@@ -25,7 +26,7 @@ def shares(pull: np.ndarray) -> np.ndarray:
     return pull * WEIGHTS / (pull * WEIGHTS).sum(axis=1, keepdims=True)
 
 
-@pytest.mark.parametrize("between", [None, jnp.tanh])
+@pytest.mark.parametrize("between", by_default([None, jnp.tanh], [jnp.tanh]))
 def test_a_hierarchy_is_one_mean_after_the_other(between):
     found = pf.hierarchical_mean([k.Gaussian(0.5), k.Laplace(0.8), k.Gaussian(0.9)], MEASURE, AT, between=between)
     bend = np.tanh if between is not None else lambda values: values
@@ -34,7 +35,10 @@ def test_a_hierarchy_is_one_mean_after_the_other(between):
     np.testing.assert_allclose(found, shares(gaussian(AT, X, 0.9)) @ inside, rtol=1e-12)
 
 
-@pytest.mark.parametrize("inner", [k.Gaussian(0.5), k.Nearest(4), k.Ball(0.8)], ids=repr)
+INNER = [k.Gaussian(0.5), k.Nearest(4), k.Ball(0.8)]
+
+
+@pytest.mark.parametrize("inner", by_default(INNER, INNER[1:2]), ids=repr)
 def test_a_localization_of_a_localization_is_one(inner):
     """With nothing between, both sums are one, that of the composed kernel; with a bend between they are not."""
     composed = Composed(k.Gaussian(0.9), inner, MEASURE)
@@ -45,6 +49,7 @@ def test_a_localization_of_a_localization_is_one(inner):
     assert np.abs(np.asarray(bent - plain)).max() > 0.05
 
 
+@pytest.mark.slow
 def test_so_is_a_localized_loss_of_local_means():
     """argmin_θ Σ_k K₁(x, x_k) |m(x_k) − θ|² is the local mean under the composed kernel."""
     inside = pf.local_mean(k.Gaussian(0.5), MEASURE, MEASURE)
@@ -74,6 +79,7 @@ def test_a_kernel_of_three_points_is_one_of_pairs():
         np.testing.assert_allclose(found[row], total / mass, rtol=1e-11)
 
 
+@pytest.mark.slow
 def test_a_kernel_that_factors_leaves_one_sum():
     def log_function(x: Any, y: Any, z: Any) -> Any:
         return -jnp.sum(jnp.square(x - y)) / (2 * 0.9**2) - jnp.sum(jnp.square(x - z))

@@ -46,12 +46,14 @@ def test_the_square_localizes_to_the_local_mean():
     np.testing.assert_allclose(one.parameters, found.parameters[2])
 
 
+@pytest.mark.slow
 def test_the_square_of_a_line_localizes_to_local_linear_regression():
     theta = pf.localize(affine, k.Gaussian(0.4)).fit(MEASURE, AT, [0.0, 0.0]).parameters
     expected = LocalLinearRegression(bandwidth=0.4).fit(X, Y).predict(AT)
     np.testing.assert_allclose(theta[:, 0] + theta[:, 1] * AT[:, 0], expected, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_logistic_loss_is_that_of_scikit_learn_with_the_weights_of_the_kernel():
     signs = np.where(Y + 0.3 * _RNG.normal(size=50) > 0, 1.0, -1.0)
     found = pf.localize(logistic, k.Gaussian(0.8)).fit(pf.Measure.uniform(X, signs), AT[3:4], [0.0, 0.0])
@@ -61,6 +63,7 @@ def test_logistic_loss_is_that_of_scikit_learn_with_the_weights_of_the_kernel():
     assert found.slope[0] < 1e-12
 
 
+@pytest.mark.slow
 def test_a_saddle_is_left_and_a_constant_feature_keeps_its_parameter():
     def double_well(point: Any, value: Any, theta: Any) -> Any:
         return jnp.square(jnp.square(theta[0]) - 1) + 0.0 * theta[1]
@@ -88,6 +91,7 @@ def test_total_loss_with_and_without_oneself():
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_the_derivative_of_the_total_loss_is_that_of_the_minimum():
     def left(width: Any) -> Any:
         return pf.localize(affine, k.Gaussian(width)).total_loss(MEASURE, [0.0, 0.0], leave_out=True)
@@ -96,6 +100,7 @@ def test_the_derivative_of_the_total_loss_is_that_of_the_minimum():
     np.testing.assert_allclose(found, (left(0.5 + 1e-5) - left(0.5 - 1e-5)) / 2e-5, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_those_who_see_nobody_are_left_out():
     points = np.concatenate([X, [[50.0]]])
     measure = pf.Measure.uniform(points, np.append(Y, 9.0))
@@ -105,6 +110,7 @@ def test_those_who_see_nobody_are_left_out():
     np.testing.assert_allclose(some, local.total_loss(MEASURE, [0.0], leave_out=True), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_drawn_points_tend_to_the_kernel():
     local, key = pf.localize(squared, k.Gaussian(0.3)), jax.random.key(0)
     exact = local.fit(MEASURE, AT, [0.0]).parameters[:, 0]
@@ -116,7 +122,7 @@ def test_drawn_points_tend_to_the_kernel():
         errors.append(float(np.sqrt(np.mean((found - exact) ** 2))))
     assert errors[1] < 0.4 * errors[0]
     total = local.resampled_total_loss(key, MEASURE, [0.0], draws=1000, leave_out=True)
-    np.testing.assert_allclose(total, local.total_loss(MEASURE, [0.0], leave_out=True), rtol=0.02)
+    np.testing.assert_allclose(total, local.total_loss(MEASURE, [0.0], leave_out=True), rtol=0.05)
     one = local.resampled_fit(key, MEASURE, AT, [0.0], draws=1).parameters[:, 0]
     assert all(np.min(np.abs(Y - float(each))) < 1e-14 for each in one)
 

@@ -5,6 +5,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from shares import by_default
 
 import particleflow as pf
 from particleflow import kernels as k
@@ -23,7 +24,7 @@ def strengths(points: np.ndarray) -> np.ndarray:
     return np.exp(-0.5 * (((points[:, None] - CENTRES[None]) / WIDTHS[None]) ** 2).sum(-1))
 
 
-@pytest.mark.parametrize("affine", [True, False])
+@pytest.mark.parametrize("affine", by_default([True, False], [True]))
 def test_takagi_sugeno_is_the_formula(affine):
     """Σ_i w_i (a_i + b_i·x)/Σ_i w_i, with consequents from the least squares of NumPy."""
     model = FuzzyRules(CENTRES, WIDTHS, affine=affine).fit(X, Y)
@@ -39,6 +40,7 @@ def test_takagi_sugeno_is_the_formula(affine):
     np.testing.assert_allclose(model.predict(X), best, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_rules_that_say_one_plane_say_it_everywhere():
     plane = X @ [2.0, -1.0] + 0.5
     found = FuzzyRules(rules=3, widths=0.7, random_state=0).fit(X, plane).predict(AT)
@@ -80,6 +82,7 @@ def test_a_linear_query_is_the_local_mean_and_max_min_is_none():
     np.testing.assert_allclose(asked(max_min, one), whole @ grid / whole.sum(axis=1), rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_a_local_median_is_a_query():
     values = _RNG.normal(size=80)
 

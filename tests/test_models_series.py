@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from shares import by_default
 from sklearn.impute import KNNImputer
 
 import particleflow as pf
@@ -27,24 +28,25 @@ def gaussian(x: np.ndarray, y: np.ndarray, width: float) -> np.ndarray:
     return np.exp(-((x[:, None] - y[None]) ** 2).sum(-1) / (2 * width**2))
 
 
-def test_what_came_next_is_averaged():
-    """One lag and two, with a memory that fades: sums in NumPy, from the past alone."""
+@pytest.mark.parametrize("lags", by_default([1, 2], [2]))
+def test_what_came_next_is_averaged(lags):
+    """With a memory that fades: sums in NumPy, from the past alone."""
     series = path(60)
-    for lags in (1, 2):
-        model = LocalAutoregression(bandwidth=0.5, lags=lags, positional=k.Alibi(0.05)).fit(series)
-        states = np.stack([np.concatenate([series[t - lag] for lag in range(lags)]) for t in range(lags - 1, 60)])
-        times = np.arange(lags - 1, 60)
-        pull = gaussian(states, states, 0.5) * np.exp(-0.05 * np.abs(times[:, None] - times[None]))
-        nexts = series[lags:, 0]
-        first = model.forecast(1, draws=10, random_state=0).mean[0, 0]
-        assert abs(first - pull[-1, :-1] @ nexts / pull[-1, :-1].sum()) < 1e-12
-        fitted = model.fitted()[:, 0]
-        assert np.isnan(fitted[: lags + 1]).all()
-        for row in (5, 40):
-            past = pull[row, :row]
-            assert abs(fitted[lags + row] - past @ nexts[:row] / past.sum()) < 1e-12
+    model = LocalAutoregression(bandwidth=0.5, lags=lags, positional=k.Alibi(0.05)).fit(series)
+    states = np.stack([np.concatenate([series[t - lag] for lag in range(lags)]) for t in range(lags - 1, 60)])
+    times = np.arange(lags - 1, 60)
+    pull = gaussian(states, states, 0.5) * np.exp(-0.05 * np.abs(times[:, None] - times[None]))
+    nexts = series[lags:, 0]
+    first = model.forecast(1, draws=10, random_state=0).mean[0, 0]
+    assert abs(first - pull[-1, :-1] @ nexts / pull[-1, :-1].sum()) < 1e-12
+    fitted = model.fitted()[:, 0]
+    assert np.isnan(fitted[: lags + 1]).all()
+    for row in (5, 40):
+        past = pull[row, :row]
+        assert abs(fitted[lags + row] - past @ nexts[:row] / past.sum()) < 1e-12
 
 
+@pytest.mark.slow
 def test_absolute_times_are_added_to_what_the_kernel_sees():
     series, encoding = path(40), k.Sinusoidal(0.4, 50.0)
     model = LocalAutoregression(k.Encoded(k.Gaussian(0.5), encoding)).fit(series)
@@ -58,16 +60,15 @@ def test_a_local_dynamical_system_is_a_step_of_mean_shift():
     series = path(40)
     model = LocalAutoregression(bandwidth=0.5, positional=k.Window(6.0)).fit(series)
     times = np.arange(40.0)
-    flow = pf.Flow(pf.MeanShift(k.Gaussian(0.5) * k.Window(6.0)))
-    run = pf.simulate(flow, pf.Measure.uniform(series, positions=times), [0.0, 1.0], step=1.0, solver="map")
-    np.testing.assert_allclose(model.smoothed(), run.points[-1], rtol=1e-12)
+    cloud = pf.Measure.uniform(series, positions=times)
+    velocity = pf.MeanShift(k.Gaussian(0.5) * k.Window(6.0))(0.0, cloud.sites, cloud)
+    np.testing.assert_allclose(model.smoothed(), series + np.asarray(velocity), rtol=1e-12)
     pull = gaussian(series, series, 0.5) * (np.abs(times[:, None] - times[None]) < 6)
     np.testing.assert_allclose(model.smoothed(), pull @ series / pull.sum(1, keepdims=True), rtol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("starts", "known", "off"), [(12, 600, 0.06), pytest.param(80, 2000, 0.025, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("starts", "known", "off"), [(12, 600, 0.06), (80, 2000, 0.025)])
 def test_intervals_hold_what_they_promise(starts, known, off):
     """Nine of ten futures of a simulated law lie within the interval of their model, one and three steps ahead."""
     steps = 3
@@ -86,6 +87,7 @@ def test_intervals_hold_what_they_promise(starts, known, off):
     np.testing.assert_allclose(inside / starts, 0.9, atol=off)
 
 
+@pytest.mark.slow
 def test_forecasts_repeat_with_their_seed():
     model = LocalAutoregression(bandwidth=0.5, lags=2).fit(path(60))
     one, two = (model.forecast(3, draws=50, random_state=4) for _ in range(2))
@@ -118,8 +120,8 @@ def test_gaps_are_filled_as_scikit_learn_does_with_the_same_weights():
     rows, others = with_gaps(), with_gaps(25, 1)
     others = others[~np.isnan(others).all(axis=1)]
 
-    def weights(distances: np.ndarray) -> list[np.ndarray]:
-        return [np.exp(-np.square(np.asarray(row, float)) / (2 * 0.7**2)) for row in distances]
+    def weights(distances: np.ndarray) -> np.ndarray:
+        return np.exp(-np.square(distances) / (2 * 0.7**2))
 
     theirs = KNNImputer(n_neighbors=60, weights=weights).fit(rows)
     ours = LocalImputer(bandwidth=0.7).fit(rows)

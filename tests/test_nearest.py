@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from shares import by_default
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 
 import particleflow as pf
@@ -28,12 +29,13 @@ def shares(weights: np.ndarray) -> np.ndarray:
     return weights / weights.sum(axis=1, keepdims=True)
 
 
-@pytest.mark.parametrize("count", [1, 5, 40])
+@pytest.mark.parametrize("count", by_default([1, 5, 40], [5]))
 def test_the_local_mean_is_the_regression_of_scikit_learn(count):
     expected = KNeighborsRegressor(count, algorithm="brute").fit(X, Y).predict(AT)
     np.testing.assert_allclose(KernelRegression(k.Nearest(count)).fit(X, Y).predict(AT), expected, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_so_are_its_classes_and_the_product_with_a_gaussian():
     classes = (Y > 0).astype(int)
     theirs = KNeighborsClassifier(7, algorithm="brute").fit(X, classes).predict_proba(AT)
@@ -86,7 +88,7 @@ def composed() -> dict[str, tuple[k.AbstractKernel, np.ndarray]]:
     }
 
 
-@pytest.mark.parametrize("name", composed())
+@pytest.mark.parametrize("name", by_default(composed(), ["others", "images"]))
 def test_composed_kernels_hand_the_measure_on(name):
     kernel, matrix = composed()[name]
     measure = pf.Measure.uniform(X, np.stack([Y, Y**2], axis=1), np.arange(40.0))
@@ -95,7 +97,10 @@ def test_composed_kernels_hand_the_measure_on(name):
     np.testing.assert_allclose(found, shares(matrix), atol=1e-13)
 
 
-@pytest.mark.parametrize("how", [pf.Dense(), pf.Blockwise(8, 8), pf.Auto(dense_bytes=2000)], ids=repr)
+SUMS = [pf.Dense(), pf.Blockwise(8, 8), pf.Auto(dense_bytes=2000)]
+
+
+@pytest.mark.parametrize("how", by_default(SUMS, SUMS[2:]), ids=repr)
 def test_every_exact_sum_agrees(how):
     measure = pf.Measure.uniform(X, Y)
     found = pf.local_moments(k.Nearest(6), measure, AT, summation=how)
@@ -105,6 +110,7 @@ def test_every_exact_sum_agrees(how):
     assert choice == pf.Blockwise(6, 40)
 
 
+@pytest.mark.slow
 def test_single_precision_and_gradients():
     single = pf.Measure.uniform(jnp.asarray(X, jnp.float32), jnp.asarray(Y, jnp.float32))
     found = pf.local_mean(k.Nearest(6), single, jnp.asarray(AT, jnp.float32))
@@ -116,6 +122,7 @@ def test_single_precision_and_gradients():
     np.testing.assert_allclose(slope(jnp.asarray(AT))[:, 0].sum(), (ends[0] - ends[1]) / 2e-6, rtol=1e-7)
 
 
+@pytest.mark.slow
 def test_a_flow_of_neighbours_is_the_loop_in_numpy():
     flow = pf.Flow(pf.MeanShift(k.Nearest(6)))
     run = pf.simulate(flow, X, np.arange(4.0), step=1.0, solver="map")
@@ -153,7 +160,7 @@ def refusals() -> dict[str, tuple[Any, str]]:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", refusals())
+@pytest.mark.parametrize("name", by_default(refusals(), ["no measure", "too few", "none", "a share", "merging"]))
 def test_what_cannot_be_is_refused_with_its_reason(name):
     act, reason = refusals()[name]
     with pytest.raises(ArgumentError, match=reason):

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.optimize import minimize
+from shares import by_default
 from sklearn.datasets import make_moons
 
 import particleflow as pf
@@ -56,7 +57,7 @@ def test_self_localization_looks_at_values_too():
     np.testing.assert_allclose(found, values, rtol=1e-11)
 
 
-@pytest.mark.parametrize("share", ["one for all", "held"])
+@pytest.mark.parametrize("share", by_default(["one for all", "held"], ["held"]))
 def test_propagation_ends_in_its_closed_form(share):
     """(1 − α)(I − αP)⁻¹ y; with α = 0 where labels are held and 1 elsewhere, (I − P_uu)⁻¹ P_ul y_l."""
     memory = np.zeros((30, 2))
@@ -73,12 +74,14 @@ def test_propagation_ends_in_its_closed_form(share):
     np.testing.assert_allclose(steps(drift, memory, 1), after, atol=1e-14)
 
 
+@pytest.mark.slow
 def test_who_sees_nobody_keeps_its_memory():
     lonely = k.Placed(k.Ball(1e-6), PLACES) * k.Others()
     memory = _RNG.uniform(size=(30, 2))
     np.testing.assert_allclose(steps(drifts.Propagate(lonely, memory, 0.9), np.zeros((30, 2)), 1), memory)
 
 
+@pytest.mark.slow
 def test_the_flow_ends_there_and_is_stored_as_any_run(tmp_path):
     memory = np.where(np.arange(30)[:, None] == np.arange(2)[None, :], 1.0, 0.0)
     flow = pf.Flow(drifts.Propagate(placed(), memory, 0.7))
@@ -130,6 +133,7 @@ def test_the_projection_is_the_nearest_point_of_the_simplex():
     np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-14)
 
 
+@pytest.mark.slow
 def test_projected_relaxation_climbs_and_ends_in_a_consistent_labelling():
     """⟨s, q − p⟩ ≤ 0 for all shares q, and Σ_i w_i ⟨p_i, s_i⟩ never falls where the couplings are symmetric."""
     couplings = np.exp(-((PLACES[:, None] - PLACES[None]) ** 2).sum(-1) / (2 * 0.3**2))

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from particleflow.trajectory import Trajectory
 
 _QUERIES = 200
-_CURVES = 6
+_CURVES = 6  # of more values the first are drawn
+_PANEL = 0.4  # the width of a panel, in widths of the theme
+_NOTHING = 1e-3  # who leads by less of the largest lead has no colour
 
 
 def fit(
@@ -77,7 +79,7 @@ def values_on_places(
             f"Argument `places` must have shape ({run.count}, 1) or ({run.count}, 2), but has {places.shape}."
         )
     chosen = thinned(len(run), 4) if frames is None else np.atleast_1d(np.asarray(frames, int))
-    figure = figure or new_figure((0.4 * max(len(chosen), 2), 0.46), trajectory)
+    figure = figure or new_figure((_PANEL * max(len(chosen), 2), _height(places)), trajectory)
     axes = figure.subplots(1, len(chosen), squeeze=False, sharex=True, sharey=True)[0]
     values = [np.asarray(frame_points(run, int(frame)), float) for frame in chosen]
     named = [f"value {number}" for number in range(values[0].shape[1])] if names is None else list(names)
@@ -89,8 +91,20 @@ def values_on_places(
         ax.set_title(f"t = {format_time(float(run.times[int(frame)]))}")
     axes[0].set_ylabel("value" if places.shape[1] == 1 else "y")
     if len(named) > 1:
-        axes[0].legend(loc="best", fontsize="small")
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=min(len(named), 4))
     return axes
+
+
+def _height(places: np.ndarray) -> float:
+    """The height of a row of panels, in widths of the theme: places in the plane keep their proportions."""
+    wide, high = np.ptp(places, axis=0) if places.shape[1] == 2 else (1.0, 0.85)
+    return 0.85 * _PANEL * float(np.clip(high / (wide or 1.0), 0.3, 1.6)) + 0.2
+
+
+def _leads(values: np.ndarray) -> np.ndarray:
+    """By how much the largest value of every row is ahead of the second."""
+    ordered = np.sort(values, axis=1)
+    return ordered[:, -1] - ordered[:, -2]
 
 
 def _curves(ax: Any, places: np.ndarray, seen: np.ndarray, values: list[np.ndarray], names: list[str]) -> None:
@@ -111,13 +125,11 @@ def _dots(ax: Any, places: np.ndarray, seen: np.ndarray, values: list[np.ndarray
         low, high = min(each.min() for each in values), max(each.max() for each in values)
         ax.scatter(*places.T, c=seen[:, 0], s=12, linewidths=0, vmin=low, vmax=high, cmap=style.colormap("sequential"))
         return
-    leading = seen.argmax(axis=1)
-    whole = np.abs(seen).sum(axis=1)
-    share = np.divide(seen.max(axis=1), whole, out=np.zeros(len(seen)), where=whole > 0)
-    lead = np.clip((share - 1 / seen.shape[1]) / (1 - 1 / seen.shape[1]), 0, 1)
+    leading, largest = seen.argmax(axis=1), max(_leads(each).max() for each in values)
+    lead = _leads(seen) / (largest or 1.0)
     colors = style.label_colors(np.arange(seen.shape[1]))
     theme = style.current()
-    unknown = lead < 1e-12
+    unknown = lead < _NOTHING
     ax.scatter(*places[unknown].T, s=8, facecolors="none", edgecolors=theme.muted, linewidths=0.5)
     for number, name in enumerate(names):
         here = (leading == number) & ~unknown
