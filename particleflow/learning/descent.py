@@ -92,6 +92,8 @@ def learn(
             if best.since > patience or step == steps:
                 break
             further = search.step(free, value, slope, state)
+            if further is None and search.halving:  # what it remembers misleads it: straight down, then
+                further = search.step(free, value, slope, search.optimizer.init(free))
             if further is None:
                 reason = "there is no way down from here"
                 break
@@ -185,7 +187,8 @@ def _proposed(
     def at(values: Free) -> Array:
         return loss(with_values(model, chosen, values))
 
-    return optimizer.update(slope, state, free, value=value, grad=slope, value_fn=at)
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):  # as optax is written for
+        return optimizer.update(slope, state, free, value=value, grad=slope, value_fn=at)
 
 
 @eqx.filter_jit
