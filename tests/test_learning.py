@@ -257,7 +257,7 @@ def test_what_cannot_be_met_or_saved_is_a_sentence(tmp_path):
     with pytest.raises(ArgumentError, match="noise"):
         fit(flow, still, "drift.kernel.beta")
     with pytest.raises(ArgumentError, match="two frames"):
-        fit(flow, still[:1], "drift.kernel.beta")
+        fit(pf.Flow(flow.drift), still[:1], "drift.kernel.beta")
     with pytest.raises(ArgumentError, match="at the start"):
         learn(k.Gaussian(1.0), lambda kernel: kernel.width * np.nan, "width")
     with pytest.raises(ArgumentError, match="begins at 0"):
