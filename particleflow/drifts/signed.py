@@ -11,6 +11,7 @@ values of a signal, and positions are where they are: a pattern of wavelength λ
 Laplacian. Nothing bounds that growth, so that such a run is stopped by an event before it has lost its meaning.
 """
 
+from dataclasses import fields
 from typing import Any, Literal
 
 import equinox as eqx
@@ -110,7 +111,7 @@ class KernelDerivative(AbstractDrift):
 
     def __check_init__(self):
         check_interacting(self.kernel, self.summation)
-        known = [name for name in type(self.kernel).__dataclass_fields__ if self._is_number(name)]
+        known = [field.name for field in fields(self.kernel) if self._is_number(field.name)]
         if self.parameter not in known:
             names = ", ".join(map(repr, known)) or "none"
             raise ArgumentError(

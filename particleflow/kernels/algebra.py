@@ -24,6 +24,9 @@ class Product(AbstractMatrixKernel):
 
     kernels: tuple[AbstractKernel, ...]
 
+    def __init__(self, kernels: Any):
+        self.kernels = tuple(kernels)
+
     def __check_init__(self):
         if not self.kernels:
             raise ArgumentError("Argument `kernels` must name at least one kernel, but is empty.")

@@ -27,6 +27,7 @@ Free = tuple[Array, ...]
 _USUAL = optax.chain(optax.scale_by_lbfgs(memory_size=10), optax.scale(-1.0))
 _PROMISED = 1e-4  # the part of what a slope promises that a step must bring
 _HALVINGS = 30
+_DOUBLED = 2**10  # as far as a step is stretched
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,9 @@ def learn(
                 reason = f"no better for {patience} steps"
             if best.since > patience or step == steps:
                 break
-            further = search.step(free, value, slope, state)
+            further = search.step(free, value, slope, state, fresh=step == 0)
+            if further is None and search.halving:  # what it remembers misleads it: straight down, then
+                further = search.step(free, value, slope, search.optimizer.init(free), fresh=True)
             if further is None:
                 reason = "there is no way down from here"
                 break
@@ -124,18 +127,31 @@ class _Search:
             raise ArgumentError(f"The loss is {float(value)} at the start, so that there is no way down from it.")
         return float(value), slope
 
-    def step(self, free: Free, value: float, slope: Free, state: Any) -> tuple[Free, float, Free, Any] | None:
-        """Where the optimizer goes from here, loss and slope there, and what it remembers; None: nowhere."""
+    def step(
+        self, free: Free, value: float, slope: Free, state: Any, *, fresh: bool
+    ) -> tuple[Free, float, Free, Any] | None:
+        """Where the optimizer goes from here, loss and slope there, and what it remembers; None: nowhere.
+
+        One that remembers nothing yet, a `fresh` one, does not know how far to go: its steps may be doubled, too.
+        """
         here = jnp.asarray(value, free[0].dtype)
         updates, state = _proposed(self.optimizer, self.loss, self.model, self.chosen, free, here, slope, state)
         promised = sum(float(np.vdot(one, other)) for one, other in zip(slope, updates, strict=True))
-        for halving in range(_HALVINGS if self.halving else 1):
-            share = 0.5**halving
-            there = jax.tree_util.tree_map(lambda here, update: here + share * update, free, updates)  # noqa: B023
+
+        def at(share: float) -> tuple[Free, float, Free, Any] | None:
+            there = jax.tree_util.tree_map(lambda here, update: here + share * update, free, updates)
             found = self._known(there)
-            if found is not None and (not self.halving or found[0] <= value + _PROMISED * share * promised):
-                return there, *found, state
-        return None
+            kept = found is not None and (not self.halving or found[0] <= value + _PROMISED * share * promised)
+            return (there, *found, state) if found is not None and kept else None
+
+        shares = [0.5**halving for halving in range(_HALVINGS if self.halving else 1)]
+        share, best = next(((share, found) for share in shares if (found := at(share)) is not None), (0.0, None))
+        while fresh and self.halving and best is not None and share < _DOUBLED:
+            share, further = 2 * share, at(2 * share)
+            if further is None or further[1] >= best[1]:
+                break
+            best = further
+        return best
 
     def _known(self, free: Free) -> tuple[float, Free] | None:
         """Loss and slope at some free numbers, None where they are not finite or cannot be computed."""
@@ -185,7 +201,8 @@ def _proposed(
     def at(values: Free) -> Array:
         return loss(with_values(model, chosen, values))
 
-    return optimizer.update(slope, state, free, value=value, grad=slope, value_fn=at)
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):  # as optax is written for
+        return optimizer.update(slope, state, free, value=value, grad=slope, value_fn=at)
 
 
 @eqx.filter_jit

@@ -11,6 +11,7 @@ so that it stays positive; nobody has to say which these are.
 
 import inspect
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -106,7 +107,7 @@ def _place(model: Any, name: str) -> tuple[str | int, ...]:
 def _names(node: Any) -> list[str | int]:
     if isinstance(node, tuple | list):
         return list(range(len(node)))
-    return [*getattr(type(node), "__dataclass_fields__", {})]
+    return [field.name for field in fields(node)] if isinstance(node, eqx.Module) else []
 
 
 def _value_at(node: Any, place: tuple[str | int, ...]) -> Any:

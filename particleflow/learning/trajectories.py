@@ -61,10 +61,6 @@ class TrajectoryError(eqx.Module):
 
     def __call__(self, flow: Flow) -> Float[Array, ""]:
         """The mean squared distance."""
-        if flow.is_noisy:
-            raise ArgumentError(
-                "A flow with noise has no one trajectory that could meet an observed one; learn it at temperature 0."
-            )
         runs = (self.starts, jnp.swapaxes(self.points, 0, 1))
         return jnp.mean(jax.lax.map(lambda run: self._of_run(flow, *run), runs))
 
@@ -91,6 +87,10 @@ def fit(
     the other `options` are those of `learn`.
     """
     check_kind(flow, Flow, "flow", "a flow")
+    if flow.is_noisy:
+        raise ArgumentError(
+            "A flow with noise has no one trajectory that could meet an observed one; learn it at temperature 0."
+        )
     solving = {name: options.pop(name) for name in ("rtol", "atol", "solver", "max_steps") if name in options}
     return learn(flow, TrajectoryError(trajectory, restart=restart, **solving), parameters, **options)
 
