@@ -16,7 +16,7 @@ from particleflow.errors import ArgumentError
 pytestmark = pytest.mark.slow
 
 
-def differences(field, place: np.ndarray, step: float = 1e-5) -> np.ndarray:
+def differences(field, place: np.ndarray, step: float = 1e-6) -> np.ndarray:
     """The Jacobian of a field of arrays by central differences."""
     units = np.eye(place.size).reshape(place.size, *place.shape)
     columns = [(field(place + step * unit) - field(place - step * unit)).ravel() / (2 * step) for unit in units]

@@ -10,7 +10,8 @@ from particleflow.equilibria.nature import TOLERANCE, Nature, growth_of, nature_
 from particleflow.equilibria.solving import Solved, largest
 from particleflow.equilibria.system import Apart, Near, System, apart, tangent_basis
 
-_BENT = 0.05  # where a move changes the field otherwise than its linear part says, by this share, there is none
+_BENT = 3e3  # by this share of √eps, the length of a move, a field may change otherwise than its linear part says
+_MOST_BENT = 0.05  # and by no larger share in any precision
 
 _ROUNDING = 0.75  # eigenvalues below eps^_ROUNDING, 2e-12 in 64 bits, are zero whatever the others are
 
@@ -43,12 +44,12 @@ def spectrum_of(
         return Spectrum.none(smooth=True)
     end, twice = solved.end, jnp.concatenate([solved.end.vector] * 2)
     alone = None if probed is None else apart(probed, twice)
-    if not all(_is_smooth(each) for each in (end, alone) if each is not None):
+    unit = float(jnp.finfo(end.vector.dtype).eps)
+    if not all(_is_smooth(each, unit) for each in (end, alone) if each is not None):
         return Spectrum.none(smooth=False)
     basis = tangent_basis(end.projection)
     linear = basis.T @ end.jacobian @ basis
     eigenvalues, places = _eigenvalues(linear, alone, sizes)
-    unit = float(jnp.finfo(end.vector.dtype).eps)
     allowed = tolerance or max(unit**TOLERANCE * largest(eigenvalues), unit**_ROUNDING)
     layers = system.layer is not None
     eigenvalues = eigenvalues + 1 if layers else eigenvalues
@@ -80,9 +81,11 @@ def _symmetries(system: System, end: Near, basis: np.ndarray, linear: np.ndarray
     return symmetric_directions(points, basis, linear, tolerance, flat=flat)
 
 
-def _is_smooth(found: Near | Apart) -> bool:
+def _is_smooth(found: Near | Apart, unit: float) -> bool:
     """Whether small moves change the field as its linear part says.
 
-    Hardmax jumps where leaders tie, and a rectifier bends at 0; there a Jacobian exists on paper only.
+    Hardmax jumps where leaders tie, a rectifier bends at 0, and a Laplace kernel has an edge where two particles are at
+    one place; there a Jacobian exists on paper only. A field that is smooth bends by its curvature times the move.
     """
-    return bool(np.isfinite(found.bend).all() and (found.bend <= _BENT * found.slope.max()).all())
+    share = min(_BENT * unit**0.5, _MOST_BENT)
+    return bool(np.isfinite(found.bend).all() and (found.bend <= share * found.slope.max()).all())

@@ -30,7 +30,7 @@ from particleflow.integrate import moved_by_a_layer
 
 _DIRECTIONS = 32  # at a time: each needs memory for all pairs of particles
 _TRIES = 3  # small moves by which a linear part is tried
-_UNITS = 1e3  # of rounding, which a field may have
+_UNITS = 300  # of rounding, which a field may have
 _SLANT = 0.5  # singular values of DC are 0 or 1 where C is an orthogonal projection, and near that elsewhere
 
 
@@ -96,8 +96,8 @@ class System(eqx.Module):
 class Near(NamedTuple):
     """A system near a vector: the canonical one, F there, DF and DC; `fields`, what a frame would store.
 
-    `bend` is by how much small moves change F otherwise than DF says, and `slope` by how much DF says. Numbers are in
-    64 bits.
+    `bend` is by how much small moves change F otherwise than DF says, beyond rounding, and `slope` by how much DF says.
+    Numbers are in 64 bits.
     """
 
     vector: Array
@@ -122,15 +122,16 @@ def _near(system: System, vector: Array) -> tuple:
     moves = _moves(place)
     values = jax.lax.map(system.field, jnp.concatenate([place[None], place[None] + moves]))
     expected = moves @ slopes.T
-    bend = jnp.max(jnp.abs(values[1:] - values[:1] - expected), axis=1)
     fields = system.discretization.fields(system.flow, system.time, system.whole(place))
-    return place, values[0], slopes, projection, fields, bend, _slope(expected, place)
+    return place, values[0], slopes, projection, fields, *_tried(values, expected, place)
 
 
-def _slope(expected: Array, vector: Array) -> Array:
-    """The largest change that a linear part expects of every move, or the rounding of the field where that is more."""
+def _tried(values: Array, expected: Array, vector: Array) -> tuple[Array, Array]:
+    """`bend` and `slope` of all moves: of the field without one and after each, and what a linear part expects."""
+    inner = tuple(range(1, expected.ndim))
     rounding = _UNITS * jnp.finfo(vector.dtype).eps * jnp.max(jnp.abs(vector))
-    return jnp.maximum(jnp.max(jnp.abs(expected), axis=tuple(range(1, expected.ndim))), rounding)
+    bend = jnp.max(jnp.abs(values[1:] - values[:1] - expected), axis=inner)
+    return jnp.maximum(bend - rounding, 0), jnp.max(jnp.abs(expected), axis=inner)
 
 
 def _moves(vector: Array) -> Float[Array, "k m"]:
@@ -200,5 +201,4 @@ def _apart(system: System, vector: Array) -> tuple[Array, Array, Array, Array]:
     places = jnp.concatenate([vector[None], vector[None] + jax.vmap(place_of)(moves)])
     values = jax.lax.map(system.field, places)[:, vector.size // 2 :].reshape(-1, count, dimension)
     expected = jnp.einsum("gij,kgj->kgi", slopes, moves)
-    bend = jnp.max(jnp.abs(values[1:] - values[:1] - expected), axis=(1, 2))
-    return slopes, projections, bend, _slope(expected, vector)
+    return slopes, projections, *_tried(values, expected, vector)
