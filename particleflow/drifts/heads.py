@@ -32,6 +32,9 @@ from particleflow.summation.base import AbstractSummation
 class MultiHead(AbstractDrift):
     """The sum of several attends of one structure, and a bias c; see the module's first lines.
 
+    It is what `Sum` of the same attends is, to rounding, at a fraction of its cost: twelve heads of MiniLM are a few
+    large matrix products in place of sixty small ones.
+
     Parameters: `heads`, attends that differ in their numbers alone, without data and output biases of their own;
     `bias` c, a number or a vector; `data`, another measure that all heads look at.
     """
@@ -99,6 +102,7 @@ class MultiHead(AbstractDrift):
             kernel = AffineAttention(beta, query, key, query_bias, key_bias)
             return Attend(kernel, value, "row", positional, columns.T, summation, value_bias=value_bias)
 
+        # Columns of O are rows of its transpose, so that all arrays are cut alike.
         rows = (query, key, value, query_bias, key_bias, value_bias, output.T)
         split = tuple(_repeated(grouped(array), count) for array in rows)
         heads = [head(jax.tree_util.tree_map(lambda leaf, place=place: leaf[place], split)) for place in range(count)]
@@ -149,5 +153,6 @@ def _repeated(array: Any, count: int) -> Any:
 
 
 def _structure(head: Attend) -> Any:
+    """What heads must share to be stacked: classes, static fields, and the shapes of all arrays."""
     leaves, structure = jax.tree_util.tree_flatten(head)
     return structure, tuple(jnp.shape(leaf) for leaf in leaves)
