@@ -268,13 +268,6 @@ FEATURES = [
         _of_points(lambda x, y: math.log(_dot(_elu_plus_one(QUERY @ x), _elu_plus_one(KEY @ y)))),
     ),
     Case(
-        "causal linearised attention",
-        lambda t: k.LinearisedAttention("elu_reversed") * k.Causal(),
-        lambda x, y: (
-            math.log(_dot(_elu_plus_one(-x.point), _elu_plus_one(-y.point))) if y.position <= x.position else NOTHING
-        ),
-    ),
-    Case(
         "feature exponential",
         lambda t: k.FeatureExponential(jnp.tanh, lambda y: 0.5 * y),
         _of_points(lambda x, y: _dot(np.tanh(x), 0.5 * y)),

@@ -22,7 +22,7 @@ def depth_figure(depth: Depth, spectra: list[HeadSpectrum] | None = None, title:
     import matplotlib.pyplot as plt
 
     count = 2 if spectra is None else 3
-    figure, axes = plt.subplots(1, count, figsize=(4.6 * count, 3.9), layout="constrained")
+    figure, axes = plt.subplots(1, count, figsize=(4.6 * count, 4.4), layout="constrained")
     _histograms(axes[0], depth)
     _numbers(axes[1], depth)
     if spectra is not None:
@@ -59,7 +59,7 @@ def _numbers(ax: "Axes", depth: Depth) -> None:
     for (label, numbers, marker), color in zip(lines, colors, strict=True):
         ax.plot(layers, numbers, marker=marker if marked else "", markersize=4, color=color, label=label)
     ax.set(xlabel="depth (layers)", ylabel="share", title="Along depth")
-    ax.legend(loc="best", fontsize="small")
+    _legend_below(ax, 2)
 
 
 def _spectra(ax: "Axes", spectra: list[HeadSpectrum]) -> None:
@@ -77,4 +77,10 @@ def _spectra(ax: "Axes", spectra: list[HeadSpectrum]) -> None:
     for x, y, ha, va in ((0.02, 0.98, "left", "top"), (0.98, 0.02, "right", "bottom")):
         ax.text(x, y, "repulsion", transform=ax.transAxes, ha=ha, va=va, color=style.current().muted)
     ax.set(xlabel="trace of QᵀK", ylabel="trace of OV", title="Heads")
-    ax.legend(loc="best", fontsize="small", ncols=2, handletextpad=0.2)
+    ax.margins(0.14)  # room for the words in the corners
+    _legend_below(ax, 3)
+
+
+def _legend_below(ax: "Axes", columns: int) -> None:
+    """A legend that covers nothing."""
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.17), fontsize="small", ncols=columns, handletextpad=0.3)
