@@ -89,6 +89,7 @@ def test_a_kernel_that_factors_leaves_one_sum():
     np.testing.assert_allclose(found, pf.local_mean(k.Gaussian(0.9), MEASURE, AT), rtol=1e-11)
 
 
+@pytest.mark.slow
 def test_cross_attention_reads_another_measure():
     """Queries of one measure, keys and values of the other; as a flow, both in one cloud with a mask of groups."""
     ours, theirs = _RNG.normal(size=(6, 2)), _RNG.normal(size=(9, 2))

@@ -160,7 +160,7 @@ def refusals() -> dict[str, tuple[Any, str]]:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", by_default(refusals(), ["no measure", "too few", "none", "a share", "merging"]))
+@pytest.mark.parametrize("name", by_default(refusals(), ["no measure", "too few", "none", "a share"]))
 def test_what_cannot_be_is_refused_with_its_reason(name):
     act, reason = refusals()[name]
     with pytest.raises(ArgumentError, match=reason):

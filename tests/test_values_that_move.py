@@ -12,6 +12,7 @@ import particleflow as pf
 from particleflow import drifts
 from particleflow import kernels as k
 from particleflow.errors import UserError
+from particleflow.models import KernelRegression
 from particleflow.models.neighbourhoods import LinearNeighbourhoodPropagation, graph, reconstruction_weights
 
 _RNG = np.random.default_rng(5)
@@ -208,3 +209,25 @@ def test_linear_neighbourhoods_end_in_their_closed_form():
 def test_what_cannot_be_is_refused(act: Any, said: str):
     with pytest.raises(UserError, match=said):
         act()
+
+
+@pytest.mark.slow
+def test_the_first_layer_of_the_shipped_regression_is_the_estimator(tmp_path):
+    folder = pf.scenario.shipped()["kernel_regression"].parent / "data"
+    inputs, targets = np.load(folder / "line_places.npy"), np.load(folder / "line_targets.npz")["points"][:, 0]
+    run = pf.run("kernel_regression", output=tmp_path / "run", summary=False, figures=False, movie=False, page=False)
+    expected = KernelRegression(bandwidth=0.3).fit(inputs, targets).predict(inputs)
+    np.testing.assert_allclose(run.points[1][:, 0], expected, rtol=1e-11)
+
+
+@pytest.mark.slow
+def test_labels_of_the_shipped_moons_end_in_the_harmonic_function(tmp_path):
+    folder = pf.scenario.shipped()["label_propagation"].parent / "data"
+    places, memory = np.load(folder / "moons_places.npy"), np.load(folder / "moons_memory.npy")
+    run = pf.run("label_propagation", output=tmp_path / "run", summary=False, figures=False, movie=False, page=False)
+    known = memory.any(axis=1)
+    pull = np.exp(-((places[:, None] - places[None]) ** 2).sum(-1) / (2 * 0.1**2))
+    P = pull / pull.sum(axis=1, keepdims=True)
+    free, held = np.ix_(~known, ~known), np.ix_(~known, known)
+    expected = np.linalg.solve(np.eye((~known).sum()) - P[free], P[held] @ memory[known])
+    np.testing.assert_allclose(np.asarray(run.points[-1])[~known], expected, atol=1e-3)

@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from shares import by_default
 
 import particleflow as pf
 from particleflow import kernels as k
@@ -35,7 +34,8 @@ def test_a_fit_shows_the_curve_and_all_weights():
         pf.view.fit(KernelRegression().fit(np.zeros((3, 2)), np.zeros(3)))
 
 
-@pytest.mark.parametrize("dimension", by_default([1, 2], [2]))
+@pytest.mark.slow
+@pytest.mark.parametrize("dimension", [1, 2])
 def test_values_are_drawn_at_their_places(dimension):
     places, values = _RNG.normal(size=(12, dimension)), _RNG.dirichlet(np.ones(3), size=12)
     flow = pf.Flow(pf.MeanShift(k.Placed(k.Gaussian(0.5), places)))

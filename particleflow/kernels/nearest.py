@@ -70,6 +70,9 @@ class Nearest(AbstractMatrixKernel):
         near = squares <= slack * self._squared_radii(queries)[:, None]
         return jnp.where(near, jnp.zeros_like(squares), -jnp.inf)
 
+    def __repr__(self) -> str:
+        return f"Nearest(count={self.count})"
+
     def _squared_radii(self, queries: Float[Array, "m d"]) -> Float[Array, " m"]:
         """r(x)² of every query; they jump, and have no derivative."""
         if self.points is None or self.counted is None:
