@@ -151,7 +151,7 @@ def _climbed(
 
     Seeds that rest are not shifted again: rounds are made of the others. A round of another size is another program to
     compile, so that rounds become smaller only when two thirds of their seeds rest, and are filled up until then. An
-    `exchangeable` sum is taken exactly for the last few seeds, and from there on where it cannot keep its promise (NaN).
+    `exchangeable` sum is taken exactly for the last few seeds, and from then on if it cannot keep its promise (NaN).
     """
     points, masses = seeds.copy(), np.full(len(seeds), -np.inf)
     moving, count, size = np.arange(len(seeds)), 0, len(seeds)
