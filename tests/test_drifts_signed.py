@@ -27,7 +27,9 @@ def mean(width):
     return masses(width) @ POINTS / masses(width).sum(axis=1, keepdims=True)
 
 
-@pytest.mark.parametrize(("dtype", "rounding"), [(np.float64, 1e-13), (np.float32, 1e-5)])
+@pytest.mark.parametrize(
+    ("dtype", "rounding"), [(np.float64, 1e-13), pytest.param(np.float32, 1e-5, marks=pytest.mark.slow)]
+)
 def test_differences_of_local_means(dtype, rounding):
     narrow, wide = kernels.Gaussian(0.5), kernels.Gaussian(1.2)
     cases = [
@@ -64,6 +66,7 @@ def test_a_point_that_sees_nothing_stays():
         assert np.max(np.abs(moved)) == 0
 
 
+@pytest.mark.slow
 def test_sharpening_is_the_matrix_exponential_until_its_event():
     """u̇ = (1 − K̃)u on fixed places, and an event where max |u| first comes to a level."""
     places = np.arange(30.0)

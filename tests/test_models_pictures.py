@@ -133,6 +133,7 @@ def annealed(data: pf.Measure, first: float, last: float) -> tuple[pf.Flow, floa
     return pf.Flow(pf.drifts.Varying(pf.MeanShift(k.Gaussian(first), data), schedule, "kernel.width")), end
 
 
+@pytest.mark.slow
 def test_annealing_carries_smoothed_normal_laws_into_each_other():
     """x(t) = x(0) √((s² + σ(t)²)/(s² + σ(0)²)): N(0, s² + σ₀²) becomes N(0, s² + σ₁²)."""
     points, weights = gaussian_line(0.8)

@@ -30,7 +30,7 @@ from particleflow.models.base import (
 from particleflow.summation import AbstractSummation, Auto, NearFar
 from particleflow.summation.native import library
 
-_MANY_PAIRS = 1e7  # for fewer it does not pay to ask what could be left out
+_MANY_PAIRS = 1e7  # fewer are summed exactly: it does not pay to ask what could be left out
 _SHARE = 1e-2  # of the shift below which a seed rests: what a sum may be off by
 _ROUND = 16  # shifts, after which it is looked who rests
 _SEEDS = 64  # rounds have multiples of so many
@@ -151,14 +151,15 @@ def _climbed(
 
     Seeds that rest are not shifted again: rounds are made of the others. A round of another size is another program to
     compile, so that rounds become smaller only when two thirds of their seeds rest, and are filled up until then. An
-    `exchangeable` sum that cannot keep its promise (NaN) is taken exactly from there on.
+    `exchangeable` sum is taken exactly for the last few seeds, and from then on if it cannot keep its promise (NaN).
     """
     points, masses = seeds.copy(), np.full(len(seeds), -np.inf)
     moving, count, size = np.arange(len(seeds)), 0, len(seeds)
     while len(moving) and count < most:
         size = size if 3 * len(moving) > size else -(-len(moving) // _SEEDS) * _SEEDS
         filled = points[moving[np.arange(size) % len(moving)]]
-        found = _round(jnp.asarray(filled), kernel, measure, how, step, rest, min(_ROUND, most - count))
+        way = Auto() if exchangeable and size * measure.count < _MANY_PAIRS else how
+        found = _round(jnp.asarray(filled), kernel, measure, way, step, rest, min(_ROUND, most - count))
         after, seen, moves, shifts = map(np.asarray, found)
         if exchangeable and np.isnan(seen).any():
             how, exchangeable = Auto(), False

@@ -1,6 +1,6 @@
 """Models beside scikit-learn and scikit-image: seconds, how many times faster, and whether they agree.
 
-    python tests/benchmarks/models.py [--count 20000] [--bandwidth 0.5] [--rows clusters segments denoising]
+    python tests/benchmarks/models.py [--count 20000] [--bandwidth 1.0] [--rows clusters segments denoising]
 
 clusters: Gaussian and flat MeanShift of blobs in the plane, every sample a seed, beside scikit-learn's flat one of the
 same bandwidth without binning of seeds. segments: a photograph of 256 × 256 pixels. denoising: non-local means of a
@@ -86,7 +86,7 @@ def main() -> None:
     rows = {"clusters": clusters, "segments": segments, "denoising": denoising}
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=20_000)
-    parser.add_argument("--bandwidth", type=float, default=0.5)
+    parser.add_argument("--bandwidth", type=float, default=1.0)
     parser.add_argument("--rows", nargs="+", default=list(rows), choices=list(rows))
     options = parser.parse_args()
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; native sum: {library().reason}")
