@@ -80,12 +80,12 @@ class KernelDifference(AbstractDrift):
 
     def __call__(self, time: Any, queries: Sites, measure: Measure) -> Float[Array, "m d"]:
         """m₁(x) − m₂(x)."""
-        taken = self.summation.moments(self.second, measure, queries)
-        if self.first is None:
+        *first, taken = (each.moments(queries, measure) for each in self.interactions(time))
+        if not first:
             pull = queries.points - taken.mean
             pull = jnp.where(jnp.isneginf(taken.log_mass)[:, None], 0.0, pull)
             return pull if self.normalization == "row" else jnp.exp(taken.log_mass)[:, None] * pull
-        given = self.summation.moments(self.first, measure, queries)
+        given = first[0]
         if self.normalization == "row":
             return given.mean - taken.mean
         return jnp.exp(given.log_mass)[:, None] * given.mean - jnp.exp(taken.log_mass)[:, None] * taken.mean
@@ -131,7 +131,7 @@ class KernelDerivative(AbstractDrift):
 
         def means(number: Array) -> Array:
             kernel = eqx.tree_at(lambda each: getattr(each, self.parameter), self.kernel, number)
-            return self.summation.moments(kernel, measure, queries).mean
+            return self.summation.moments(kernel.among(measure), measure, queries).mean
 
         here = jnp.asarray(getattr(self.kernel, self.parameter), measure.points.dtype)
         return -jax.jvp(means, (here,), (jnp.ones_like(here),))[1]
