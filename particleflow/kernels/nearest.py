@@ -11,7 +11,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from particleflow.errors import ArgumentError
 from particleflow.kernels.base import AbstractKernel, AbstractMatrixKernel, points_of, squared_distances
@@ -34,12 +34,12 @@ class Nearest(AbstractMatrixKernel):
 
     count: int = eqx.field(static=True)
     points: Float[Array, "n d"] | None
-    counted: Bool[Array, " n"] | None
+    log_weights: Float[Array, " n"] | None
 
     def __init__(self, count: int):
         self.count = count
         self.points = None
-        self.counted = None
+        self.log_weights = None
 
     def __check_init__(self):
         if isinstance(self.count, bool) or not isinstance(self.count, int) or self.count < 1:
@@ -52,9 +52,9 @@ class Nearest(AbstractMatrixKernel):
                 f"Argument `count` asks for the {self.count} nearest points, but the measure has {measure.count}."
             )
         return eqx.tree_at(
-            lambda kernel: (kernel.points, kernel.counted),
+            lambda kernel: (kernel.points, kernel.log_weights),
             self,
-            (measure.points, ~jnp.isneginf(measure.log_weights)),
+            (measure.points, measure.log_weights),
             is_leaf=lambda leaf: leaf is None,
         )
 
@@ -75,11 +75,11 @@ class Nearest(AbstractMatrixKernel):
 
     def _squared_radii(self, queries: Float[Array, "m d"]) -> Float[Array, " m"]:
         """r(x)² of every query; they jump, and have no derivative."""
-        if self.points is None or self.counted is None:
+        if self.points is None or self.log_weights is None:
             raise ArgumentError(
                 "The kernel Nearest depends on all points of a measure: read it with `local_mean` and its relatives, "
                 "or write kernel.among(measure)."
             )
         away = squared_distances(queries, self.points)
-        away = jnp.where(self.counted[None, :], away, jnp.inf)
+        away = jnp.where(jnp.isneginf(self.log_weights)[None, :], jnp.inf, away)
         return jax.lax.stop_gradient(-jax.lax.top_k(-away, self.count)[0][:, -1])
