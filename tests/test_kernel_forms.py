@@ -24,7 +24,8 @@ by_compiled_case = pytest.mark.parametrize(
 by_precision = pytest.mark.parametrize("dtype", [jnp.float64, jnp.float32], ids=["float64", "float32"])
 
 BILINEAR = {
-    "attention", "attention with matrices", "attention with a diagonal and a number", "attention in fewer dimensions",
+    "attention", "attention with biases", "attention with matrices", "attention with a diagonal and a number",
+    "attention in fewer dimensions",
     "cosine", "squared distance attention", "constant", "gaussian", "time gaussian", "encoded by sines",
     "encoded by a table", "feature exponential", "pullback from two spaces", "embedded", "on values", "transposed",
     "symmetrised geometrically", "feature exponential of positions", "pullback with positions",
@@ -35,7 +36,8 @@ RADIAL = {
     "inverse distance", "pullback with positions", "placed",
 }  # fmt: skip
 POSITIVE = {
-    "attention", "attention with matrices", "attention with a diagonal and a number", "attention in fewer dimensions",
+    "attention", "attention with biases", "attention with matrices", "attention with a diagonal and a number",
+    "attention in fewer dimensions",
     "cosine", "sigmoid", "sigmoid exponential", "squared distance attention", "constant", "gaussian", "laplace",
     "cauchy", "student", "alibi", "time gaussian", "encoded by sines", "encoded by a table", "feature exponential",
     "pullback from two spaces", "embedded", "on values", "sum", "scaled", "transposed", "symmetrised",
