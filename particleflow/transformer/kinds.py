@@ -8,6 +8,7 @@ Take explicit layers, `solver = "map"` with `step = 1.0`, and the geometry that 
 (BERT), "residual_stream" (GPT-2), or "euclidean" without norms. Networks before their last norm are shown.
 """
 
+import abc
 from functools import lru_cache
 from typing import Any, ClassVar, Literal
 
@@ -97,6 +98,10 @@ class AbstractNetwork(AbstractDrift):
     def changes(self) -> tuple[Float[Array, " k"], ...]:
         """When layers take turns."""
         return self.layers.changes()
+
+    @abc.abstractmethod
+    def resummed(self, time: Any, choose: Chooser) -> AbstractDrift:
+        """With other sums, where layers can have them."""
 
 
 class TrainedLayers(AbstractNetwork):
