@@ -194,6 +194,7 @@ def observed() -> pf.Trajectory:
     return pf.simulate(flow, start, np.linspace(0, 2, 5), rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_what_moved_a_trajectory_is_found(tmp_path):
     """Q and V, and β beside them: β and Q act by their product, the others are found themselves."""
     run = observed()

@@ -156,6 +156,7 @@ def test_shared_weights_are_one_layer_again_and_again():
         assert off(found, rows) < 1e-12
 
 
+@pytest.mark.slow
 def test_pre_norm_has_a_limit_in_depth_and_post_norm_has_none(decoder):
     """Steps of 1/4 and 1/8 of the same layers: the error of Euler's method halves."""
     start = decoder.measure([3, 1, 4, 1, 5])
