@@ -93,7 +93,7 @@ ALONG, STEPS = "With noise the density does not move along", "takes explicit lay
 SYSTEMS: dict[str, Callable[[], Carried]] = {
     "particles": lambda: carried(Particles(), SPHERE),
     "particles of a set": lambda: carried(Particles(), SET),
-    "coalescing": lambda: carried(Particles(coalesce=1e-6), SPHERE, noise="independent noise would part them"),
+    "coalescing": lambda: carried(Particles(coalesce=1e-6), SPHERE, noise="each has noise of its own"),
     "characteristics": lambda: carried(Characteristics(), SPHERE, known=True, noise=ALONG, layers=STEPS),
     "characteristics of a set": lambda: carried(Characteristics(), SET, known=True, noise=ALONG, layers=STEPS),
     "gaussian": lambda: carried(Gaussian(), FLAT),
