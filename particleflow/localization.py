@@ -207,8 +207,8 @@ def _descended(how: Localized, around: _ByKernel | _ByDraws, site: Any, begin: F
         length = jnp.where(better, 1.0, 0.5 * state.length).astype(state.length.dtype)
         there = (state.place + move, loss, slope, bend)
         here = (state.place, state.loss, state.slope, state.bend)
-        chosen = (jnp.where(better, new, old) for new, old in zip(there, here, strict=True))
-        return _State(*chosen, length, still, state.taken + 1)
+        place, loss, slope, bend = (jnp.where(better, new, old) for new, old in zip(there, here, strict=True))
+        return _State(place, loss, slope, bend, length, still, state.taken + 1)
 
     first = _derivatives(how.loss, around, site, begin)
     start = _State(begin, *first, jnp.ones((), begin.dtype), jnp.isnan(first[0]), jnp.zeros((), int))

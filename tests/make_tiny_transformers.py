@@ -34,8 +34,8 @@ HOOKS = {
 
 def make(kind: str, sizes: dict[str, Any], seed: int = 0, head: bool = True) -> Any:
     """A random network with weights that make attention far from uniform; no bias or gain is a default."""
-    import torch
-    import transformers
+    import torch  # pyright: ignore[reportMissingImports]
+    import transformers  # pyright: ignore[reportMissingImports]
 
     name = {"bert": "Bert", "distilbert": "DistilBert", "gpt2": "GPT2"}[kind]
     suffix = "Model" if not head else "LMHeadModel" if kind == "gpt2" else "ForMaskedLM"
@@ -49,7 +49,7 @@ def make(kind: str, sizes: dict[str, Any], seed: int = 0, head: bool = True) -> 
 
 def reference(model: Any, ids: list[int], **given: Any) -> dict[str, np.ndarray]:
     """Hidden states, and logits where there is a head."""
-    import torch
+    import torch  # pyright: ignore[reportMissingImports]
 
     with torch.no_grad():
         extra = {name: torch.tensor([value]) for name, value in given.items()}
@@ -101,7 +101,7 @@ def main() -> None:
             masked = reference(model, IDS, **given)
             numbers |= {f"masked_{name}": array for name, array in masked.items()}
             tokenizer(folder / "tokenizer.json", sizes["vocab_size"])
-        np.savez(folder / "reference.npz", **numbers)
+        np.savez(folder / "reference.npz", **numbers)  # pyright: ignore[reportArgumentType]
 
 
 if __name__ == "__main__":

@@ -78,7 +78,7 @@ def test_with_oneself_nothing_is_learned_and_without_there_is_a_width():
 def test_likelihoods_agree_with_brute_force():
     X, y = line()
     covariance = np.exp(-((X - X.T) ** 2) / (2 * 0.7**2)) + 0.3**2 * np.eye(len(X))
-    expected = -multivariate_normal(np.zeros(len(X)), covariance).logpdf(y) / len(X)
+    expected = -multivariate_normal.logpdf(y, np.zeros(len(X)), covariance) / len(X)
     assert abs(float(Evidence(X, y)(Observed(k.Gaussian(0.7), 0.3))) - expected) < 1e-10
     loss = LeaveOneOutLikelihood(X)
     density = without_oneself(X, 0.3).sum(axis=1) / ((len(X) - 1) * np.sqrt(2 * np.pi) * 0.3)
@@ -95,7 +95,7 @@ def test_the_largest_evidence_is_that_of_scikit_learn():
     from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
     X, y = line()
-    theirs = GaussianProcessRegressor(ConstantKernel(1.0) * RBF(1.0) + WhiteKernel(0.25), alpha=0.0)
+    theirs: Any = GaussianProcessRegressor(ConstantKernel(1.0) * RBF(1.0) + WhiteKernel(0.25), alpha=0.0)
     theirs = theirs.fit(X, y - y.mean())
     learned = learn(
         Observed(1.0 * k.Gaussian(1.0), 0.5),
@@ -217,7 +217,7 @@ def test_what_moved_a_trajectory_is_found(tmp_path):
     assert learned.loss < 1e-10
 
     path = learning.save_scenario(learned.model, tmp_path / "learned.toml", start=run.points[0], end=2.0, frames=5)
-    setup = pf.scenario.load(path).build()
+    setup: Any = pf.scenario.load(path).build()
     np.testing.assert_array_equal(setup.flow.drift.value, drift.value)
     again = pf.simulate(setup.flow, setup.start, setup.times, **setup.arguments)
     np.testing.assert_allclose(again.points, run.points, atol=1e-4)
@@ -235,7 +235,7 @@ def test_fits_of_every_kind(kind, restart):
     if kind == "weighted":
         start = pf.Measure.weighted(start, rng.uniform(0.2, 1.0, size=5))
     true = pf.Flow(pf.Attend(k.Attention(2.0), value=-0.7), geometry)
-    tolerances = {"rtol": 1e-5, "atol": 1e-6} if kind == "float32" else {"rtol": 1e-9, "atol": 1e-11}
+    tolerances: dict[str, Any] = {"rtol": 1e-5, "atol": 1e-6} if kind == "float32" else {"rtol": 1e-9, "atol": 1e-11}
     run = pf.simulate(true, start, np.linspace(0, 1, 4), **tolerances)
     guess = pf.Flow(pf.Attend(k.Attention(1.0), value=-1.0), geometry)
     learned = fit(guess, run, ["drift.kernel.beta", "drift.value"], restart=restart, **tolerances)

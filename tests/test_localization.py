@@ -13,6 +13,7 @@ from particleflow import kernels as k
 from particleflow.errors import UserError
 from particleflow.models import KernelRegression, LocalLinearRegression
 
+NUMBER: Any = 0.3  # what nobody takes
 _RNG = np.random.default_rng(3)
 X = _RNG.uniform(-2, 2, size=(50, 1))
 Y = np.sin(2 * X[:, 0]) + 0.1 * _RNG.normal(size=50)
@@ -57,7 +58,7 @@ def test_the_square_of_a_line_localizes_to_local_linear_regression():
 def test_logistic_loss_is_that_of_scikit_learn_with_the_weights_of_the_kernel():
     signs = np.where(Y + 0.3 * _RNG.normal(size=50) > 0, 1.0, -1.0)
     found = pf.localize(logistic, k.Gaussian(0.8)).fit(pf.Measure.uniform(X, signs), AT[3:4], [0.0, 0.0])
-    theirs = LogisticRegression(C=np.inf, tol=1e-12, max_iter=1000)
+    theirs: Any = LogisticRegression(C=np.inf, tol=1e-12, max_iter=1000)
     theirs.fit(X, signs, sample_weight=gaussian(AT[3:4], 0.8)[0])
     np.testing.assert_allclose(found.parameters[0], [theirs.intercept_[0], theirs.coef_[0, 0]], rtol=1e-5)
     assert found.slope[0] < 1e-12
@@ -130,8 +131,8 @@ def test_drawn_points_tend_to_the_kernel():
 @pytest.mark.parametrize(
     ("act", "said"),
     [
-        (lambda: pf.localize(3, k.Gaussian(1.0)), "loss"),
-        (lambda: pf.localize(squared, 0.3), "kernel"),
+        (lambda: pf.localize(NUMBER, k.Gaussian(1.0)), "loss"),
+        (lambda: pf.localize(squared, NUMBER), "kernel"),
         (lambda: pf.localize(squared, k.Gaussian(1.0), steps=0), "steps"),
         (lambda: pf.localize(squared, k.Gaussian(1.0)).fit(MEASURE, AT, 0.0), "initial"),
         (lambda: pf.localize(lambda x, y, t: x - t, k.Gaussian(1.0)).fit(MEASURE, AT, [0.0]), "one number"),

@@ -3,6 +3,7 @@
 import math
 from functools import cache
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from skimage.metrics import peak_signal_noise_ratio
@@ -150,7 +151,7 @@ def test_annealing_draws_new_samples_of_two_moons():
     from scipy.spatial.distance import cdist
 
     moons = pf.initial.Moons(0.05)
-    data, fresh, other = (np.asarray(moons.sample(jax.random.key(seed), 1000).points) for seed in range(3))
+    data, fresh, other = (np.asarray(moons.sample(jax.random.key(seed), 1000)) for seed in range(3))
     fresh, other = (each + 0.08 * np.random.default_rng(9).normal(size=each.shape) for each in (fresh, other))
     flow, end = annealed(pf.Measure.uniform(data), 4.0, 0.08)
     start = np.array([0.5, 0.25]) + 4.0 * np.random.default_rng(5).normal(size=(1000, 2))
@@ -184,7 +185,7 @@ def test_the_neighbourhood_filter_is_a_diffusion_that_edges_turn_around(contrast
     ratio = (slope / contrast) ** 2
     limits = {"values": 0.5 * bend * (1 - 2 * ratio) / (1 + ratio) ** 2, "heat": 0.5 * bend}
     measure = pf.Measure.uniform(line[:, None], values=u)
-    queries = pf.Sites(places[:, None], None, value)
+    queries = pf.Sites(jnp.asarray(places[:, None]), None, jnp.asarray(value))
     for name, limit in limits.items():
         errors = []
         for width in (0.02, 0.01):

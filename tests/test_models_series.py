@@ -1,5 +1,7 @@
 """Autoregression against NumPy and simulated laws; gaps against scikit-learn."""
 
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -123,7 +125,8 @@ def test_gaps_are_filled_as_scikit_learn_does_with_the_same_weights():
     def weights(distances: np.ndarray) -> np.ndarray:
         return np.exp(-np.square(distances) / (2 * 0.7**2))
 
-    theirs = KNNImputer(n_neighbors=60, weights=weights).fit(rows)
+    imputer: Any = KNNImputer
+    theirs = imputer(n_neighbors=60, weights=weights).fit(rows)
     ours = LocalImputer(bandwidth=0.7).fit(rows)
     np.testing.assert_allclose(ours.transform(others), theirs.transform(others), rtol=1e-9)
     kept = ~np.isnan(others)

@@ -44,7 +44,8 @@ def test_so_are_its_classes_and_the_product_with_a_gaussian():
     def gaussian(distances: np.ndarray) -> np.ndarray:
         return np.exp(-(distances**2) / (2 * 0.6**2))
 
-    cut = KNeighborsRegressor(7, weights=gaussian, algorithm="brute").fit(X, Y).predict(AT)
+    neighbours: Any = KNeighborsRegressor
+    cut = neighbours(7, weights=gaussian, algorithm="brute").fit(X, Y).predict(AT)
     found = KernelRegression(k.Nearest(7) * k.Gaussian(0.6)).fit(X, Y).predict(AT)
     np.testing.assert_allclose(found, cut, rtol=1e-11)
 

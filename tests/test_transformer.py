@@ -82,6 +82,7 @@ def test_a_simulated_flow_is_the_network_and_keeps_the_words(networks):
     assert words == ["[CLS]", "w4", "w17", "w5", "[UNK]", "w5", "[SEP]"]
     run = pf.simulate(network.flow, network.measure(ids), jnp.arange(3.0), step=1.0, solver="map", words=words)
     assert off(run.points, np.stack(network.hidden_states(ids))) == 0
+    assert run.words is not None
     assert list(run.words) == words
 
 

@@ -113,16 +113,21 @@ def parts_of(layer, heads, causal, cross):
 
     def attention(module, causal):
         query, key, value = np.split(numbers(module.in_proj_weight), 3)
-        biases = np.split(numbers(module.in_proj_bias), 3)
-        output = numbers(module.out_proj.weight), numbers(module.out_proj.bias)
-        return MultiHead.of_matrices(heads, query, key, value, output[0], *biases, output[1], **seeing(causal))
+        first, second, third = np.split(numbers(module.in_proj_bias), 3)
+        output, last = numbers(module.out_proj.weight), numbers(module.out_proj.bias)
+        return MultiHead.of_matrices(heads, query, key, value, output, first, second, third, last, **seeing(causal))
 
     def norm(module):
         return LayerNorm(numbers(module.weight), numbers(module.bias), module.eps)
 
     linear = [numbers(each) for module in (layer.linear1, layer.linear2) for each in (module.weight, module.bias)]
     last = layer.norm3 if cross else layer.norm2
-    parts = LayerParts(attention(layer.self_attn, causal), FeedForward(*linear, "relu"), norm(layer.norm1), norm(last))
+    parts = LayerParts(
+        attention(layer.self_attn, causal),
+        FeedForward(linear[0], linear[1], linear[2], linear[3], "relu"),
+        norm(layer.norm1),
+        norm(last),
+    )
     return (
         parts._replace(cross=attention(layer.multihead_attn, False), cross_norm=norm(layer.norm2)) if cross else parts
     )

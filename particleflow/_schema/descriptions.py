@@ -7,7 +7,7 @@ from the docstrings: of each parameter the clause that names it.
 import inspect
 import re
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -122,7 +122,7 @@ def _parameter(slot: Slot, target: Any, docstring: str) -> Parameter:
     return Parameter(slot.name, _expected(slot), slot.required, slot.default, meaning)
 
 
-def _common(family: str, target: Any, kind: str, slots: dict[str, Slot]) -> Iterator[Parameter]:
+def _common(family: str, target: Any, kind: str, slots: Mapping[str, Slot]) -> Iterator[Parameter]:
     """The keys that a table has beside the parameters of its constructor."""
     model = model_of(family, target, kind, tuple(slots.values()))
     for name, field in model.model_fields.items():

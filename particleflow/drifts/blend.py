@@ -7,6 +7,7 @@ linearised attentions, each with features of its own, it is the FMMformer (Nguye
 the far field has low rank, and both cost O(N).
 """
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -51,8 +52,7 @@ class Blend(AbstractDrift):
 
     def __call__(self, time: Any, queries: Sites, measure: Measure) -> Float[Array, "m d"]:
         """The weighted sum of the velocities."""
-        first, *others = self._multiples(lambda drift: drift(time, queries, measure))
-        return sum(others, start=first)
+        return functools.reduce(jnp.add, self._multiples(lambda drift: drift(time, queries, measure)))
 
     def interactions(self, time: Any) -> tuple[Interaction, ...]:
         """Those of all drifts, whose outputs are multiplied, too."""

@@ -120,7 +120,8 @@ def _cloud(measure: Measure, file: Path | None, name: str) -> dict[str, Any]:
     arrays |= {each: array for each, array in optional.items() if array is not None}
     arrays |= {f"field.{each}": array for each, array in measure.fields.items()}
     beside = _beside(file, f"{name}.npz")
-    np.savez(beside, **{each: np.asarray(array) for each, array in arrays.items()})
+    plain: dict[str, Any] = {each: np.asarray(array) for each, array in arrays.items()}
+    np.savez(beside, **plain)
     return {"kind": "from_file", "path": beside.name}
 
 

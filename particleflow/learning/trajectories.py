@@ -116,8 +116,9 @@ def _starts(trajectory: Trajectory, first: np.ndarray) -> Measure:
 
     def of(run: int) -> Measure:
         def own(array: np.ndarray | None, axes: int) -> np.ndarray | None:
-            given = array is not None and trajectory.runs is not None and array.ndim > axes
-            return array[run].astype(dtype) if given else None if array is None else array.astype(dtype)
+            if array is None:
+                return None
+            return (array[run] if trajectory.runs is not None and array.ndim > axes else array).astype(dtype)
 
         carried = None if trajectory.values is None else own(np.asarray(trajectory.values), 1)
         mine = {name: values[run] if trajectory.runs is not None else values for name, values in fields.items()}

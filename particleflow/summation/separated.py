@@ -61,7 +61,7 @@ class Separated(AbstractSummation):
             sums = asked @ (known.T @ summed)
         else:
             times = positions_of(sites, "query"), positions_of(measure.sites, "measure")
-            sums = _past_sums(asked, known, summed, *times, strict=mask.least == 0)
+            sums = _past_sums(asked, known, summed, *times, strict=bool(mask.least == 0))
         return Sums(jnp.full(len(asked), shift), sums).moments()
 
     def choices(self, kernel: AbstractKernel, measure: Measure, queries: Any) -> Iterator[Choice]:

@@ -47,7 +47,7 @@ class HeadSpectrum(NamedTuple):
     @property
     def regime(self) -> str:
         """What theory predicts from the signs of the sums of eigenvalues, the traces of both matrices."""
-        seen, pulled = np.sum(self.attention), np.sum(self.value.real)
+        seen, pulled = np.sum(self.attention), np.sum(np.real(self.value))
         return "attraction" if seen * pulled > 0 else "repulsion"
 
 
@@ -77,7 +77,8 @@ def head_spectra(network: Transformer) -> list[HeadSpectrum]:
     for layer, parts in enumerate(network.layers):
         for place, head in enumerate(parts.attention.each):
             value, output = np.asarray(head.value, float), np.asarray(head.output, float)
-            query, key = (np.asarray(each, float) for each in (head.kernel.query, head.kernel.key))
+            kernel: Any = head.kernel
+            query, key = (np.asarray(each, float) for each in (kernel.query, kernel.key))
             found.append(HeadSpectrum(layer, place, np.linalg.eigvals(value @ output), _symmetric(query, key)))
     return found
 

@@ -44,8 +44,10 @@ class LayerParts(NamedTuple):
     @staticmethod
     def of(block: Block) -> "LayerParts":
         """The parts of a whole layer with norms, taken apart again."""
-        norms = [geometry.space for geometry in block.geometries or ()]
-        (attention, *cross, feed_forward), (first, *middle, last) = block.drifts, norms
+        drifts: Any = block.drifts
+        geometries: Any = block.geometries or ()
+        norms = [geometry.space for geometry in geometries]
+        (attention, *cross, feed_forward), (first, *middle, last) = drifts, norms
         return LayerParts(attention, feed_forward, first, last, *cross, *middle)
 
     def looking_at(self, memory: Measure) -> "LayerParts":

@@ -68,7 +68,8 @@ class Transformer(eqx.Module):
     @property
     def layers(self) -> tuple[LayerParts, ...]:
         """What every layer is made of."""
-        return tuple(LayerParts.of(block) for block in self.flow.drift.drifts)
+        layers: Any = self.flow.drift
+        return tuple(LayerParts.of(block) for block in layers.drifts)
 
     def layers_of(self, parts: Sequence[Part], placement: Placement | None = None, layer: int | None = None) -> Layers:
         """Some of the parts of every layer, with the norms elsewhere, or one layer again and again, as a drift."""

@@ -68,7 +68,7 @@ def _spectra(ax: "Axes", spectra: list[HeadSpectrum]) -> None:
     for layer, color in zip(layers, style.ordered_colors(np.linspace(0, 1, max(2, len(layers)))), strict=False):
         own = [each for each in spectra if each.layer == layer]
         seen = [float(np.sum(each.attention)) for each in own]
-        pulled = [float(np.sum(each.value.real)) for each in own]
+        pulled = [float(np.sum(np.real(each.value))) for each in own]
         ax.scatter(seen, pulled, s=22, color=[color], label=f"layer {layer + 1}")
     ax.axhline(0.0, color=style.current().muted, linewidth=0.8)
     ax.axvline(0.0, color=style.current().muted, linewidth=0.8)

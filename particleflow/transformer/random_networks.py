@@ -122,9 +122,11 @@ def _layer(key: Array, architecture: Architecture, cross: bool) -> LayerParts:
 
 def _heads(key: Array, architecture: Architecture, causal: bool) -> MultiHead:
     width = architecture.width
-    matrices = [_matrix(each, width, width, architecture) for each in jax.random.split(key, 4)]
+    query, key, value, output = (_matrix(each, width, width, architecture) for each in jax.random.split(key, 4))
     none = jnp.zeros(width)
-    return MultiHead.of_matrices(architecture.heads, *matrices, none, none, none, none, **seeing(causal))
+    return MultiHead.of_matrices(
+        architecture.heads, query, key, value, output, none, none, none, none, **seeing(causal)
+    )
 
 
 def _matrix(key: Array, rows: int, columns: int, architecture: Architecture) -> Any:

