@@ -19,6 +19,7 @@ WEIGHTS = np.where(np.arange(COUNT) == 7, 0.0, _RNG.uniform(0.1, 1.0, COUNT))
 # Positions in no order, some of them equal.
 POSITIONS = np.where(np.arange(COUNT) % 10 == 0, 3.0, _RNG.permutation(COUNT))
 MEASURE = pf.Measure.weighted(POINTS, WEIGHTS, values=_RNG.normal(size=(COUNT, 2)), positions=POSITIONS)
+MORE = ["elu_reversed", "softplus"]
 MASKS = {"none": None, "causal": kernels.Causal(), "strictly causal": kernels.StrictlyCausal()}
 
 
@@ -32,7 +33,7 @@ def features(name, rows):
 
 
 @pytest.mark.parametrize("mask", MASKS)
-@pytest.mark.parametrize("name", ["elu", "elu_reversed", "softplus"])
+@pytest.mark.parametrize("name", ["elu", *(pytest.param(each, marks=pytest.mark.slow) for each in MORE)])
 def test_features_first_are_the_kernel_sum(name, mask):
     """Log-masses and means within 1e-12 of brute force in NumPy and of the sum over all pairs."""
     linear = kernels.LinearisedAttention(name, QUERY, KEY)

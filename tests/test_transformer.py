@@ -52,7 +52,7 @@ def test_stored_networks_agree_at_every_depth(networks, kind):
     assert off(networks[kind].next_token(oracle.IDS), oracle.softmax(expected["logits"])) < 1e-5
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["bert", pytest.param("distilbert", marks=pytest.mark.slow), "gpt2"])
 def test_every_sublayer_agrees(networks, kind):
     """Attention and feed-forward of every layer as drifts, from the stored states before them."""
     network, expected = networks[kind], oracle.stored(kind)
@@ -114,7 +114,7 @@ def test_heads_are_a_sum_of_attends():
     assert not many.interacts_only(0.0)
 
 
-@pytest.mark.parametrize("placement", ["pre", "post"])
+@pytest.mark.parametrize("placement", ["pre", pytest.param("post", marks=pytest.mark.slow)])
 def test_random_networks_are_their_formulas(placement):
     """Causal, with sinusoidal positions; in NumPy, a layer after the other."""
     shape = Architecture(8, 3, 2, 11, 13, "sinusoidal", placement=placement, causal=True, activation="relu")
@@ -146,6 +146,7 @@ def test_an_encoder_decoder_is_its_formula():
     assert off(both.next_token(source[::-1], target), both.next_token(source, target)) > 1e-4
 
 
+@pytest.mark.slow
 def test_shared_weights_are_one_layer_again_and_again():
     shape = Architecture(8, 4, 2, 11, 13, placement="post", shared=True)
     shared, ids = random_transformer(jax.random.key(1), shape), [1, 2, 3]

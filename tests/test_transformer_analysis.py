@@ -69,6 +69,7 @@ def test_attention_alone_loses_its_rank(network):
     assert kept[-1] > 0.1
 
 
+@pytest.mark.slow
 def test_random_layers_are_those_of_the_network():
     """The kind of scenarios takes the steps of the network that has the same seed."""
     layers = RandomLayers(8, 3, 2, 11, "post", seed=4)
