@@ -200,8 +200,10 @@ def test_an_ensemble_is_its_single_runs(name):
 def test_an_event_is_where_its_level_is_crossed(name):
     """A run without the event, up to the time at which it was found, has the level there."""
     case, values = system(name), np.asarray(whole(name).observables["spread"])
-    if np.ptp(values) < 1e-6:
-        pytest.fail("nothing moves")
+    if np.ptp(values) < 1e-6:  # a set that is held at its covariance: a level that it never reaches stops nothing
+        assert case.space.name.startswith("set_norm")
+        assert case.run(event=events.Reached(spread, 1.1 * float(values[0])), observe=[spread]).status == "finished"
+        return
     level = float(values[2:4].mean())
     stopped = case.run(event=events.Reached(spread, level), observe=[spread])
     assert stopped.status == "stopped by event"

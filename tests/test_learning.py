@@ -77,7 +77,7 @@ def test_with_oneself_nothing_is_learned_and_without_there_is_a_width():
 
 def test_likelihoods_agree_with_brute_force():
     X, y = line()
-    covariance = np.exp(-((X - X.T) ** 2) / (2 * 0.7**2)) + 0.3**2 * np.eye(len(X))
+    covariance: Any = np.exp(-((X - X.T) ** 2) / (2 * 0.7**2)) + 0.3**2 * np.eye(len(X))
     expected = -multivariate_normal.logpdf(y, np.zeros(len(X)), covariance) / len(X)
     assert abs(float(Evidence(X, y)(Observed(k.Gaussian(0.7), 0.3))) - expected) < 1e-10
     loss = LeaveOneOutLikelihood(X)

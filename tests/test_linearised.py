@@ -1,6 +1,7 @@
 """Attention variants: features in O(N), bands, and the blend of both; each against brute force, causal forms too."""
 
 import time
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +15,7 @@ from particleflow.summation import Auto, Dense, Separated
 
 _RNG = np.random.default_rng(161)
 COUNT = 150  # two blocks and a part of one
+UNKNOWN: Any = "relu"
 POINTS, QUERY, KEY = _RNG.normal(size=(COUNT, 3)), *_RNG.normal(size=(2, 4, 3))
 WEIGHTS = np.where(np.arange(COUNT) == 7, 0.0, _RNG.uniform(0.1, 1.0, COUNT))
 # Positions in no order, some of them equal.
@@ -66,11 +68,8 @@ def test_features_are_chosen_where_there_are_any():
 def test_the_past_does_not_see_the_future_to_the_bit():
     kernel = kernels.LinearisedAttention() * kernels.Causal()
     places = jnp.arange(float(COUNT))
-    before = (
-        Separated()
-        .moments(kernel, pf.Measure.uniform(POINTS, positions=places), pf.Sites(jnp.asarray(POINTS), places))
-        .mean
-    )
+    measure = pf.Measure.uniform(POINTS, positions=places)
+    before = Separated().moments(kernel, measure, measure.sites).mean
     for place in (1, 63, 64, 100, 149):
         changed = jnp.where(jnp.arange(COUNT)[:, None] == place, POINTS + 1.0, POINTS)
         measure = pf.Measure.uniform(changed, positions=places)
@@ -138,7 +137,7 @@ def test_what_cannot_be_is_refused():
     for make, kind, message in [
         (lambda: drifts.Blend([attend], jnp.asarray([1.0, 2.0])), ShapeError, "each of 1 drifts"),
         (lambda: drifts.Blend([attend], jnp.asarray([-1.0])), ArgumentError, "must be positive"),
-        (lambda: kernels.LinearisedAttention(*["relu"]), ArgumentError, "one of 'elu', 'elu_reversed', 'softplus'"),
+        (lambda: kernels.LinearisedAttention(UNKNOWN), ArgumentError, "one of 'elu', 'elu_reversed', 'softplus'"),
     ]:
         with pytest.raises(kind, match=message):
             make()

@@ -122,12 +122,8 @@ def parts_of(layer, heads, causal, cross):
 
     linear = [numbers(each) for module in (layer.linear1, layer.linear2) for each in (module.weight, module.bias)]
     last = layer.norm3 if cross else layer.norm2
-    parts = LayerParts(
-        attention(layer.self_attn, causal),
-        FeedForward(linear[0], linear[1], linear[2], linear[3], "relu"),
-        norm(layer.norm1),
-        norm(last),
-    )
+    feed_forward = FeedForward(linear[0], linear[1], linear[2], linear[3], "relu")
+    parts = LayerParts(attention(layer.self_attn, causal), feed_forward, norm(layer.norm1), norm(last))
     return (
         parts._replace(cross=attention(layer.multihead_attn, False), cross_norm=norm(layer.norm2)) if cross else parts
     )

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.optimize import minimize
@@ -102,7 +103,7 @@ def test_its_fixed_point_attracts():
     expected = 0.3 * np.linalg.solve(np.eye(30) - 0.7 * transitions(), memory)
     np.testing.assert_allclose(point.points, expected, atol=1e-9)
     slowest = 0.7 * np.sort(np.real(np.linalg.eigvals(transitions())))[-1] - 1
-    np.testing.assert_allclose(point.eigenvalues.real.max(), slowest, atol=1e-8)
+    np.testing.assert_allclose(np.real(point.eigenvalues).max(), slowest, atol=1e-8)
 
 
 def neighbours_support(shares: np.ndarray, compatibility: np.ndarray) -> np.ndarray:
@@ -131,7 +132,7 @@ def nearest_shares(row: np.ndarray) -> np.ndarray:
 
 def test_the_projection_is_the_nearest_point_of_the_simplex():
     rows = 2 * _RNG.normal(size=(12, 4))
-    found = np.asarray(on_simplex(rows))
+    found = np.asarray(on_simplex(jnp.asarray(rows)))
     np.testing.assert_allclose(found, [nearest_shares(row) for row in rows], atol=1e-6)
     np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-14)
 
