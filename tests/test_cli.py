@@ -210,6 +210,7 @@ def cut_off(number, folder, *arguments):
     return process.returncode, log.read_text()
 
 
+@pytest.mark.slow
 def test_an_interrupted_and_then_killed_run_resumes_bit_for_bit(small, tmp_path):
     text = SMALL.replace("frames = 8", "frames = 400\nwindow = 4").replace("end = 2.0", "end = 25.0")
     small.write_text(text, encoding="utf-8")

@@ -132,6 +132,7 @@ def test_windows_and_time_lists_share_a_compilation():
     assert count_of(np.geomspace(1, 9, 11)) == 1
 
 
+@pytest.mark.slow
 def test_a_run_that_meets_its_event_stands_still():
     event = events.Clustered(0.5)
     times = np.linspace(0.0, 8.0, 17)

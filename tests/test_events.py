@@ -33,6 +33,7 @@ def test_clustered_is_located():
     assert run.times[:2].tolist() == [0.0, 0.5]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", [7, pytest.param(2, marks=pytest.mark.slow)])
 def test_location_does_not_depend_on_windows(window):
     times = np.linspace(0.0, 20.0, 15)
@@ -137,6 +138,7 @@ def test_blow_up_in_memory_hands_over_the_frames():
     assert kept.status == "failed"
 
 
+@pytest.mark.slow
 def test_reached_takes_any_observable():
     event = events.Reached(observables.diameter, chord(0.01))
     run = pf.simulate(SPHERE, PAIR, [0.0, 0.5, 20.0], **TIGHT, event=event)

@@ -209,6 +209,7 @@ def test_samples_have_the_mean_and_covariance(name):
     assert (np.abs(products.mean(0) - covariance) <= 4.5 * products.std(0) / np.sqrt(count) + 1e-12).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dimension", by_default([2, 9], [9]))
 def test_von_mises_fisher_draws_have_the_right_projection(dimension):
     axis = np.eye(dimension)[-1]

@@ -24,9 +24,7 @@ TOLERANCES: dict[str, Any] = {"rtol": 1e-11, "atol": 1e-12}
 # Those that have weight stand at four places, which do not span R⁴: their whole covariance cannot be normalised.
 SPACES = {name: space for name, space in oracle.spaces(DIMENSION).items() if name != "set_norm"}
 GRADIENT = ("euclidean", "sphere", "sphere_2.5", "layer_norm", "sqrt_scaled")
-DEFAULT = (
-    "sqrt_scaled", "pre_norm_of_layer_norm", "set_norm_variances",
-)  # fmt: skip
+DEFAULT = ("sqrt_scaled",)
 ALL = [
     observables.energy,
     observables.log_energy,

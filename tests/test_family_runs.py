@@ -126,6 +126,7 @@ EVENTS: dict[str, tuple[events.AbstractEvent, Callable[[np.ndarray], float]]] = 
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", by_default(["second merge", "speed", "clustered", "last merge", "energy"], ["speed"]))
 def test_events_are_located_among_the_particles_that_have_weight(name):
     event, level = EVENTS[name]

@@ -122,6 +122,7 @@ def check_noise(double: pf.Trajectory, single: pf.Trajectory) -> None:
     assert 1 / 4 < sizes[0] / sizes[1] < 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", by_default(SHIPPED, ("layer_norm",)))
 def test_a_scenario_in_single_precision_is_that_in_double_precision(name):
     double, off = plain_run(name), run(shrunk(name).build(), None, off=ROUNDING)

@@ -46,6 +46,7 @@ WIDE = ["one outlier"]
 HARD = ["plain", "tight clusters", "one outlier", "far from the origin", "weights over ten orders", "duplicates"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", by_default(HARD, ["weights over ten orders"]))
 @pytest.mark.parametrize("tolerance", by_default([1e-1, 1e-2, 1e-3], [1e-2]))
 def test_a_promise_is_kept_on_clouds_that_hurt(name, tolerance):

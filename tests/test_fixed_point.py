@@ -41,6 +41,7 @@ def kurtosis(run: Any) -> np.ndarray:
     return np.asarray(run.observables["excess_kurtosis"])
 
 
+@pytest.mark.slow
 def test_modes_grow_or_decay_at_the_rates_of_the_linear_theory():
     """A layer multiplies mode k with 1 + h V k β^{k−1}/(1 + h V β)."""
     grid = pf.initial.GaussHermite(1, 40).start(jax.random.key(0)).measure

@@ -159,6 +159,7 @@ def test_modes_of_a_density_estimate():
     assert mode.nature.kind == "stable"
 
 
+@pytest.mark.slow
 def test_guesses_are_drawn_from_an_initial_kind():
     """Clouds of a kind on the geometry, as points given by hand; a density where densities are carried."""
     flow, key = pf.Flow(drifts.Linear(np.diag([1.0, -0.5])), geometry=pf.Sphere(2.0)), jax.random.key(3)

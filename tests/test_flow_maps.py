@@ -34,6 +34,7 @@ def residual_path(x: np.ndarray) -> np.ndarray:
     return oracle.solve(lambda t, y: out @ np.tanh(weight @ y + bias), x, TIMES)[:, 0]
 
 
+@pytest.mark.slow
 def test_a_residual_network_moves_points_and_attention_moves_measures():
     """A point that two clouds share goes one way under a network, and two ways under attention.
 

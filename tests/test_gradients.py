@@ -95,6 +95,7 @@ def test_every_parameter_one_by_one():
         assert abs(gradient[name][index] - exact) < 1e-7 * max(1.0, abs(exact)), name
 
 
+@pytest.mark.slow
 def test_whole_flow_as_the_variable():
     """A flow is a tree of arrays: its gradient is a flow, temperature included."""
     import equinox as eqx

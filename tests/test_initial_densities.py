@@ -65,6 +65,7 @@ def _scipy_fisher(mean: np.ndarray, strength: Any) -> Any:
     return stats.vonmises_fisher(mean, strength)
 
 
+@pytest.mark.slow
 def test_von_mises_fisher_is_that_of_scipy():
     mean, points = np.array([1.0, 2.0, -2.0]) / 3, np.asarray(initial.UniformSphere(3).sample(KEY, 20))
     for strength in (0.0, 0.7, 50.0):

@@ -77,6 +77,7 @@ def test_the_past_does_not_see_the_future_to_the_bit():
         assert (np.asarray(after)[:place] == np.asarray(before)[:place]).all()
 
 
+@pytest.mark.slow
 def test_gradients_and_single_precision():
     def total(points, how):
         measure = pf.Measure.uniform(points, positions=jnp.asarray(POSITIONS, points.dtype))

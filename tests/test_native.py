@@ -235,6 +235,7 @@ def hashed(cores: set[int]) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout.strip()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cores cannot be chosen here")
 def test_bits_do_not_depend_on_the_number_of_threads():
     cores = os.sched_getaffinity(0)

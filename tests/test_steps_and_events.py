@@ -97,6 +97,7 @@ RIGHT = np.array([[1.0, 0.0]])
 FIRST = np.arcsin(0.99)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("observable", "options"),
     [
@@ -144,6 +145,7 @@ def test_small_steps_go_on_at_late_times_in_single_precision(solver):
     assert np.max(np.abs(run.points[:, :, 0] - expected)) < allowed
 
 
+@pytest.mark.slow
 def test_noise_of_a_last_step_that_is_shorter_has_its_variance_and_the_same_path():
     """Brownian motion, var W_t = t: steps of 0.4 to 0.5, and to 0.8, whose path runs through the same points."""
     count, key = 20_000, jax.random.key(5)

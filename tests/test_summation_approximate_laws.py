@@ -56,6 +56,7 @@ def assert_alike(found: Any, expected: Any, error: float, largest: float) -> Non
     assert np.max(np.linalg.norm(np.asarray(found.mean - expected.mean), axis=1)) <= error * largest
 
 
+@pytest.mark.slow
 @by_column
 def test_order_copies_and_pieces_change_nothing_beyond_the_error(name):
     """Against the dense sum, and so against each other: points and queries in another order, twice, in two pieces."""

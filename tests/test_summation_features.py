@@ -276,6 +276,7 @@ def test_points_far_from_the_origin_do_not_overflow(case):
     assert np.sqrt(np.mean((np.asarray(found.mean, np.float64) - mean) ** 2)) < noise
 
 
+@pytest.mark.slow
 def test_weights_over_ten_orders_values_apart_and_a_kernel_of_no_point():
     rng = np.random.default_rng(10)
     points, log_weights = rng.normal(size=(50, 2)), rng.uniform(-23, 0, size=50)

@@ -84,6 +84,7 @@ TABLE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "dtype", "tolerance"), TABLE)
 def test_promised_errors_are_kept(name, dtype, tolerance):
     kernel, log_kernel, points = PROBLEMS[name]
@@ -333,6 +334,7 @@ def test_wrong_settings_are_refused(act, pieces):
 # --- the choice ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_promises_need_a_tolerance_known_points_and_many_of_them():
     kernel, measure = k.Attention(9.0), Measure.uniform(sphere(2, 20_000))
     sites = as_query_sites(measure)

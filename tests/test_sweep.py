@@ -139,6 +139,7 @@ def test_noise_belongs_to_the_seed_and_not_to_the_group(load, tmp_path):
     assert table(manifest)[1]["energy"] == pytest.approx(float(alone.observables["energy"][-1]), rel=1e-10)
 
 
+@pytest.mark.slow
 def test_a_failing_run_does_not_stop_the_others(load, tmp_path):
     free = BASE.replace('geometry = { kind = "sphere" }', "").replace("end = 2.0", "end = 4.0\nmax_steps = 200")
     loaded = load('"drift.0.value" = [-1.0, 1e150, -0.5]', free)
@@ -148,6 +149,7 @@ def test_a_failing_run_does_not_stop_the_others(load, tmp_path):
     assert np.isfinite(table(manifest)[2]["energy"])
 
 
+@pytest.mark.slow
 def test_trajectories_are_kept_on_request(load, tmp_path):
     loaded = load('keep = "trajectories"\nseed = { count = 2 }')
     manifest = swept(loaded, tmp_path / "out")

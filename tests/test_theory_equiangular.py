@@ -48,6 +48,7 @@ PUBLISHED_TIMES = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beta", by_default(PUBLISHED_TIMES, [5.0]))
 def test_time_to_consensus(beta):
     event, published = events.Reached(observables.mean_similarity, 0.999), PUBLISHED_TIMES[beta]

@@ -144,6 +144,7 @@ def test_a_schedule_is_looked_at_with_the_number_of_its_time(start, candidates):
     assert run.metadata["statistics"]["chosen summation"].startswith("Planted")
 
 
+@pytest.mark.slow
 def test_all_runs_of_an_ensemble_are_summed_exactly_and_the_card_says_so(start, candidates):
     candidates(Planted(1e-7, 10.0, 1e-7))
     starts = jnp.stack([start, start[::-1]])

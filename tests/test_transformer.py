@@ -131,6 +131,7 @@ def test_random_networks_are_their_formulas(placement):
         assert off(states[depth + 1], oracle.layer_norm(rows, epsilon=1e-5) if last else rows) < 1e-12
 
 
+@pytest.mark.slow
 def test_an_encoder_decoder_is_its_formula():
     """The decoder looks at the encoder's last states; what the source says changes what is predicted."""
     shape = Architecture(8, 2, 2, 11, 13, placement="post")

@@ -101,6 +101,7 @@ def test_a_figure_that_is_drawn_once_is_the_one_that_matplotlib_saves(tmp_path, 
         np.testing.assert_array_equal(ours, theirs[..., :3])
 
 
+@pytest.mark.slow
 def test_a_run_opened_from_its_file_is_drawn_like_the_one_in_memory(tmp_path):
     run = make(3, sphere=True)
     run.save(tmp_path / "trajectory.h5")
@@ -126,6 +127,7 @@ def test_figures_suit_every_dimension(tmp_path, shape):
         view.figures(run, tmp_path, format="jpg")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dimension", "sphere"),
     [(2, False), *(pytest.param(*case, marks=pytest.mark.slow) for case in ((1, False), (3, True), (8, True)))],

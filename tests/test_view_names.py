@@ -98,6 +98,7 @@ def test_functions_stay_functions_in_every_order_of_imports(order):
     check_names(ORDERS[order])
 
 
+@pytest.mark.slow
 def test_names_can_all_be_imported_at_once():
     check_names(MODULES, EAGER_IMPORT="1")
 

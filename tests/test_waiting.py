@@ -151,6 +151,7 @@ def test_ctrl_c_at_thirty_thousand_particles(tmp_path):
     assert end < 100  # a window of one frame cannot be cut
 
 
+@pytest.mark.slow
 def test_a_second_ctrl_c_quits_now(tmp_path):
     scenario, log = tmp_path / "large.toml", tmp_path / "log"
     scenario.write_text(LARGE % 12_000, encoding="utf-8")
