@@ -24,6 +24,7 @@ def chord(angle):
     return 2 * np.sin(angle / 2)
 
 
+@pytest.mark.slow
 def test_clustered_is_located():
     run = pf.simulate(SPHERE, PAIR, [0.0, 0.5, 20.0], **TIGHT, event=events.Clustered(chord(0.01)))
     assert run.status == "stopped by event"

@@ -169,6 +169,7 @@ def test_gradient_flows_dissipate_what_their_energy_gains(name):
     assert abs(run.observables["energy"][6] - WEIGHTS @ pairs @ masses / (factor * beta)) < 1e-12
 
 
+@pytest.mark.slow
 def test_observables_inside_of_a_run():
     """What drifts see and how points move is decided by gains, ε and the length of the stream."""
     case = recorded("pre_norm_of_layer_norm")

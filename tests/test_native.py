@@ -160,6 +160,7 @@ def test_batches_of_sums_and_of_derivatives(name):
         assert furthest(ours, theirs) < 3e-12
 
 
+@pytest.mark.slow
 def test_the_gradient_of_a_narrow_gaussian_far_from_the_origin():
     """Sums of differences lose (|x|/width) digits unless they are taken about an origin among the points."""
     rng = np.random.default_rng(8)

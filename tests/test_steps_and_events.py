@@ -122,6 +122,7 @@ def steep(present: Any) -> Any:
     return 1e9 * present.measure.points[0, 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", [np.float32, np.float64])
 def test_a_level_that_is_never_small_is_located(precision):
     """sin t = 1/π, where a rounding unit of the level is 32 in float32 and 6e-8 in float64."""

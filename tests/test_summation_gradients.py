@@ -110,6 +110,7 @@ def test_gradients_are_finite_where_a_query_sees_nothing(name, summation):
     np.testing.assert_allclose(slope, 2 * np.sum(np.asarray(forward) * step), rtol=1e-5, atol=1e-11)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "summation",
     [pytest.param(Dense(), marks=pytest.mark.slow), Blockwise(3, 4), Native()],

@@ -33,7 +33,7 @@ def table(double: int, single: int):
             yield pytest.param(case, dtype, id=f"{case.name}-{dtype.__name__}", marks=slow)
 
 
-@pytest.mark.parametrize(("case", "dtype"), list(table(double=4, single=8)))
+@pytest.mark.parametrize(("case", "dtype"), list(table(double=8, single=16)))
 def test_every_kernel_in_blocks_is_brute_force(case, dtype):
     queries, measure = oracles.cloud(case.space, dtype, 11, 17)
     kernel, tolerance = case.build(dtype), TOLERANCE[dtype]
@@ -201,7 +201,7 @@ def integer_moments(logits: np.ndarray, values: np.ndarray):
 
 
 @by_precision
-@pytest.mark.parametrize("beta", by_default([1.0, 64.0, 4096.0], [64.0, 4096.0]))
+@pytest.mark.parametrize("beta", by_default([1.0, 64.0, 4096.0], [4096.0]))
 @pytest.mark.parametrize("direction", by_default([1, -1], [1]))
 def test_sorted_clusters_with_extreme_logits(dtype, beta, direction):
     # The best source comes last (or first): no shift taken from one block suits another.

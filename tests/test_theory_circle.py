@@ -150,6 +150,7 @@ def test_metastable_staircase_by_an_explicit_method():
     assert np.max(np.abs(np.asarray(run.points) - tight.points)) < 5e-7
 
 
+@pytest.mark.slow
 def test_eight_tokens_to_the_end_of_time():
     """β = 9, n = 8: merges one after the other, then nothing happens until 1e12."""
     run = pf.simulate(attention(9.0), STAIRS[:8], STAIR_TIMES[::4], rtol=1e-8, atol=1e-10)

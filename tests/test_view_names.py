@@ -93,6 +93,7 @@ def check_names(modules: Iterable[str], **environment: str) -> None:
     assert kinds == {name: "module" if name == "style" else "function" for name in NAMES}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ORDERS)
 def test_functions_stay_functions_in_every_order_of_imports(order):
     check_names(ORDERS[order])
