@@ -122,7 +122,6 @@ def check_noise(double: pf.Trajectory, single: pf.Trajectory) -> None:
     assert 1 / 4 < sizes[0] / sizes[1] < 4
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", by_default(SHIPPED, ("layer_norm",)))
 def test_a_scenario_in_single_precision_is_that_in_double_precision(name):
     double, off = plain_run(name), run(shrunk(name).build(), None, off=ROUNDING)
@@ -164,7 +163,6 @@ def events(name: str) -> list[tuple[Any, Any]]:
     return both if own[0] is None else [*both, own]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", by_default(SHIPPED, ("bounded_confidence",)))
 def test_an_event_in_single_precision_is_that_in_double_precision(name):
     double, single = shrunk(name).build(), in_single(shrunk(name)).build()
