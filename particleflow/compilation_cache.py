@@ -5,10 +5,12 @@ A program that has been compiled once, for the same shapes, solver and versions,
 
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 _decided: list[bool] = []  # whether somebody has said by now what this process keeps
 _VERBOSITY = "TF_CPP_MIN_LOG_LEVEL"
@@ -49,6 +51,7 @@ def use_cache(folder: str | Path | bool = True) -> Path | None:
         jax.config.update("jax_enable_compilation_cache", False)
         return None
     place = cache_folder() if folder is True else _made(Path(folder))
+    write_whole_entries()
     if place is not None:
         jax.config.update("jax_enable_compilation_cache", True)
         jax.config.update("jax_compilation_cache_dir", str(place))
@@ -64,12 +67,45 @@ def use_cache_unless_decided() -> None:
     """
     import jax
 
+    write_whole_entries()  # in a cache of the user's own, too
     if _decided:
         return
     settings = jax.config.values
     wishes = settings["jax_compilation_cache_dir"], settings["jax_disable_most_optimizations"]
     if settings["jax_enable_compilation_cache"] and not any(wishes):
         use_cache()
+
+
+def write_whole_entries() -> None:
+    """Let JAX write an entry of its cache beside its place and rename it when it is whole.
+
+    JAX writes in place, and never again where there is a file. So another process may read half an entry, and one whose
+    writer was killed or found the disk full is half for ever: it is compiled again every time, with a warning.
+    """
+    with suppress(ImportError, AttributeError):  # private: where it is gone, JAX writes as it does
+        kind = import_module("jax._src.lru_cache").LRUCache
+        if kind.put is not _put:
+            _put_in_place.append(kind.put)
+            kind.put = _put
+
+
+_put_in_place: list[Any] = []  # JAX's own way to write an entry, once it has been replaced
+
+
+def _put(cache: Any, key: str, value: bytes) -> None:
+    if cache.eviction_enabled:  # a cache of bounded size has a lock
+        _put_in_place[0](cache, key, value)
+        return
+    target = Path(str(cache.path)) / f"{key}-cache"
+    if target.exists():
+        return
+    partial = target.with_name(f"{key}-{os.getpid()}-{threading.get_ident()}.partial")
+    try:
+        partial.write_bytes(value)
+        partial.replace(target)
+    except OSError:
+        partial.unlink(missing_ok=True)
+        raise  # JAX says what happened and goes on with what it has compiled
 
 
 @contextmanager

@@ -13,6 +13,8 @@ import jax
 import pytest
 from hypothesis import HealthCheck, settings
 
+from particleflow.compilation_cache import write_whole_entries
+
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
@@ -61,6 +63,7 @@ def _share_what_is_compiled(config: pytest.Config) -> None:
         folder = tempfile.TemporaryDirectory(prefix="particleflow-compiled-", ignore_cleanup_errors=True)
         config.add_cleanup(folder.cleanup)
         os.environ["JAX_COMPILATION_CACHE_DIR"] = folder.name
+    write_whole_entries()  # workers read what others are writing
     jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
     for name, value in {"min_compile_time_secs": 0.0, "min_entry_size_bytes": -1}.items():
         os.environ[f"JAX_PERSISTENT_CACHE_{name.upper()}"] = str(value)

@@ -9,6 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import pytest
+from jax._src import lru_cache
 from jax.experimental.compilation_cache import compilation_cache
 
 import particleflow as pf
@@ -82,6 +83,26 @@ def test_the_folder_can_be_changed_after_programs_were_compiled(settings, tmp_pa
     assert changed[1] > 0
     pf.use_cache(False)
     assert kept(3.25) == changed
+
+
+def test_an_entry_is_whole_or_not_there(settings, tmp_path):
+    """A disk that is full in the middle of an entry, here a limit to the size of files, leaves no half of it."""
+    resource = pytest.importorskip("resource")
+    pf.use_cache(tmp_path)
+    entries = lru_cache.LRUCache(str(tmp_path), max_size=-1)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            entries.put("program", bytes(1 << 21))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert list(tmp_path.iterdir()) == []
+    entries.put("program", b"whole")
+    assert entries.get("program") == b"whole"
+    entries.put("program", b"of another process")
+    assert entries.get("program") == b"whole"
+    assert [each.name for each in tmp_path.iterdir()] == ["program-cache"]
 
 
 @pytest.mark.parametrize(("found", "level"), [(None, "3"), ("1", "3"), ("0", "0")])
