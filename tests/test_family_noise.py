@@ -16,7 +16,7 @@ from particleflow import drifts, geometry
 COUNT, DIMENSION, TIME = 3000, 4, 0.02
 KEY = jax.random.key(12)
 SPACES = oracle.spaces(DIMENSION)
-BY_DEFAULT = ("rescaled", "peri_norm_of_rms_norm_output_layer_norm", "ngpt", "sqrt_scaled")
+BY_DEFAULT = ("peri_norm_of_rms_norm_output_layer_norm", "ngpt")
 
 
 def states() -> np.ndarray:

@@ -19,7 +19,7 @@ from particleflow.summation import Auto, Blockwise, Dense
 TOLERANCE = {jnp.float64: 1e-12, jnp.float32: 1e-5}
 by_case = pytest.mark.parametrize("case", oracles.CASES, ids=oracles.NAMES)
 by_compiled_case = pytest.mark.parametrize(
-    "case", by_default(oracles.CASES, oracles.CASES[::4]), ids=lambda case: case.name
+    "case", by_default(oracles.CASES, oracles.CASES[::8]), ids=lambda case: case.name
 )
 by_precision = pytest.mark.parametrize("dtype", [jnp.float64, jnp.float32], ids=["float64", "float32"])
 

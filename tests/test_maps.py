@@ -5,6 +5,7 @@ from typing import Any
 import flows_oracles as oracle
 import numpy as np
 import pytest
+from shares import by_default
 
 import particleflow as pf
 from particleflow import drifts, geometry, kernels
@@ -31,7 +32,7 @@ def test_hard_mean_shift_is_the_local_mean():
         assert np.max(np.abs(found - expected)) < 1e-13
 
 
-@pytest.mark.parametrize("alpha", [0.3, 1.0])
+@pytest.mark.parametrize("alpha", by_default([0.3, 1.0], [0.3]))
 def test_blurring_mean_shift_hard_and_soft(alpha):
     expected = START
     for found in layers(pf.Flow(pf.MeanShift(kernels.Gaussian(0.7))), START, 4, alpha)[1:]:

@@ -298,7 +298,7 @@ def test_shipped_scenarios_cover_all_dynamics_geometries_and_clouds():
         assert missing <= {"feed_forward", "sum", "density_function"}, (family, missing)
 
 
-@pytest.mark.parametrize("name", by_default(scenario.shipped(), list(scenario.shipped())[::8]))
+@pytest.mark.parametrize("name", by_default(scenario.shipped(), list(scenario.shipped())[::14]))
 def test_shipped_scenarios_load_and_take_three_steps(name):
     skip_without_extra(name)
     loaded = scenario.load(name)

@@ -98,7 +98,7 @@ def test_the_clock_ends_at_its_place_whatever_the_time(theme, times):
     assert clock.texts == [f"t = {format_time(time)}" for time in times]
 
 
-@pytest.mark.parametrize("case", by_default(SCALED, SCALED[::2]), ids=str)
+@pytest.mark.parametrize("case", by_default(SCALED, SCALED[::5]), ids=str)
 def test_no_label_of_a_movie_is_cut_off_or_lies_on_another_picture(case):
     """Numbers as wide as they come: every text is on the canvas, and panels keep off the main picture."""
     dimension, sphere, scale = case
