@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from particleflow._files import replace, written_folder
+from particleflow._files import advice_for, reason_of, replace, written_folder
 from particleflow.errors import ParticleflowError, StoreError
 
 if TYPE_CHECKING:
@@ -85,7 +85,11 @@ class DrawnBeside:
     def begin(self, track: "ClusterTrack | None", counts: Any = None) -> None:
         """Let it draw, with these clusters, and these counts (T,) of them in the movie."""
         arrays: dict[str, Any] = {} if track is None else track.arrays()
-        np.save(self._labels, arrays.pop("labels", ()))  # by itself: a file of its own need not be in memory as a whole
+        try:
+            np.save(self._labels, arrays.pop("labels", ()))  # a file of its own need not be in memory as a whole
+        except OSError as error:
+            why = f"{reason_of(error)}. {advice_for(error)}".rstrip()
+            raise StoreError(f"Cannot write {self._labels}: {why}") from error
         if counts is not None:
             arrays["movie_counts"] = counts
         task = io.BytesIO()
