@@ -37,7 +37,7 @@ _COUNT = re.compile(r"\d+ \d+")
 _DONE = "done"
 _FILM = ".movie"  # a folder for a movie that is not finished
 _DRAW = "from particleflow.beside import draw; draw()"
-_LATER = 5  # niceness of the movie: it keeps two cores busy by itself, with its encoder, but figures only one
+_LATER = 2  # niceness of the movie: with its encoder it keeps two cores busy by itself, figures keep only one
 
 
 def cores() -> int:
