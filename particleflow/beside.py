@@ -142,8 +142,10 @@ class DrawnBeside:
     def stop(self) -> None:
         """End the processes if they still run, and take back what is not finished; after `finish` this does nothing."""
         if self._process.poll() is None:
-            with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+            if movies_too():
+                with suppress(ProcessLookupError):
+                    os.killpg(self._process.pid, signal.SIGKILL)  # its copy as well
+            self._process.kill()
             self._process.wait()
         assert self._process.stdin is not None
         self._process.stdin.close()
