@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array
 
 from particleflow.approximation import Summed, joined, solved_within_tolerance
-from particleflow.compilation_cache import without_callbacks
+from particleflow.compilation_cache import collector_at_rest, without_callbacks
 from particleflow.discretization import Present
 from particleflow.discretization.base import POINTS
 from particleflow.ensemble import solve_runs
@@ -74,9 +74,11 @@ class Frames(NamedTuple):
 def run_plan(plan: Plan, resumed: Progress | None = None) -> Iterator[Frames]:
     """Run a plan from its start, or from where a checkpoint left it."""
     progress = resumed or at_start(plan)
+    begun = progress.frames
     keep = not brings_code(plan)  # what calls back into Python is no program that another process could read
     while progress.frames < len(plan.times) and progress.status == Status.RUNNING:
-        with without_callbacks(active=keep):
+        first = progress.frames == begun  # its program is traced
+        with without_callbacks(active=keep), collector_at_rest(active=first):
             frames = _next_window(plan, progress)
         progress = frames.progress
         yield frames

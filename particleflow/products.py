@@ -16,7 +16,6 @@ from particleflow.errors import ParticleflowError, UserError
 from particleflow.folder_contents import FILES, PAGE_FILE, PRODUCTS, SUMMARY_FILE, kept_threshold
 
 if TYPE_CHECKING:
-    from particleflow.beside import FiguresBeside
     from particleflow.trajectory import Trajectory
 
 FARTHEST = 1e150  # where squared distances still are numbers
@@ -54,14 +53,10 @@ def make_products(
         elif wanted.get(name, True):
             due.append(name)
     with contextlib.ExitStack() as until:
-        drawing = _drawn_beside(folder, trajectory, until) if "figures" in due and len(due) > 1 else None
-        while due:
-            name = due.pop(0)
-            if name == "figures" and drawing is not None:  # they are waited for when all else is there
-                makers[name], drawing = _begun(drawing, trajectory, analysis), None
-                due.append(name)
-                continue
-            _make(name, outcome, partial(makers[name], folder, trajectory, analysis, partial(say, name)))
+        waited = _drawn_beside(folder, trajectory, analysis, due, until) if "figures" in due and len(due) > 1 else {}
+        for name in [*(name for name in due if name not in waited), *waited]:  # what others draw is there last
+            maker = waited.get(name) or makers[name]
+            _make(name, outcome, partial(maker, folder, trajectory, analysis, partial(say, name)))
 
 
 def _make(name: str, outcome: Outcome, maker: Callable[[], str]) -> None:
@@ -73,39 +68,50 @@ def _make(name: str, outcome: Outcome, maker: Callable[[], str]) -> None:
         outcome.failures[name] = f"{kind}{str(error)[:300]}"
 
 
-def _drawn_beside(folder: Path, trajectory: "Trajectory", until: contextlib.ExitStack) -> "FiguresBeside | None":
-    """A process that will draw the figures, or None where they are drawn here.
+def _drawn_beside(
+    folder: Path, trajectory: "Trajectory", analysis: "_Analysis", due: list[str], until: contextlib.ExitStack
+) -> dict[str, Maker]:
+    """Let another process draw the figures, and the movie where it can; returns what waits for them, by their names.
 
-    It is stopped if it is still at it when `until` ends.
+    It is stopped if it is still at it when `until` ends. Nothing is returned where all is to be drawn here.
     """
-    from particleflow.beside import FiguresBeside, cores
+    from particleflow.beside import DrawnBeside, cores, movies_too
 
     if cores() < 2 or trajectory.path is None:
-        return None
+        return {}
+    movie = folder / _movie_name() if "movie" in due and movies_too() else None
     try:
-        process = FiguresBeside(Path(trajectory.path), folder / "figures")
+        process = DrawnBeside(Path(trajectory.path), folder / "figures", movie)
     except Exception:  # drawing them here says what is wrong
-        return None
+        return {}
     until.callback(process.stop)
-    return process
-
-
-def _begun(process: "FiguresBeside", trajectory: "Trajectory", analysis: "_Analysis") -> Maker:
-    """Let the process draw; returns what waits for it, which raises what went wrong here or there."""
     failure: Exception | None = None
     try:
-        process.begin(None if is_density(trajectory) else analysis.track)  # peaks are found as fast as handed over
+        process.begin(*_found(trajectory, analysis, movie is not None))
     except Exception as error:
         failure = error
 
-    def wait(folder: Path, trajectory: "Trajectory", analysis: "_Analysis", progress: Progress) -> str:
-        if failure is not None:
-            raise failure
-        progress(0, 0)
-        process.finish(progress)
-        return "figures"
+    def wait(finish: Callable[[Progress], None], product: str) -> Maker:
+        def waited(folder: Path, trajectory: "Trajectory", analysis: "_Analysis", progress: Progress) -> str:
+            if failure is not None:
+                raise failure
+            progress(0, 0)
+            finish(progress)
+            return product
 
-    return wait
+        return waited
+
+    figures = {"figures": wait(process.finish, "figures")}
+    return figures if movie is None else {"movie": wait(process.finish_movie, movie.name), **figures}
+
+
+def _found(trajectory: "Trajectory", analysis: "_Analysis", movie: bool) -> tuple[Any, Any]:
+    """What the drawing process is told: the clusters, and the counts that a movie shows.
+
+    It finds the peaks of a density as fast as they could be handed over.
+    """
+    clusters = None if is_density(trajectory) else analysis.track
+    return clusters, _movie_counts(trajectory, analysis) if movie else None
 
 
 class _Analysis:
@@ -178,13 +184,22 @@ def _figures(folder: Path, trajectory: "Trajectory", analysis: _Analysis, progre
 
 def _movie(folder: Path, trajectory: "Trajectory", analysis: _Analysis, progress: Progress) -> str:
     from particleflow import view
+
+    name, counts = _movie_name(), _movie_counts(trajectory, analysis)
+    progress(0, 0)
+    view.animate(trajectory, folder / name, counts=counts, colors=trajectory.labels, progress=progress)
+    return name
+
+
+def _movie_name() -> str:
+    return "movie.mp4" if find_spec("imageio_ffmpeg") else "movie.gif"
+
+
+def _movie_counts(trajectory: "Trajectory", analysis: _Analysis) -> Any:
+    """The numbers of clusters or peaks that the movie shows beside the particles, if they mean something."""
     from particleflow.view.findings import pick, worth_showing
 
-    name = "movie.mp4" if find_spec("imageio_ffmpeg") else "movie.gif"
-    counts, colors = pick(worth_showing(trajectory, analysis.track), "counts"), trajectory.labels
-    progress(0, 0)
-    view.animate(trajectory, folder / name, counts=counts, colors=colors, progress=progress)
-    return name
+    return pick(worth_showing(trajectory, analysis.track), "counts")
 
 
 def _page(folder: Path, trajectory: "Trajectory", analysis: _Analysis, progress: Progress) -> str:

@@ -81,13 +81,15 @@ def make_bar(console: Any, *, remaining: bool = False) -> Any:
         TimeElapsedColumn,
         TimeRemainingColumn,
     )
+    from rich.table import Column
 
+    # bar and details share what the others leave: else a narrow terminal would show neither percentage nor time
     columns = (
         TextColumn("{task.description}", markup=False),
-        BarColumn(),
+        BarColumn(bar_width=None, table_column=Column(ratio=1)),
         TaskProgressColumn(),
-        TextColumn("{task.fields[details]}", markup=False),
+        TextColumn("{task.fields[details]}", markup=False, table_column=Column(ratio=3, no_wrap=True)),
         TimeElapsedColumn(),
     )
     left = (TextColumn("left", markup=False), TimeRemainingColumn()) if remaining else ()
-    return Progress(*columns, *left, console=console, transient=False)
+    return Progress(*columns, *left, console=console, transient=False, expand=True)

@@ -1,4 +1,4 @@
-"""Figures that another process draws: the same ones, whole or not at all, and its errors are ours."""
+"""Figures and movies that another process draws: the same ones, whole or not at all, and its errors are ours."""
 
 import matplotlib as mpl
 
@@ -16,7 +16,7 @@ from figure_oracles import make
 
 import particleflow
 from particleflow import beside
-from particleflow.beside import FiguresBeside
+from particleflow.beside import DrawnBeside
 from particleflow.errors import StoreError
 from particleflow.products import Outcome, make_products
 
@@ -36,7 +36,7 @@ def track(run):
 
 
 def test_another_process_draws_what_this_one_draws(run):
-    drawing = FiguresBeside(run, run.parent / "figures")
+    drawing = DrawnBeside(run, run.parent / "figures")
     drawing.begin(track(run))
     assert not (run.parent / "figures").exists()
     told: list[tuple[int, int]] = []
@@ -52,20 +52,40 @@ def test_another_process_draws_what_this_one_draws(run):
     assert sorted(path.name for path in run.parent.iterdir()) == ["figures", "here", "trajectory.h5"]
 
 
+@pytest.mark.slow
+def test_its_movie_is_the_one_drawn_here(run):
+    """Bit by bit, and there before the figures are."""
+    drawing = DrawnBeside(run, run.parent / "figures", run.parent / "movie.mp4")
+    drawing.begin(track(run), np.ones(1, int))
+    told: list[tuple[int, int]] = []
+    drawing.finish_movie(lambda done, total: told.append((done, total)))
+    assert told[-1] == (240, 240)
+    assert told == sorted(set(told))
+    with particleflow.Trajectory.open(run) as trajectory:
+        here = particleflow.view.animate(trajectory, run.parent / "here.mp4", counts=np.ones(1, int))
+    assert (run.parent / "movie.mp4").read_bytes() == here.read_bytes()
+    drawing.finish()
+    drawing.stop()
+    assert sorted(path.name for path in run.parent.iterdir()) == ["figures", "here.mp4", "movie.mp4", "trajectory.h5"]
+    assert not list((run.parent / "figures").glob(".*"))
+
+
 def test_its_error_is_ours_and_nothing_is_left(run):
-    drawing = FiguresBeside(run, run.parent / "figures")
-    drawing.begin(replace(track(run), counts=np.ones(5, int)))
-    with pytest.raises(StoreError, match="counts"):
-        drawing.finish()
+    drawing = DrawnBeside(run, run.parent / "figures", run.parent / "movie.mp4")
+    wrong = np.ones(5, int)
+    drawing.begin(replace(track(run), counts=wrong), wrong)
+    for finish in (drawing.finish_movie, drawing.finish):
+        with pytest.raises(StoreError, match="counts"):
+            finish()
     drawing.stop()
     assert [path.name for path in run.parent.iterdir()] == ["trajectory.h5"]
 
 
 @pytest.mark.parametrize("begun", [False, True])
 def test_a_process_that_is_stopped_leaves_nothing(run, begun):
-    drawing = FiguresBeside(run, run.parent / "figures")
+    drawing = DrawnBeside(run, run.parent / "figures", run.parent / "movie.mp4")
     if begun:
-        drawing.begin(track(run))
+        drawing.begin(track(run), np.ones(1, int))
     start = time.perf_counter()
     drawing.stop()
     assert time.perf_counter() - start < 2

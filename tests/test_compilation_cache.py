@@ -1,5 +1,6 @@
 """Compiled programs that outlive their process: who decides about them, and that a second process reads them back."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -113,6 +114,34 @@ def test_the_compiler_is_silenced_before_it_is_loaded_unless_the_user_listens(fo
     monkeypatch.delitem(sys.modules, "jaxlib")
     cache.silence_compiler()
     assert os.environ[cache._VERBOSITY] == level
+
+
+def test_cycles_are_looked_for_again_unless_the_user_does_not_want_it():
+    with cache.collector_at_rest():
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        with cache.collector_at_rest():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+@pytest.mark.slow
+def test_no_cycles_are_looked_for_while_the_first_window_is_traced():
+    looked: list[bool] = []
+
+    class Watched(pf.drifts.AbstractDrift):
+        def __call__(self, time, queries, measure):
+            looked.append(gc.isenabled())
+            return -queries.points
+
+    run = pf.stream(pf.Flow(Watched()), jnp.ones((2, 1)), [0.0, 0.5, 1.0], step=0.25, solver="map", window=1)
+    next(run)
+    assert looked[-1] is False
+    assert gc.isenabled()
 
 
 def checked(value):

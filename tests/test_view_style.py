@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from matplotlib.colors import to_rgb
+from matplotlib.colors import LogNorm, to_rgb
 from matplotlib.figure import Figure
 
 from particleflow.errors import ArgumentError
 from particleflow.view import style
+from particleflow.view.drawing.matrices import color_bar
 
 
 def relative_luminance(colors):
@@ -120,3 +121,15 @@ def test_any_text_is_short_plain_and_drawable(text):
     assert len(cleaned.replace(r"\$", "$")) <= 40
     assert cleaned.isprintable()
     assert drawn_text(cleaned).get_window_extent().height >= 0
+
+
+@pytest.mark.parametrize(("greatest", "small"), [(1e4, False), (30.0, True)])
+def test_long_logarithmic_scales_name_their_powers_alone(greatest, small):
+    """Two powers of ten with names are a scale; where there are fewer, the small ticks are read."""
+    ax = Figure().add_subplot()
+    color_bar(ax, ax.pcolormesh(np.ones((2, 2)), norm=LogNorm(1.0, greatest)), "density")
+    bar = ax.child_axes[0].yaxis
+    named = [value for value in bar.get_majorticklocs() if 1.0 <= value <= greatest]
+    np.testing.assert_allclose(named, 10.0 ** np.arange(len(named)))
+    assert len(named) >= 2
+    assert bool(len(bar.get_minorticklocs())) is small

@@ -1,5 +1,6 @@
 """What a user waits for: windows begin short and grow by a rule, progress is true, Ctrl-C is answered at once."""
 
+import io
 import os
 import signal
 import subprocess
@@ -240,3 +241,19 @@ def test_a_pipe_gets_a_line_for_the_begin_and_one_for_the_end_however_often_it_i
         meter.update("page", 0, 0)
     said = [line.split("  [")[0] for line in capsys.readouterr().err.splitlines()]
     assert said == ["figures 0 %", "figures 100 %", "page"]
+
+
+@pytest.mark.parametrize("width", [80, 110, 160])
+def test_percentage_and_time_are_shown_in_narrow_terminals(width):
+    """Details that do not fit are cut; what tells how long to wait is not."""
+    from rich.console import Console
+
+    from particleflow.progress_bar import make_bar
+
+    said = io.StringIO()
+    with make_bar(Console(file=said, width=width, force_terminal=True, color_system=None)) as bar:
+        bar.add_task("compiling, then the first frame", total=1, completed=1, details="")
+        bar.add_task("simulating", total=100, completed=56, details="t = 11.18 of 20  step 0.49  energy 114.949  " * 2)
+    last = [line for line in said.getvalue().splitlines() if "simulating" in line][-1]
+    assert " 56% t = 11.18" in last
+    assert "0:00:00" in last

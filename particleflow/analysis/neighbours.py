@@ -68,10 +68,14 @@ def components(points: FloatArray, threshold: float) -> IntArray:
 
 def linked_labels(first: IntArray, second: IntArray, count: int) -> IntArray:
     """Label the connected components of an undirected graph given by its edges."""
-    from scipy.sparse import coo_array
+    from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
 
-    edges = coo_array((np.ones(first.size, dtype=np.int8), (first, second)), shape=(count, count))
+    # rows, numbers and integers as SciPy wants them: converting others takes twice as long as the search itself
+    starts = np.zeros(count + 1, dtype=np.int32)
+    np.cumsum(np.bincount(first, minlength=count), out=starts[1:])
+    columns = second[np.argsort(first, kind="stable")].astype(np.int32)
+    edges = csr_array((np.ones(first.size), columns, starts), shape=(count, count))
     return connected_components(edges, directed=False)[1].astype(np.int64)
 
 

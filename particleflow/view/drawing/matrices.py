@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 MAX_MATRIX = 1024
 _PAIRED = 200  # particles of which all pairs are counted
 MAX_ATTENTION = 2048  # particles of which the whole matrix is computed
+_NAMED = 100.0  # from the least to the greatest value of a logarithmic scale: two powers of ten have their names on it
 _BY_CLUSTER, _BY_LABEL = "by cluster", "by cluster, then by label"
 _BY_WORD, _BY_PLACE, _BY_POSITION = "by cluster, then by word", "neighbours side by side", "in sequence"
 
@@ -132,6 +133,8 @@ def color_bar(ax: "Axes", image: Any, label: str) -> None:
     bar = ax.figure.colorbar(image, cax=ax.inset_axes((1.025, 0.0, 0.035, 1.0)))
     bar.outline.set_visible(False)  # type: ignore[operator]
     bar.set_label(label)
+    if bar.long_axis.get_scale() == "log" and bar.vmax >= _NAMED * bar.vmin:
+        bar.minorticks_off()  # powers of ten say enough; forty small ticks take as long as the rest of a figure
 
 
 def particle_order(trajectory: "Trajectory", frame: int, labels: Any = None) -> tuple[np.ndarray, str]:
