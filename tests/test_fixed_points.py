@@ -137,6 +137,7 @@ def log_density(x, width=0.5) -> Any:
     return logsumexp(-((x - DATA) ** 2).sum(axis=1) / (2 * width**2))
 
 
+@pytest.mark.slow
 def test_modes_of_a_density_estimate():
     """ẋ = m(x) − x is σ²∇log p, so its eigenvalues are those of σ² times the Hessian of log p."""
     width, data = 0.5, pf.Measure.uniform(DATA)
