@@ -117,6 +117,7 @@ def test_consensus_attracts_at_rate_one_but_for_rotations(merge):
     assert str(point.nature) == "stable: 5 stable, 1 neutral (1 rotation)"
 
 
+@pytest.mark.slow
 def test_a_layer_has_multipliers():
     """N(x + h e) shrinks a tangent direction by 1/(1 + h); of two antipodal halves one by 1/(1 − h tanh β), too."""
     step, beta = 0.5, 1.5

@@ -51,6 +51,7 @@ def test_mean_shift_of_a_gaussian():
         assert abs(found / exact - 1) < 1e-3
 
 
+@pytest.mark.slow
 def test_sinkhorn_attention_of_a_gaussian():
     """Under the kernel e^{axy} the velocity is c x with c = (√(1 + 4a²s²) − 1)/(2as)."""
     rate, variance = 0.7, 0.9

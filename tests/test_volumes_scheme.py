@@ -138,7 +138,8 @@ SMOOTH: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", by_default(SMOOTH, ["attention"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SMOOTH)
 def test_sums_by_nodes_are_those_over_all_pairs_on_the_sphere(name):
     kernel, cells, radius = SMOOTH[name]
     assert differences(kernel, FiniteVolumes(cells), pf.Sphere(radius), 3, NodeInterpolation) < 1e-12
