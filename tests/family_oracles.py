@@ -229,8 +229,11 @@ def balancing(logits: Rows, weights: Rows) -> Rows:
 
 
 def weighted_quantiles(values: Rows, weights: Rows, levels: Any) -> Rows:
-    """Linear interpolation between the values in order, the l-th at the place (Σ_{k<l} w_k)/(1 − w_l)."""
-    order = np.argsort(values)
+    """Linear interpolation between the values in order, the l-th at the place (Σ_{k<l} w_k)/(1 − w_l).
+
+    Equal values follow each other by weight: the level at which one value ends and the next begins depends on it.
+    """
+    order = np.lexsort((weights, values))
     values, weights = values[order], weights[order]
     places = np.concatenate([[0.0], np.cumsum(weights)[:-1]]) / (1 - weights)
     return np.interp(levels, places, values)

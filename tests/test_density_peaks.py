@@ -173,3 +173,76 @@ def test_a_peak_on_the_seam_of_a_box_whose_ends_meet_is_one(dimension):
         counts[meet] = len(peaks.last)
     np.testing.assert_allclose([peak.masses[-1] for peak in peaks.last], [2 / 3, 1 / 3], atol=2e-3)
     assert counts == {False: 1 + 2**dimension, True: 2}
+
+
+TWINS = {  # axes of equal cells, whether their ends meet, and the places between two or four cells where a maximum is
+    "line": (1, False, ([8.0], [20.0])),
+    "line, on the seam": (1, True, ([0.0], [12.0])),
+    "plane, between two": (2, False, ([6.0, 6.5], [16.0, 17.5])),
+    "plane, between four": (2, False, ([6.0, 7.0], [16.0, 17.0])),
+    "plane, on a corner of the seam": (2, True, ([0.0, 0.0], [12.0, 12.0])),
+    "plane, on a side of the seam": (2, True, ([0.0, 12.5], [12.0, 3.5])),
+}
+
+
+def cells_and_squares(name: str) -> tuple[np.ndarray, dict, np.ndarray]:
+    """Points, the metadata of their run, and squared distances (N, 2) to two maxima, equal ones to the last bit."""
+    from particleflow.analysis.cells import fibonacci
+
+    if name in TWINS:
+        axes, meet, middles = TWINS[name]
+        points = np.stack(np.meshgrid(*[np.arange(24) + 0.5] * axes, indexing="ij"), axis=-1).reshape(-1, axes)
+        apart = np.abs(points[:, None] - np.array(middles)[None])
+        return points, {"ends meet": meet}, np.square(np.minimum(apart, 24 - apart) if meet else apart).sum(axis=-1)
+    points = fibonacci(400)
+    if name == "circle":
+        turn = 2 * np.pi * np.arange(96) / 96
+        points = np.column_stack([np.cos(turn), np.sin(turn)])
+    pairs = []
+    for first in (30, 60) if name == "circle" else (90, 310):
+        near = np.linalg.norm(points - points[first], axis=1).argsort()
+        pairs.append([first, near[1]])
+    middles = np.array([points[pair].mean(axis=0) for pair in pairs])
+    squares = np.square(points[:, None] - middles[None]).sum(axis=-1) * 100
+    for column, (first, second) in enumerate(pairs):
+        squares[first, column] = squares[second, column]
+    return points, {"geometry": "sphere"}, squares
+
+
+@pytest.mark.parametrize("name", [*TWINS, "circle", "sphere"])
+@pytest.mark.parametrize("flat", [0.0, 4.5])
+def test_a_maximum_between_cells_of_one_density_is_one_peak(name, flat):
+    """Two maxima, each between cells that are equal; all that is nearer than `flat` is cut to one plateau."""
+    points, metadata, squares = cells_and_squares(name)
+    density = np.max(np.exp(-0.3 * np.maximum(squares, flat)) * np.array([1.0, 0.5]), axis=1)
+    assert (density == density.max()).sum() >= 2
+    for seed in range(3):
+        order = np.random.default_rng(seed).permutation(len(points))
+        where = np.broadcast_to(points[order], (2, *points.shape))
+        cells = cells_of(Trajectory.from_arrays([0, 1], where, fields={"masses": np.tile(density[order], (2, 1))},
+                                                metadata=metadata))  # fmt: skip
+        assert cells is not None
+        for contrast, least in ((1.0, 0.0), (2.0, 0.01)):
+            found = find_peaks(cells, density[order] * cells.volumes, contrast=contrast, least=least)
+            assert found.heights[0] > 1.5 * found.heights[1]
+            assert len(found.tops) == 2
+            nearer = squares[order].argmin(axis=1)
+            np.testing.assert_allclose(found.masses, np.bincount(nearer, density[order] * cells.volumes) / (
+                density[order] @ cells.volumes), atol=0.02)  # fmt: skip
+
+
+def test_an_even_density_has_no_peak_and_a_light_spike_is_none():
+    cells = cells_of(make("line", shuffled=True))
+    assert cells is not None
+    assert len(find_peaks(cells, np.ones(40), contrast=1.0, least=0.0).tops) == 0
+    empty = np.where(np.isin(np.arange(40), [3, 4, 30]), 1.0, 0.0)  # on most cells nothing, in no order
+    assert len(find_peaks(cells, empty[np.argsort(cells.order)], contrast=1.0, least=0.0).tops) == 2
+    row = np.exp(-0.02 * np.square(np.arange(40) - 15.5))
+    row[38] = 1.5
+    spiked = row[np.argsort(cells.order)]
+    share = 1.5 / row.sum()
+    assert len(find_peaks(cells, spiked, least=0.9 * share).tops) == 2
+    only = find_peaks(cells, spiked, least=1.1 * share)
+    assert len(only.tops) == 1
+    assert only.heights[0] < 1.5 / row.sum() / 0.15
+    np.testing.assert_allclose(only.masses, [1.0], rtol=1e-12)

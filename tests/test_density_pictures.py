@@ -271,7 +271,8 @@ def test_a_page_stores_how_dense_every_cell_is(kind, tmp_path):
     assert len(text) < 200_000
 
 
-@pytest.mark.parametrize("kind", by_default([*KINDS, "scattered"], ["circle"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [*KINDS, "scattered"])
 def test_a_browser_shows_a_density(show, kind):
     run = scattered() if kind == "scattered" else make(kind, metadata={**make(kind).metadata, "title": EVIL})
     window = show(run, analysis=None)

@@ -117,6 +117,7 @@ def test_consensus_attracts_at_rate_one_but_for_rotations(merge):
     assert str(point.nature) == "stable: 5 stable, 1 neutral (1 rotation)"
 
 
+@pytest.mark.slow
 def test_a_layer_has_multipliers():
     """N(x + h e) shrinks a tangent direction by 1/(1 + h); of two antipodal halves one by 1/(1 − h tanh β), too."""
     step, beta = 0.5, 1.5
@@ -137,6 +138,7 @@ def log_density(x, width=0.5) -> Any:
     return logsumexp(-((x - DATA) ** 2).sum(axis=1) / (2 * width**2))
 
 
+@pytest.mark.slow
 def test_modes_of_a_density_estimate():
     """ẋ = m(x) − x is σ²∇log p, so its eigenvalues are those of σ² times the Hessian of log p."""
     width, data = 0.5, pf.Measure.uniform(DATA)

@@ -207,6 +207,22 @@ def test_the_field_is_asked_anywhere():
 
 
 @pytest.mark.slow
+def test_a_variance_that_is_held_never_blows_up():
+    """λ̇ = 0 where the whole covariance is given; of given variances alone λ moves, by differences of small layers."""
+    found = {
+        name: float(observables.blow_up_time(pf.Present.of(flow(name), start(name), 0.7))) for name in list(SPACES)[:2]
+    }
+    assert found["full"] == np.inf
+    points = np.asarray(start("diagonal").points)
+    ahead, behind = (
+        np.linalg.eigvalsh(moments(normalised(points + h * attention(points), "diagonal"))[1])[-1]
+        for h in (1e-5, -1e-5)
+    )
+    largest = np.linalg.eigvalsh(moments(points)[1])[-1]
+    assert abs((found["diagonal"] - 0.7) * (ahead - behind) / 2e-5 / largest - 1) < 1e-7
+
+
+@pytest.mark.slow
 def test_ensembles_resume_and_single_precision(tmp_path):
     name, times = "full", np.linspace(0.0, 0.5, 5)
     options: dict[str, Any] = {"step": 0.125, "solver": "map", "window": 2, "observe": OBSERVE}

@@ -132,7 +132,8 @@ def test_modes_decay_by_noise_alone(case):
 LINEAR = [(dimension, normalization) for dimension in (2, 3) for normalization in NORMALIZATIONS]
 
 
-@pytest.mark.parametrize("case", by_default(LINEAR, [(2, "none")]))
+@pytest.mark.slow
+@pytest.mark.parametrize("case", LINEAR)
 def test_the_jacobian_at_the_uniform_state_is_the_growth_rates(case):
     """Two independent ways: the derivative of the discretized equation, and the coefficients of the kernel."""
     (dimension, normalization), (modes, seen) = case, ((24, 12) if case[0] == 2 else (10, 5))
@@ -331,6 +332,7 @@ atol = 1e-10
 """
 
 
+@pytest.mark.slow
 def test_a_scenario_begins_with_the_density_of_its_initial_kind(tmp_path):
     path = tmp_path / "density.toml"
     path.write_text(TEXT)

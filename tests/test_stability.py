@@ -113,7 +113,8 @@ FLOWS: dict[str, tuple[Any, float]] = {
 }
 
 
-@pytest.mark.parametrize("name", by_default(FLOWS, ["gaussian"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FLOWS)
 def test_rates_are_eigenvalues_of_the_particles(name):
     """The Jacobian of equispaced particles is circulant: each rate of a mode is an eigenvalue, twice."""
     drift, radius = FLOWS[name]

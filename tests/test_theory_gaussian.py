@@ -39,6 +39,7 @@ def test_softmax_attention_of_a_gaussian_on_the_line(value):
     assert abs(quantile - path[-1, 0] - np.sqrt(exact[-1]) * norm.ppf(0.3)) < 2e-3
 
 
+@pytest.mark.slow
 def test_mean_shift_of_a_gaussian():
     """log(σ/σ0) + (β/2)(σ² − σ0²) = −t."""
     beta, sigma = 1.5, 0.8
@@ -50,6 +51,7 @@ def test_mean_shift_of_a_gaussian():
         assert abs(found / exact - 1) < 1e-3
 
 
+@pytest.mark.slow
 def test_sinkhorn_attention_of_a_gaussian():
     """Under the kernel e^{axy} the velocity is c x with c = (√(1 + 4a²s²) − 1)/(2as)."""
     rate, variance = 0.7, 0.9
@@ -71,6 +73,7 @@ def blow_up_time(beta, first, last=np.inf):
 SELF = pf.Flow(pf.Attend(kernels.Attention(beta=1.0), normalization="none"))
 
 
+@pytest.mark.slow
 def test_blow_up_event_is_located():
     run = pf.simulate(SELF, [[0.5]], [0.0, 1.0], rtol=1e-11, atol=1e-12, event=events.BlewUp(2.0))
     assert run.status == "stopped by event"
@@ -89,6 +92,7 @@ def deviation(run, frame):
     return np.sqrt(run.weights @ run.points[frame, :, 0] ** 2)
 
 
+@pytest.mark.slow
 def test_blurring_mean_shift_is_cubic():
     """One hard step takes σ to σ³/(σ² + 1/β); towards fixed data the step is linear."""
     beta, sigma = 2.0, 0.5

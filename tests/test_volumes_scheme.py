@@ -123,7 +123,8 @@ def test_sums_by_transforms_are_those_over_all_pairs_on_the_circle(name):
     assert differences(KERNELS[name], FiniteVolumes(1024), sphere, 2, GridConvolution) < 1e-12
 
 
-@pytest.mark.parametrize("dimension", by_default([1, 2], [1]))
+@pytest.mark.slow
+@pytest.mark.parametrize("dimension", [1, 2])
 def test_sums_by_transforms_are_those_over_all_pairs_in_boxes(dimension):
     how = FiniteVolumes(700, -2.0, 2.0) if dimension == 1 else FiniteVolumes(1100, [-2, -1], [2, 1.5])
     assert differences(kernels.Gaussian(2.0), how, pf.Euclidean(), dimension, GridConvolution) < 1e-12
@@ -137,7 +138,8 @@ SMOOTH: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", by_default(SMOOTH, ["attention"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SMOOTH)
 def test_sums_by_nodes_are_those_over_all_pairs_on_the_sphere(name):
     kernel, cells, radius = SMOOTH[name]
     assert differences(kernel, FiniteVolumes(cells), pf.Sphere(radius), 3, NodeInterpolation) < 1e-12

@@ -4,9 +4,10 @@ From every cell the steepest way up through neighbours ends on a local maximum; 
 Lowering a water level, two basins meet at the highest pass between them, and the lower maximum, of height h, over a
 pass at height s, is a peak if
 
-    h ≥ contrast · s        and its basin holds at least the share `least` of the mass,
+    h > s,   h ≥ contrast · s        and its basin holds at least the share `least` of the mass,
 
-else its basin counts to the one across the pass. For the highest maximum of all, s is the lowest density of the frame:
+else its basin counts to the one across the pass: cells of one density that touch, as the two beside a maximum that lies
+between them, are one peak whatever the contrast. For the highest maximum of all, s is the lowest density of the frame:
 a density that is nearly even has no peak at all. (This is the persistence of superlevel sets with a ratio for a
 difference, so that it does not depend on units.) In the end every cell of a basin whose maximum is no peak belongs to
 the nearest peak, so that a plain between two peaks is shared.
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 CONTRAST = 2.0
 LEAST = 0.01
+_ROUNDING = 1e-9  # densities that differ by a smaller share are one: so well are lengths and areas of cells known
 
 
 @dataclass(frozen=True)
@@ -107,9 +109,10 @@ def find_peaks(cells: Cells, masses: FloatArray, *, contrast: float = CONTRAST, 
     tops, basins = _ascents(cells.neighbours, density)
     passes = _passes(cells.neighbours, density, basins)
     owner = _owners(density[tops], _sums(basins, mass, len(tops)), passes, contrast, least)
-    if density.max() < contrast * density.min():
+    if not _stands_out(density.max(), density.min(), contrast):
         return Peaks(np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0), np.full(len(mass), -1))
-    kept = np.flatnonzero(owner == np.arange(len(tops)))
+    heavy = _sums(owner[basins], mass, len(tops)) >= least  # a spike may be the highest and too light
+    kept = np.flatnonzero((owner == np.arange(len(tops))) & heavy)
     number = np.full(len(tops), -1)
     number[kept] = np.arange(len(kept))
     own = number[basins]
@@ -119,6 +122,11 @@ def find_peaks(cells: Cells, masses: FloatArray, *, contrast: float = CONTRAST, 
     held = _sums(own, mass, len(kept))
     order = np.argsort(-held, kind="stable")
     return Peaks(tops[kept][order], density[tops[kept]][order], held[order], np.argsort(order)[own])
+
+
+def _stands_out(height: float, level: float, contrast: float) -> bool:
+    """Whether a maximum of this height is a peak over a pass at this level."""
+    return bool(height > (1 + _ROUNDING) * level and height >= contrast * level)
 
 
 def _sums(numbers: IntArray, mass: FloatArray, count: int) -> FloatArray:
@@ -179,7 +187,7 @@ def _owners(
         if (heights[high], high) < (heights[low], low):
             high, low, across = low, high, other
         lake[low] = high
-        if heights[low] < contrast * level or held[low] < least:
+        if not _stands_out(heights[low], level, contrast) or held[low] < least:
             heir = root(goes_to, across)
             goes_to[low] = heir
             held[heir] += held[low]

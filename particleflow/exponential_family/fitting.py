@@ -10,6 +10,8 @@ equation itself, not from the steps: dθ/dm is the inverse covariance.
 
 from typing import TYPE_CHECKING, Any
 
+import equinox as eqx
+import jax
 import jax.numpy as jnp
 import optimistix as optx
 from jaxtyping import Array, Float
@@ -30,7 +32,8 @@ def matched(
     """The θ with ∇G(θ) = m, searched from `start` on; refused where there is none, NaN for it inside of `jit`."""
     unit = float(jnp.finfo(mean.dtype).eps)
     solver: Any = optx.LevenbergMarquardt(rtol=unit**_NEAR, atol=unit**_NEAR)
-    found = optx.root_find(_defect, solver, start, (family, mean), max_steps=max_steps, throw=False).value
+    begin, asked = _widened((start, (family, mean)))
+    found = optx.root_find(_defect, solver, begin, asked, max_steps=max_steps, throw=False).value.astype(mean.dtype)
     left = jnp.max(jnp.abs(_defect(found, (family, mean))))
     good = left <= unit**_MATCHED * (1 + jnp.max(jnp.abs(mean)))
     if is_concrete(good) and not bool(good):
@@ -39,6 +42,12 @@ def matched(
             "It must lie inside of the convex hull of the statistics."
         )
     return jnp.where(good, found, jnp.nan)
+
+
+def _widened(tree: Any) -> Any:
+    """All numbers in the default precision: the solver's own are, and it does not mix them with others."""
+    wide = jnp.zeros(()).dtype
+    return jax.tree.map(lambda leaf: leaf.astype(wide) if eqx.is_inexact_array(leaf) else leaf, tree)
 
 
 def _defect(parameter: Array, asked: tuple["AbstractExponentialFamily", Array]) -> Array:

@@ -104,6 +104,10 @@ class AbstractGeometry(eqx.Module):
         """Whether something is demanded of all particles together, not of each alone; no, unless a geometry says so."""
         return False
 
+    def holds_covariance(self, dimension: int) -> bool:
+        """Whether the covariance of the set stands still whatever moves it; no, unless a geometry says so."""
+        return False
+
     def given(self, log_weights: Float[Array, "*runs n"]) -> "AbstractGeometry":
         """The geometry of particles of these weights: itself, unless they matter."""
         return self

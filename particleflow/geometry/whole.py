@@ -66,6 +66,10 @@ class SetNorm(AbstractGeometry):
         """Yes."""
         return True
 
+    def holds_covariance(self, dimension: int) -> bool:
+        """Yes where all of it is given: its diagonal is all on the line."""
+        return self.covariance == "full" or dimension == 1
+
     def given(self, log_weights: Float[Array, "*runs n"]) -> "SetNorm":
         """The same for particles of these weights; equal ones, unless given."""
         return eqx.tree_at(lambda each: each.log_weights, self, log_weights, is_leaf=lambda leaf: leaf is None)

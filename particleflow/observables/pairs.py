@@ -69,8 +69,8 @@ class SimilarityQuantiles(eqx.Module):
     """Quantiles of ⟨x, y⟩/(|x||y|) over pairs of different particles (forms the n×n matrix).
 
     With equal weights these are the linearly interpolated sample quantiles; in general the quantile at level p
-    interpolates the pairs, in order, at the places (Σ_{k<l} m_k)/(1 − m_l), m the share of each pair's weight. Without
-    a pair, where fewer than two particles have weight, they are NaN.
+    interpolates the pairs, in order, at the places (Σ_{k<l} m_k)/(1 − m_l), m the share of each pair's weight; equal
+    ones follow each other by weight. Without a pair, where fewer than two particles have weight, they are NaN.
     """
 
     levels: Float[Array, " q"]

@@ -47,9 +47,13 @@ def largest_variance(present: Present) -> Float[Array, ""]:
 def blow_up_time(present: Present) -> Float[Array, ""]:
     """t + λ/λ̇ for the largest variance λ: when it would be infinite if λ = c/(t* − t); negative times never come.
 
-    This is exact for a Gaussian on the line under softmax attention, and tends to the time of every simple pole.
+    This is exact for a Gaussian on the line under softmax attention, and tends to the time of every simple pole. It is
+    ∞ where the geometry holds the covariance, so that λ̇ = 0.
     """
-    measure, velocity = present.measure, present.velocity
+    measure = present.measure
+    if present.flow.geometry.holds_covariance(measure.dimension):  # a sum of velocities would be rounding alone
+        return jnp.full_like(present.time, jnp.inf)
+    velocity = present.velocity
     weights = shares_of(measure)
     values, axes = jnp.linalg.eigh(covariance(present))
     along = (measure.points - (weights @ measure.points)[None, :]) @ axes[:, -1]
