@@ -87,12 +87,12 @@ def digits(ax: Any) -> dict[str, np.ndarray]:
     patterns = data[first] - data.mean(axis=0)
     noisy = patterns + 5 * np.random.default_rng(1).normal(size=patterns.shape)
     recalled = models.Hopfield(beta=0.02).fit(patterns).transform(noisy)
-    rows = [np.nan_to_num(gaps), filled, noisy + data.mean(axis=0), recalled + data.mean(axis=0)]
-    sheet = np.concatenate([np.concatenate([each.reshape(8, 8) for each in row], axis=1) for row in rows])
-    ax.imshow(sheet, cmap="gray", vmin=0, vmax=16)
-    ax.set(title="gaps filled; noise forgotten", xticks=[], yticks=[3.5, 11.5, 19.5, 27.5])
+    rows = [gaps, filled, noisy + data.mean(axis=0), recalled + data.mean(axis=0)]
+    framed = [[np.pad(each.reshape(8, 8), 1, constant_values=np.nan) for each in row] for row in rows]
+    ax.imshow(np.concatenate([np.concatenate(row, axis=1) for row in framed]), cmap="gray_r", vmin=0, vmax=16)
+    ax.set(title="gaps filled; noise forgotten", xticks=[], yticks=[4.5, 14.5, 24.5, 34.5])
     ax.set_yticklabels(["gaps", "filled", "noisy", "recalled"], fontsize="x-small")
-    ax.grid(visible=False)
+    ax.set_facecolor("0.8")  # what is missing
     return {"gaps": gaps, "filled": filled, "truth": data[first], "recalled": recalled, "patterns": patterns}
 
 
