@@ -98,9 +98,12 @@ def test_the_nearest_twelve_are_followed(tmp_path):
     for step in range(8):
         near = neighbors.NearestNeighbors(n_neighbors=12).fit(points).kneighbors(points)[1]
         points = points + 0.25 * (points[near].mean(axis=1) - points)
-        np.testing.assert_allclose(trajectory.points[step + 1], points, atol=1e-10)
+        if step % 2:
+            np.testing.assert_allclose(trajectory.points[(step + 1) // 2], points, atol=1e-10)
     last = np.asarray(trajectory.points[-1])
-    assert (squares(last, last) < 1e-6).sum(axis=1).min() >= 12
+    together = squares(last, last) < 1e-4
+    assert together.sum(axis=1).min() >= 12
+    assert len(np.unique(together, axis=0)) == 11
 
 
 def test_neighbours_clean_a_picture_of_labels(tmp_path):
