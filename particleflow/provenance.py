@@ -20,6 +20,7 @@ RUN_FORMAT = 6
 # Tables of more entries do not belong into metadata.
 _LARGEST_TABLE = 512
 _SCHEDULE_POINTS = 65
+_SCHEDULED = ("beta", "width", "radius")
 
 
 def surroundings() -> dict[str, Any]:
@@ -82,25 +83,31 @@ def _by_run(value: Any, runs: int | None) -> Any:
 
 
 def _depth(plan: Plan) -> dict[str, Any]:
-    """What changes with time in the (first) flow: `changes`, when the field jumps, and the `schedule` of β."""
+    """What changes with time in the (first) flow: when the field jumps, and the `schedule` of β or of a width."""
     flow, times = plan.flow_of(0), np.asarray(plan.times, float)
     jumps = np.unique(np.concatenate([np.zeros(0), *(np.ravel(np.asarray(each)) for each in flow.drift.changes())]))
     inside = jumps[(jumps > times[0]) & (jumps < times[-1])]
     found: dict[str, Any] = {"changes": inside.tolist()} if 0 < inside.size <= _LARGEST_TABLE else {}
-    ends = [_first_beta(flow, time, plan.dtype) for time in (times[0], times[-1], *inside.tolist()[:8])]
-    if None in ends or len(set(ends)) == 1:
+    looked_at = (times[0], times[-1], *inside.tolist()[:8])
+    name = next((name for name in _SCHEDULED if _changes(flow, name, looked_at, plan.dtype)), None)
+    if name is None:
         return found
     corners = [moment for time in inside.tolist() for moment in (np.nextafter(time, -np.inf), time)]
     clock = np.unique(np.concatenate([np.linspace(times[0], times[-1], _SCHEDULE_POINTS), corners]))
-    values = [_first_beta(flow, time, plan.dtype) for time in clock.tolist()]
-    return found | {"schedule": {"name": "beta", "times": clock.tolist(), "values": values}}
+    values = [_first_number(flow, name, time, plan.dtype) for time in clock.tolist()]
+    return found | {"schedule": {"name": name, "times": clock.tolist(), "values": values}}
 
 
-def _first_beta(flow: Any, time: float, dtype: Any) -> float | None:
-    """The β of the first kernel that has one, at a time."""
+def _changes(flow: Any, name: str, times: Any, dtype: Any) -> bool:
+    numbers = [_first_number(flow, name, time, dtype) for time in times]
+    return None not in numbers and len(set(numbers)) > 1
+
+
+def _first_number(flow: Any, name: str, time: float, dtype: Any) -> float | None:
+    """The β, width or radius of the first kernel that has one, at a time."""
     tables = (each.kernel.description() for each in flow.interactions(jnp.asarray(time, dtype)))
-    betas = (table["beta"] for table in tables if isinstance(table.get("beta"), float))
-    return next(betas, None)
+    numbers = (table[name] for table in tables if isinstance(table.get(name), float))
+    return next(numbers, None)
 
 
 @cache

@@ -59,7 +59,10 @@ def test_attention_is_softmax_attention():
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.parametrize("name", ["bilateral filter", "position matrix", "inverse distance", "causal attention"])
+WEIGHED = ["bilateral filter", "position matrix", "inverse distance", "causal attention"]
+
+
+@pytest.mark.parametrize("name", by_default(WEIGHED, WEIGHED[2:]))
 def test_attention_weights_are_shares_of_the_mass(name):
     """One point has no weight; the local mean is the mean under these weights."""
     case = case_named(name)
@@ -215,7 +218,7 @@ def test_local_covariance_keeps_its_digits_far_from_the_origin():
     np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-15)
 
 
-@pytest.mark.parametrize("draws", [400, 10000])
+@pytest.mark.parametrize("draws", by_default([400, 10000], [400]))
 def test_resampling_has_the_local_mean_and_the_error_of_the_local_covariance(draws):
     case = case_named("causal attention")
     queries, measure = oracles.cloud("vectors", jnp.float64, 40, 23, seed=6)

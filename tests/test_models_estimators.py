@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from shares import by_default
 from sklearn import cluster, neighbors
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.datasets import load_iris, make_blobs
 from sklearn.exceptions import NotFittedError, SkipTestWarning
 from sklearn.metrics import adjusted_rand_score
@@ -21,6 +21,7 @@ from sklearn.utils.estimator_checks import check_estimator
 import particleflow as pf
 from particleflow import kernels as k
 from particleflow.models import (
+    Denoiser,
     FuzzyRules,
     Hopfield,
     KernelClassifier,
@@ -50,6 +51,7 @@ ESTIMATORS = {
     "autoregression": LocalAutoregression(),
     "rules": FuzzyRules(rules=3, random_state=0),
     "gaps": LocalImputer(),
+    "noise": Denoiser(),
 }
 
 
@@ -64,6 +66,12 @@ def test_scikit_learns_own_checks(name):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SkipTestWarning)  # array-API inputs, which need a switch of SciPy's
         check_estimator(clone(ESTIMATORS[name]))
+
+
+def test_every_estimator_is_checked():
+    public = {getattr(pf.models, name) for name in pf.models.__all__}
+    estimators = {each for each in public if isinstance(each, type) and issubclass(each, BaseEstimator)}
+    assert estimators == {type(each) for each in ESTIMATORS.values()}
 
 
 @pytest.mark.parametrize("weighted", [False, True])

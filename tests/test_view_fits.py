@@ -7,6 +7,7 @@ import pytest
 
 import particleflow as pf
 from particleflow import kernels as k
+from particleflow.analysis.character import places_of
 from particleflow.errors import UserError
 from particleflow.models import KernelRegression
 
@@ -42,6 +43,7 @@ def test_values_are_drawn_at_their_places(dimension):
     run = pf.simulate(
         flow, pf.Measure.uniform(values, positions=np.arange(12.0)), np.arange(4.0), step=1.0, solver="map"
     )
+    np.testing.assert_allclose(np.asarray(places_of(run)), places)
     axes = pf.view.values_on_places(run, places, frames=[0, 3], names=["oak", "elm", "ash"])
     assert [ax.get_title() for ax in axes] == ["t = 0", "t = 3.00"]
     if dimension == 1:
@@ -54,3 +56,20 @@ def test_values_are_drawn_at_their_places(dimension):
     for wrong in ({"places": places[:5]}, {"places": places, "names": ["oak"]}):
         with pytest.raises(UserError):
             pf.view.values_on_places(run, **wrong)
+
+
+@pytest.mark.slow
+def test_places_are_found_where_points_are_values_and_nowhere_else():
+    """Rows of `places` at the positions of the particles; positions of a signal; none of a graph, or of attention."""
+    places, order = _RNG.normal(size=(8, 2)), _RNG.permutation(8).astype(float)
+    start = pf.Measure.uniform(_RNG.normal(size=(8, 1)), positions=order)
+
+    def found(kernel: Any) -> Any:
+        return places_of(pf.simulate(pf.Flow(pf.MeanShift(kernel)), start, [0.0, 1.0], step=1.0, solver="map"))
+
+    near = k.Placed(k.Gaussian(0.5), places)
+    np.testing.assert_array_equal(found(near), places[order.astype(int)])
+    np.testing.assert_array_equal(found(near * k.Gaussian(0.3)), places[order.astype(int)])
+    np.testing.assert_array_equal(found(k.TimeGaussian(2.0)), order[:, None])
+    for kernel in (k.Attention(1.0), k.Gaussian(1.0) * k.TimeGaussian(2.0), k.PositionMatrix(np.zeros((8, 8)))):
+        assert found(kernel) is None

@@ -29,12 +29,14 @@ from particleflow.analysis.facts import (
     numbers_in,
     space_of,
 )
+from particleflow.analysis.positions import factors_of
 
 if TYPE_CHECKING:
     from particleflow.trajectory import Trajectory
 
 
 _SCALES = ("width", "radius")
+_OF_TIMES = ("time_gaussian", "window", "alibi")  # by how far times are apart, not by who is first
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,40 @@ def character_of(trajectory: "Trajectory") -> Character:
         changes=tuple(changes.tolist()),
         picture=(int(picture[0]), int(picture[1])) if whole else None,
     )
+
+
+def places_of(trajectory: "Trajectory") -> NDArray[np.float64] | None:
+    """Return where the particles of a run are (n, p), if their points are values that move on places that stay.
+
+    It is so where every kernel has a factor of `placed`, whose places they are, or looks at positions alone, as at the
+    times of a signal; then places are positions. None for all else, and where a file does not say it.
+    """
+    rows, positions = trajectory.metadata.get("interactions"), trajectory.positions
+    whole = trajectory.particles is None and trajectory.runs is None
+    if not whole or not isinstance(rows, list | tuple) or not rows:
+        return None
+    kernels = [factors_of(row.get("kernel")) if isinstance(row, Mapping) else [] for row in rows]
+    placed = [next((each for each in factors if _kind_of(each) == "placed"), None) for factors in kernels]
+    where = np.arange(trajectory.count, dtype=np.float64) if positions is None else np.asarray(positions, np.float64)
+    if all(each is not None for each in placed):
+        known = placed[0] if isinstance(placed[0], Mapping) else {}
+        return _rows_at(known.get("places"), where)
+    signals = all(factors and all(_kind_of(each) in _OF_TIMES for each in factors) for factors in kernels)
+    return where[:, None] if signals else None
+
+
+def _kind_of(table: Any) -> Any:
+    return table.get("kind") if isinstance(table, Mapping) else None
+
+
+def _rows_at(table: Any, where: NDArray[np.float64]) -> NDArray[np.float64] | None:
+    """The rows of a stored table at the positions of the particles, None where it is no table or has no such row."""
+    rows = len(table) if isinstance(table, list | tuple) else 0
+    numbers = numbers_in(table)
+    within = (where == np.floor(where)) & (where >= 0) & (where < rows)
+    if not rows or numbers.size == 0 or numbers.size % rows or not within.all():
+        return None
+    return numbers.reshape(rows, -1)[where.astype(int)]
 
 
 def is_negative(value: LinearMap | None) -> bool:

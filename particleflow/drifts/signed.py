@@ -11,6 +11,7 @@ values of a signal, and positions are where they are: a pattern of wavelength λ
 Laplacian. Nothing bounds that growth, so that such a run is stopped by an event before it has lost its meaning.
 """
 
+from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, Literal
 
@@ -20,10 +21,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from particleflow._arrays import as_linear_map
-from particleflow.drifts.base import AbstractDrift, Interaction, check_interacting
+from particleflow.drifts.base import AbstractDrift, Chooser, Interaction, added, check_interacting
 from particleflow.errors import ArgumentError
 from particleflow.kernels.base import AbstractKernel
 from particleflow.measure import Measure, Sites
+from particleflow.normal import Affine, Normal
 from particleflow.summation.auto import Auto
 from particleflow.summation.base import AbstractSummation
 
@@ -37,13 +39,14 @@ class KernelDifference(AbstractDrift):
     is MeanShift backwards, but for points that carry other values. A point that sees nothing stays.
 
     Parameters: the `second` kernel, which is subtracted; the `first`, left out for the identity; `normalization`;
-    `summation`.
+    `summation`; `first_summation`, what sums the first kernel, the same if left out.
     """
 
     second: AbstractKernel
     first: AbstractKernel | None
     normalization: Sign = eqx.field(static=True)
     summation: AbstractSummation
+    first_summation: AbstractSummation | None
 
     def __init__(
         self,
@@ -51,28 +54,36 @@ class KernelDifference(AbstractDrift):
         first: AbstractKernel | None = None,
         normalization: Sign = "row",
         summation: AbstractSummation | None = None,
+        first_summation: AbstractSummation | None = None,
     ):
         self.second = second
         self.first = first
         self.normalization = normalization
         self.summation = summation or Auto()
+        self.first_summation = first_summation
 
     def __check_init__(self):
         check_interacting(self.second, self.summation)
         if self.first is not None:
-            check_interacting(self.first, self.summation)
+            check_interacting(self.first, self.first_summation or self.summation)
+        elif self.first_summation is not None:
+            raise ArgumentError("Argument `first_summation` sums the `first` kernel, but there is none.")
         if self.normalization not in ("row", "none"):
             raise ArgumentError(f"Argument `normalization` must be 'row' or 'none', but is {self.normalization!r}.")
 
     def interactions(self, time: Any) -> tuple[Interaction, ...]:
         """Both kernels, the second with the output −1."""
         one = as_linear_map(1.0, "value")
-        signed = ((self.first, one), (self.second, -one))
-        return tuple(
-            Interaction(kernel, self.normalization, None, self.summation, None, value=one, output=sign)
-            for kernel, sign in signed
-            if kernel is not None
-        )
+        second = Interaction(self.second, self.normalization, None, self.summation, None, value=one, output=-one)
+        if self.first is None:
+            return (second,)
+        how = self.first_summation or self.summation
+        return (second._replace(kernel=self.first, summation=how, output=one), second)
+
+    def resummed(self, time: Any, choose: Chooser) -> "KernelDifference":
+        """With other summations, one for each kernel."""
+        *first, second = (choose(each) for each in self.interactions(time))
+        return KernelDifference(self.second, self.first, self.normalization, second, *first)
 
     def interacts_only(self, time: Any) -> bool:
         """Where there are two kernels; the Laplacian has its own point, too."""
@@ -90,12 +101,20 @@ class KernelDifference(AbstractDrift):
             return given.mean - taken.mean
         return jnp.exp(given.log_mass)[:, None] * given.mean - jnp.exp(taken.log_mass)[:, None] * taken.mean
 
+    def affine(self, time: Any, law: Normal) -> Affine:
+        """m₁ − m₂ of quadratic kernels; for Gaussians of widths h₁, h₂ about a: S((S + h₁²)⁻¹ − (S + h₂²)⁻¹)ξ."""
+        if self.first is None and self.normalization == "none":
+            raise ArgumentError("A Gaussian does not stay one under e^G(x − m), which is not affine. Use particles.")
+        signed = added(each.affine(law).times(each.output) for each in self.interactions(time))
+        return signed if self.first is not None else law.identity().plus(signed)
+
 
 class KernelDerivative(AbstractDrift):
     """v(x) = −∂m_h(x)/∂h, h a number of the kernel: how the local mean changes as the kernel becomes narrower.
 
     For a Gaussian of width h it is −Cov(r², z)/h³ under the weights of x: towards what is near, away from what is far.
     Derivatives are exact, not quotients. A kernel with a radius alone (ball) has the derivative 0 almost everywhere.
+    A tolerance bounds the error of a mean, not of its derivative, so that sums with one are refused.
 
     Parameters: `kernel`; `parameter`, the name of h in it; `summation`.
     """
@@ -111,6 +130,11 @@ class KernelDerivative(AbstractDrift):
 
     def __check_init__(self):
         check_interacting(self.kernel, self.summation)
+        if self.summation.allowed_error() is not None:
+            raise ArgumentError(
+                "Argument `summation` must sum exactly, without a `tolerance`: that bounds the error of the local "
+                "mean, not of its derivative."
+            )
         known = [field.name for field in fields(self.kernel) if self._is_number(field.name)]
         if self.parameter not in known:
             names = ", ".join(map(repr, known)) or "none"
@@ -130,8 +154,25 @@ class KernelDerivative(AbstractDrift):
         """−∂m_h(x)/∂h by forward differentiation."""
 
         def means(number: Array) -> Array:
-            kernel = eqx.tree_at(lambda each: getattr(each, self.parameter), self.kernel, number)
-            return self.summation.moments(kernel.among(measure), measure, queries).mean
+            (interaction,) = self._at(number).interactions(time)
+            return interaction.moments(queries, measure).mean
 
-        here = jnp.asarray(getattr(self.kernel, self.parameter), measure.points.dtype)
-        return -jax.jvp(means, (here,), (jnp.ones_like(here),))[1]
+        return -self._slope(means, measure.points.dtype)
+
+    def affine(self, time: Any, law: Normal) -> Affine:
+        """−∂/∂h of the local mean of a quadratic kernel; for a Gaussian of width h about a: 2h S(S + h²)⁻² ξ."""
+
+        def field(number: Array) -> Affine:
+            (interaction,) = self._at(number).interactions(time)
+            return interaction.affine(law)
+
+        return self._slope(field, law.mean.dtype).times(-1.0)
+
+    def _at(self, number: Array) -> "KernelDerivative":
+        """The same with another h."""
+        return eqx.tree_at(lambda drift: getattr(drift.kernel, drift.parameter), self, number)
+
+    def _slope(self, read: Callable[[Array], Any], dtype: Any) -> Any:
+        """The derivative with respect to h of what is read."""
+        here = jnp.asarray(getattr(self.kernel, self.parameter), dtype)
+        return jax.jvp(read, (here,), (jnp.ones_like(here),))[1]

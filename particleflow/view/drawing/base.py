@@ -189,12 +189,14 @@ def small_print(trajectory: "Trajectory") -> str:
     check_trajectory(trajectory)
     known = character_of(trajectory)
     betas = [f"{beta:.4g}" for beta in known.betas]
-    parts = []
-    if known.schedule is not None and known.schedule.name == "beta":
-        parts.append(f"β = {known.schedule.values[0]:.4g} → {known.schedule.values[-1]:.4g}")
-    elif betas:
+    parts, changing = [], known.schedule
+    if changing is not None:
+        name = "β =" if changing.name == "beta" else style.clean(changing.name, 24)
+        parts.append(f"{name} {changing.values[0]:.4g} → {changing.values[-1]:.4g}")
+    if betas and (changing is None or changing.name != "beta"):
         parts.append("β = " + (", ".join(betas) if len(betas) < 4 else f"{betas[0]} … {betas[-1]}"))
-    parts += [f"{name} {length:.4g}" for name, length in known.scales[:3]]
+    steady = [(name, length) for name, length in known.scales if changing is None or name != changing.name]
+    parts += [f"{name} {length:.4g}" for name, length in steady[:3]]
     temperatures = {"temperature": known.temperature, "common temperature": known.common_temperature}
     parts += [f"{name} {value:.4g}" for name, value in temperatures.items() if value > 0]
     shown = "" if known.count == trajectory.count else f" of {known.count:,}"

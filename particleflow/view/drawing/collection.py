@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from particleflow.analysis.cells import is_density
-from particleflow.analysis.character import Character, character_of
+from particleflow.analysis.character import Character, character_of, places_of
 from particleflow.analysis.frames import first_run
 from particleflow.analysis.peaks import track_peaks
 from particleflow.analysis.plateaus import find_plateaus, first_real_merge, metastable
@@ -27,6 +27,7 @@ from particleflow.view.drawing.distributions import (
     schedule,
 )
 from particleflow.view.drawing.field import field_of
+from particleflow.view.drawing.fits import values_on_places
 from particleflow.view.drawing.matrices import MAX_ATTENTION, MAX_MATRIX, attention, gram, similarity
 from particleflow.view.drawing.paths import kymograph, paths
 from particleflow.view.drawing.saving import save_figure
@@ -106,6 +107,9 @@ def _plan(trajectory: "Trajectory", analysis: Any) -> Iterator[tuple[str, Draw]]
         yield "gram", lambda: gram(trajectory, frame, labels=blocks)
         if _selects(known) and run.count <= MAX_ATTENTION:
             yield "attention", lambda: attention(trajectory, frame, labels=blocks)
+    places = places_of(trajectory)
+    if places is not None and places.shape[1] <= 2 and len(run) > 1:
+        yield "values", lambda: values_on_places(trajectory, places)
     if known.picture is not None:
         yield "picture", lambda: picture(trajectory, labels=labels)
     yield from _observables(trajectory)

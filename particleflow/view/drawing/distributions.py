@@ -174,7 +174,7 @@ def schedule(trajectory: "Trajectory", *, log: bool | str = "auto", ax: "Axes | 
     """Draw the parameter that changes with time, such as β(t) of annealing, as the run has stored it."""
     known = character_of(trajectory)
     if known.schedule is None:
-        raise ArgumentError("A schedule is drawn of a run whose β changes with time, but this one has none.")
+        raise ArgumentError("A schedule is drawn of a run whose β or width changes with time, but this one has none.")
     ax = new_axes(ax, about=trajectory)
     log = time_axis(ax, trajectory.times, log)
     times, values = known.schedule.times, known.schedule.values

@@ -7,9 +7,10 @@ import numpy as np
 from particleflow.analysis.frames import first_run
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.view import style
-from particleflow.view.drawing.base import format_time, frame_points, new_figure, thinned
+from particleflow.view.drawing.base import format_time, frame_points, new_figure
 from particleflow.view.drawing.fields import regression
 from particleflow.view.drawing.matrices import color_bar, edges_between
+from particleflow.view.resampling import even_in_motion
 
 if TYPE_CHECKING:
     from particleflow.trajectory import Trajectory
@@ -69,8 +70,8 @@ def values_on_places(
     On the line the values are curves over their places; in the plane dots, coloured by the value, or by the leading
     one of several (shares of labels), the paler the less it leads.
 
-    Parameters: `places` (n, 1) or (n, 2), in the order of the particles; `frames`, four evenly chosen if left out;
-    `names` of the values. An ensemble shows its run 0.
+    Parameters: `places` (n, 1) or (n, 2), in the order of the particles; `frames`, four, even in the motion, if left
+    out; `names` of the values. An ensemble shows its run 0.
     """
     run = first_run(trajectory)
     places = np.asarray(places, float)
@@ -78,7 +79,7 @@ def values_on_places(
         raise ShapeError(
             f"Argument `places` must have shape ({run.count}, 1) or ({run.count}, 2), but has {places.shape}."
         )
-    chosen = thinned(len(run), 4) if frames is None else np.atleast_1d(np.asarray(frames, int))
+    chosen = np.unique(even_in_motion(run, 4)) if frames is None else np.atleast_1d(np.asarray(frames, int))
     figure = figure or new_figure((_PANEL * max(len(chosen), 2), _height(places)), trajectory)
     axes = figure.subplots(1, len(chosen), squeeze=False, sharex=True, sharey=True)[0]
     values = [np.asarray(frame_points(run, int(frame)), float) for frame in chosen]
