@@ -66,8 +66,8 @@ def assert_past_stays(read, points, values, positions, dtype, places):
             after = bits(*changed_later(points, values, place, amount))
             for old, new in zip(before, after, strict=True):
                 np.testing.assert_array_equal(new[:place], old[:place])
-                # One token at the end may have no share in what it sees; a hundred have.
-                assert place > COUNT // 2 or (new[place:] != old[place:]).any()
+            # One token at the end may have no share in the means that see it; a hundred have.
+            assert place > COUNT // 2 or (after[-1][place:] != before[-1][place:]).any()
 
 
 CASES = [
@@ -121,7 +121,7 @@ DRIFTS = {
 
 
 @pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", by_default(DRIFTS, ["heads of wide scores"]))
+@pytest.mark.parametrize("name", by_default(DRIFTS, ["heads of wide scores", "near and far"]))
 def test_drifts_do_not_know_the_future(name, dtype):
     drift = jax.tree.map(lambda leaf: leaf.astype(dtype), DRIFTS[name])
     positions = np.arange(float(COUNT))
@@ -143,8 +143,9 @@ def assert_words_stay(states, ids, vocabulary, places):
         assert (after[1:, place] != before[1:, place]).any()
 
 
-@pytest.mark.parametrize("placement", ["pre", pytest.param("post", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("spread", [0.3, pytest.param(None, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("placement", ["pre", "post"])
+@pytest.mark.parametrize("spread", [0.3, None])
 def test_networks_do_not_know_the_future(placement, spread):
     """Every depth of a decoder on its default sums, in the precision that networks are trained in."""
     shape = Architecture(16, 3, 4, None, 40, placement=placement, causal=True, spread=spread)
