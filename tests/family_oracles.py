@@ -180,6 +180,10 @@ def spaces(dimension: int) -> dict[str, Space]:
             "rescaled", lambda: geometry.Rescaled(0.5), lambda y: y, lambda y, t: np.exp(0.5 * t) * y,
             lambda y, v, t: np.exp(-0.5 * t) * v - 0.5 * y,
         ),
+        Space(
+            "residual_stream", lambda: geometry.ResidualStream(layer_norm()), lambda y: y,
+            lambda y, t: affine.normalise(y), lambda y, v, t: v,
+        ),
         whole_set("set_norm", "full", 0.0, 1.0),
         whole_set("set_norm_variances", "diagonal", bias, np.square(gain)),
     ]  # fmt: skip

@@ -1,4 +1,7 @@
-"""What no other table multiplies: single precision × geometry × event, blocks × ensembles × resume, layers × events."""
+"""What no other table multiplies: single precision × geometry × event, blocks × ensembles × resume, layers × events.
+
+Heads and blends, which networks are made of, meet all of these, and noise.
+"""
 
 from typing import Any
 
@@ -22,18 +25,56 @@ def attend(beta: float, dtype: Any = np.float64) -> pf.Attend:
     return pf.Attend(kernels.Attention(beta=dtype(beta)))
 
 
+def heads(beta: float) -> drifts.MultiHead:
+    """Two heads of two dimensions, with biases and a causal mask."""
+    rng = np.random.default_rng(7)
+    matrices, biases = 0.5 * rng.normal(size=(4, DIMENSION, DIMENSION)), 0.3 * rng.normal(size=(4, DIMENSION))
+    return drifts.MultiHead.of_matrices(2, *matrices, *biases, scale=beta, positional=kernels.Causal())
+
+
+# Of one number each, so that an ensemble can go through it.
+NETWORKS: dict[str, Any] = {
+    "heads": heads,
+    "heads that look at data": lambda beta: drifts.MultiHead(
+        [pf.Attend(kernels.AffineAttention(beta, query_bias=bias), 0.5) for bias in (0.2, -0.4)],
+        data=pf.Measure.uniform(CLOUD[::-1] + 0.3),
+    ),
+    "near and far": lambda beta: drifts.near_and_far(2.5, beta=beta, weights=(0.7, 0.4)),
+    "causal near and far": lambda beta: drifts.near_and_far(
+        2.5, ["softplus"], beta, weights=(0.7, 0.4), positional=kernels.Causal()
+    ),
+    "linearised": lambda beta: pf.Attend(kernels.LinearisedAttention("elu", beta, 1.2)),
+}
+by_network = pytest.mark.parametrize("name", NETWORKS)
+
+
+def placed(points: np.ndarray) -> pf.Measure:
+    """Points of a sequence, of unequal weights."""
+    return pf.Measure.weighted(points, np.linspace(0.1, 0.3, len(points)), positions=np.arange(len(points)))
+
+
 @pytest.mark.parametrize("name", by_default(SPACES, []))
 def test_single_precision_stays_single_on_every_geometry(name):
+    check_single_precision(attend(1.5), SPACES[name])
+
+
+@pytest.mark.slow
+@by_network
+@pytest.mark.parametrize("space", ["sphere", "residual_stream"])
+def test_networks_stay_single(name, space):
+    check_single_precision(NETWORKS[name](1.5), SPACES[space])
+
+
+def check_single_precision(drift: drifts.AbstractDrift, space: oracle.Space) -> None:
     """The run of float32 is that of float64 to single precision, its event included, and no array changes its type."""
-    space, times = SPACES[name], np.linspace(0.0, 1.0, 5)
-    start = space.retract(CLOUD)
-    flow = pf.Flow(attend(1.5), geometry=space.build())
+    times, start = np.linspace(0.0, 1.0, 5), placed(space.retract(CLOUD))
+    flow = pf.Flow(drift, geometry=space.build())
     double = pf.simulate(flow, start, times, **TOLERANCES, observe=[observables.speed])
     level = float(np.mean(np.asarray(double.observables["speed"])[1:3]))
 
     def single(**options: Any) -> pf.Trajectory:
-        halved = jax.tree.map(lambda leaf: leaf.astype(np.float32), flow)
-        return pf.simulate(halved, start.astype(np.float32), times, rtol=1e-5, atol=1e-6, **options)
+        halved = jax.tree.map(lambda leaf: leaf.astype(np.float32), (flow, start))
+        return pf.simulate(*halved, times, rtol=1e-5, atol=1e-6, **options)
 
     run = single(observe=[observables.speed])
     assert run.points.dtype == np.float32
@@ -57,20 +98,52 @@ def test_an_ensemble_of_blocks_is_its_single_runs_and_resumes_bit_for_bit(where,
         pf.Flow(drifts.Block([attend(beta), feed], [where(geometry.LayerNorm(1.1, 0.2, 1e-5))] * 2))
         for beta in (0.7, 2.0)
     ]
-    options: dict[str, Any] = {"step": 1.0, "solver": "map", "window": 2}
-    times = np.arange(7.0)
-    whole = pf.simulate(flows, CLOUD, times, **options, store=tmp_path / "whole.h5")
-    for number, flow in enumerate(flows):
-        single = pf.simulate(flow, CLOUD, times, **options)
-        assert np.max(np.abs(whole.run(number).points[-1] - single.points[-1])) < 1e-12
+    check_ensemble(flows, pf.Measure.uniform(CLOUD), np.arange(7.0), tmp_path, 1e-12, step=1.0, solver="map")
+
+
+@pytest.mark.slow
+@by_network
+@pytest.mark.parametrize("temperature", [0.0, 0.05])
+def test_an_ensemble_of_networks_is_its_single_runs_and_resumes_bit_for_bit(name, temperature, tmp_path):
+    flows = [pf.Flow(NETWORKS[name](beta), geometry=pf.Sphere(), temperature=temperature) for beta in (0.7, 2.0)]
+    start, times = placed(flows_oracles.on_sphere(CLOUD)), np.linspace(0.0, 1.2, 7)
+    if temperature:  # every member has noise of its own, and no single run has the same
+        check_ensemble(flows, start, times, tmp_path, None, step=0.1, key=jax.random.key(5))
+    else:
+        check_ensemble(flows, start, times, tmp_path, 1e-9, **TOLERANCES)
+
+
+@pytest.mark.slow
+@by_network
+def test_networks_see_weights_not_numbers(name):
+    """Every particle as two of half its weight moves alike."""
+    start, flow = placed(flows_oracles.on_sphere(CLOUD)), pf.Flow(NETWORKS[name](1.0), geometry=pf.Sphere())
+    twice = pf.Measure.weighted(
+        np.repeat(start.points, 2, axis=0),
+        np.repeat(np.exp(start.log_weights), 2) / 2,
+        positions=np.repeat(range(6), 2),
+    )
+    once, doubled = (pf.evolve(flow, each, 1.0, **TOLERANCES).points for each in (start, twice))
+    assert np.max(np.abs(np.asarray(doubled)[::2] - once)) < 1e-8
+
+
+def check_ensemble(
+    flows: list[pf.Flow], start: pf.Measure, times: np.ndarray, folder: Any, error: float | None, **given: Any
+) -> None:
+    """An ensemble in one program is its single runs, to an error, and has the same bits after it was cut off."""
+    options = {**given, "window": 2}
+    whole = pf.simulate(flows, start, times, **options, store=folder / "whole.h5")
+    for number, flow in enumerate(flows if error else []):
+        single = pf.simulate(flow, start, times, **options)
+        assert np.max(np.abs(whole.run(number).points[-1] - single.points[-1])) < error
 
     def stop(frames: Any) -> None:
         raise StopError
 
-    cut: dict[str, Any] = {**options, "store": tmp_path / "cut.h5"}
+    cut: dict[str, Any] = {**options, "store": folder / "cut.h5"}
     with pytest.raises(StopError):
-        pf.simulate(flows, CLOUD, times, **cut, progress=stop)
-    resumed = pf.simulate(flows, CLOUD, times, **cut, resume=True)
+        pf.simulate(flows, start, times, **cut, progress=stop)
+    resumed = pf.simulate(flows, start, times, **cut, resume=True)
     assert resumed.status == "finished"
     assert np.array_equal(np.asarray(resumed.points), np.asarray(whole.points))
 

@@ -49,7 +49,7 @@ def shrunk(name: str) -> scenario.Scenario:
     skip_without_extra(name)
     loaded = scenario.load(name)
     initial, time = loaded.raw["initial"], loaded.raw["time"]
-    values: dict[str, Any] = {"time.frames": FRAMES, "time.end": time["end"] / 4}
+    values: dict[str, Any] = {"time.frames": FRAMES, "time.end": time["end"] / 4, "precision": "float64"}
     if "step" in time:
         values["time.end"] = min(STEPS, round(time["end"] / time["step"])) * time["step"]
     if "count" in initial:

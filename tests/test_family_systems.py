@@ -23,7 +23,7 @@ COUNT, DIMENSION, TIMES = 5, 3, [0.0, 0.5]
 BASE = 1000  # chosen so that the default systems cover everything
 SEEDS, MORE = range(18), range(18, 218)
 SPACES = {name: space for name, space in oracle.spaces(DIMENSION).items() if name != "layer_norm_numbers"}
-FLAT = ("euclidean", "rescaled", "set_norm", "set_norm_variances")
+FLAT = ("euclidean", "rescaled", "residual_stream", "set_norm", "set_norm_variances")
 NORMALIZATIONS = ["row", "none", "sinkhorn"]
 
 Logits = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -63,6 +63,7 @@ def draw_kernel(rng: np.random.Generator, which: int) -> Part:
     """One of the kernels, with log K of all pairs."""
     beta, width, freedom, offset = rng.uniform(0.3, 0.9), rng.uniform(0.7, 1.4), rng.uniform(1.0, 4.0), rng.normal()
     query, key = 0.7 * rng.normal(size=(2, DIMENSION, DIMENSION))
+    here, there = rng.normal(size=(2, DIMENSION))
 
     def inner(x: np.ndarray, y: np.ndarray) -> np.ndarray:
         return beta * (x @ query.T) @ (y @ key.T).T
@@ -88,6 +89,16 @@ def draw_kernel(rng: np.random.Generator, which: int) -> Part:
             lambda x, y: -np.log(1 + np.exp(-inner(x, y) - offset)),
         ),
         Part("attention_QK", kernels.Attention(beta, query, key), inner),
+        Part(
+            "affine_attention",
+            kernels.AffineAttention(beta, query, key, here, there),
+            lambda x, y: beta * (x @ query.T + here) @ (y @ key.T + there).T,
+        ),
+        Part(
+            "linearised_attention",
+            kernels.LinearisedAttention("elu", query, key),
+            lambda x, y: np.log(elu_and_one(x @ query.T) @ elu_and_one(y @ key.T).T),
+        ),
     ]
     return choices[which % len(choices)]
 
@@ -132,7 +143,52 @@ def draw_attend(
     return Part(name, drift, said, (kernel.name, normalization, positional.name if positional else "no positions"))
 
 
-def draw_other(rng: np.random.Generator, which: int, weights: np.ndarray) -> Part:
+def elu_and_one(u: np.ndarray) -> np.ndarray:
+    """u + 1 for u > 0, e^u below."""
+    return np.where(u > 0, u + 1, np.exp(np.minimum(u, 0.0)))
+
+
+def draw_heads(rng: np.random.Generator, weights: np.ndarray, positions: np.ndarray) -> Part:
+    """Three heads of two dimensions with all their biases, as a network has them, under linear biases of positions."""
+    query, key, value = 0.5 * rng.normal(size=(3, 6, DIMENSION))
+    query_bias, key_bias, value_bias = 0.5 * rng.normal(size=(3, 6))
+    output, bias, slope = 0.5 * rng.normal(size=(DIMENSION, 6)), rng.normal(size=DIMENSION), rng.uniform(0.1, 0.6)
+    built = drifts.MultiHead.of_matrices(
+        3, query, key, value, output, query_bias, key_bias, value_bias, bias, positional=kernels.Alibi(slope)
+    )
+
+    def said(x: np.ndarray) -> np.ndarray:
+        lags = np.abs(positions[:, None] - positions[None])
+        asked, known, carried = x @ query.T + query_bias, x @ key.T + key_bias, x @ value.T + value_bias
+        read = [
+            oracle.shares(asked[:, part] @ known[:, part].T / np.sqrt(2) - slope * lags, weights) @ carried[:, part]
+            for part in (slice(0, 2), slice(2, 4), slice(4, 6))
+        ]
+        return np.concatenate(read, axis=1) @ output.T + bias
+
+    return Part("multi_head", built, said)
+
+
+def draw_blend(rng: np.random.Generator, weights: np.ndarray, positions: np.ndarray) -> Part:
+    """Near field and far field: softmax inside a band of positions, and features everywhere."""
+    radius, beta, near, far = rng.uniform(1.6, 3.5), rng.uniform(0.3, 0.9), *rng.uniform(0.3, 1.2, 2)
+    query, key, value = 0.5 * rng.normal(size=(3, DIMENSION, DIMENSION))
+    built = drifts.near_and_far(radius, ("elu", "elu_reversed"), beta, query, key, value, (near, far))
+
+    def said(x: np.ndarray) -> np.ndarray:
+        asked, known = x @ query.T, x @ key.T
+        hidden = np.where(np.abs(positions[:, None] - positions[None]) < radius, 0.0, -np.inf)
+        mixed = near * oracle.shares(beta * asked @ known.T + hidden, weights)
+        for sign in (1, -1):
+            mixed = mixed + far * oracle.shares(
+                np.log(elu_and_one(sign * asked) @ elu_and_one(sign * known).T), weights
+            )
+        return mixed @ x @ value.T
+
+    return Part("blend", built, said)
+
+
+def draw_other(rng: np.random.Generator, which: int, weights: np.ndarray, positions: np.ndarray) -> Part:
     """Another drift to add: one of the others there are."""
     width, beta, rate = rng.uniform(0.7, 1.4), rng.uniform(0.3, 0.9), rng.uniform(0.3, 0.8)
     matrix, query, key = 0.5 * rng.normal(size=(3, DIMENSION, DIMENSION))
@@ -177,6 +233,8 @@ def draw_other(rng: np.random.Generator, which: int, weights: np.ndarray) -> Par
         Part("linear", drifts.Linear(matrix), lambda x: x @ matrix.T),
         Part("confinement", drifts.Confinement(rate, 3.0, centre), confined),
         Part("linear_attention", drifts.LinearAttention(query, key, matrix), linear_attention),
+        draw_heads(rng, weights, positions),
+        draw_blend(rng, weights, positions),
     ]
     return choices[which % len(choices)]
 
@@ -198,7 +256,7 @@ def draw(seed: int) -> System:
     if space.name in FLAT and normalization == "none":
         normalization = "row"  # e^{β⟨x, y⟩} that is not normalised leads to infinity in finite time
     head = draw_attend(rng, seed, normalization, weights, positions)
-    other = draw_other(rng, seed + seed // 9, weights)
+    other = draw_other(rng, seed + seed // 11, weights, positions)
     factor = rng.uniform(0.3, 0.8) * rng.choice([-1, 1])
     cases: list[Part] = [
         head,
@@ -299,6 +357,7 @@ def test_the_default_systems_cover_everything():
     found = {part for seed in SEEDS for part in draw(seed).parts}
     wanted = {*SPACES, *NORMALIZATIONS, "causal", "window", "alibi", "time_gaussian"}
     wanted |= {"equal", "weighted", "one weightless"}
-    wanted |= {draw_kernel(np.random.default_rng(0), which).name for which in range(9)}
-    wanted |= {draw_other(np.random.default_rng(0), which, np.ones(COUNT)).name for which in range(9)}
+    wanted |= {draw_kernel(np.random.default_rng(0), which).name for which in range(11)}
+    some = np.ones(COUNT), np.arange(COUNT)
+    wanted |= {draw_other(np.random.default_rng(0), which, *some).name for which in range(11)}
     assert sorted(wanted - found) == []

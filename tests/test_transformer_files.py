@@ -174,6 +174,65 @@ def test_hostile_tokenizers(folder, text):
         load(folder)
 
 
+HOSTILE = [
+    None, True, -1, 0, 3, 2**31, 2**63, 10**30, 0.5, 1e308, float("nan"), float("inf"), "", "F32", "\ud800",
+    "x" * 10**5, [], [1], [[]], [[12, 12]], ["F32"], {}, {"dtype": {}}, [2**62, 2**62], [-1, 0], [0, 2**63],
+]  # fmt: skip
+
+
+def places_of(value, path=()):
+    """The paths to everything inside of a JSON value, itself included."""
+    yield path
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, each in inside:
+        yield from places_of(each, (*path, name))
+
+
+def mutated(value, rng):
+    """One place of a JSON object replaced by something hostile, or removed."""
+    path = list(places_of(value))[1:][rng.integers(sum(1 for _ in places_of(value)) - 1)]
+    inside = value
+    for name in path[:-1]:
+        inside = inside[name]
+    if rng.integers(5) == 0 and isinstance(inside, dict):
+        del inside[path[-1]]
+    else:
+        inside[path[-1]] = HOSTILE[rng.integers(len(HOSTILE))]
+    return value
+
+
+def complaint(folder):
+    """Why a folder is refused; nothing where it is not."""
+    try:
+        load(folder).measure([1, 2])
+    except ArgumentError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["bert", "distilbert", "gpt2"])
+def test_mutations_are_refused_in_a_sentence_or_load(kind, tmp_path):
+    """Headers, configurations and tokenizers with hostile values in places of theirs; what loads is a network."""
+    rng, refused = np.random.default_rng(len(kind)), 0
+    tracemalloc.start()
+    for number in range(240):
+        folder = Path(shutil.copytree(FOLDER / kind, tmp_path / str(number)))
+        name = ("model.safetensors", "config.json", "tokenizer.json")[number % 3]
+        if number % 3 == 0:
+            rewritten(folder, lambda header: mutated(header, rng))
+        else:
+            content = mutated(json.loads((folder / name).read_text()), rng)
+            (folder / name).write_text(json.dumps(content))
+        words = complaint(folder)
+        refused += bool(words)
+        assert len(words.encode("utf-8", "strict")) < 1000
+        assert not words or name in words or "tensor" in words
+    assert refused > 80
+    assert tracemalloc.get_traced_memory()[1] < 64 * 2**20
+    tracemalloc.stop()
+
+
 def test_a_name_twice_in_a_header(folder):
     header, _ = header_of(folder / "model.safetensors")
     rewritten(folder, lambda header: None, raw=twice(header))

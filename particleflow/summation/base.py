@@ -15,6 +15,10 @@ the summation that its choice names, so that compiled code knows it.
 
 Errors are those of the mean, relative to max |z|, and of the log-mass, absolute. An exact summation has error 0, which
 means nothing beyond rounding.
+
+What a causal mask hides from a query changes no bit of an exact sum (`Dense`, `Blockwise`, `Native`, `Separated`, and
+`Auto` without a tolerance): it enters as a zero, and every query's shift and precision are chosen by what it sees, not
+by all points. Approximations and random batches do not promise this: they look at all points before they sum.
 """
 
 import abc

@@ -91,15 +91,21 @@ def _row_moments(kernel: AbstractKernel, queries: Sites, sources: Sources) -> Mo
 
     Taking a row maximum in every block costs as much as the exponentials, so all blocks are first summed
     with the maximum over the first block as their common shift. That loses nothing as long as the masses
-    stay away from underflow and overflow; where one does not, the block is summed again with its own maxima.
+    stay away from underflow and overflow; where some do not, the block is summed again with its own maxima,
+    for these rows alone: what one row sees changes no bit of another.
     """
     limits = jnp.finfo(queries.points.dtype)
     cap = float(np.log(limits.max)) / 2
     common = _sums_with_common_shift(kernel, queries, sources, cap)
     mass = common.sums[:, -1]
     least, most = float(limits.tiny) * _UNDERFLOW_MARGIN, float(np.exp(cap)) * _OVERFLOW_MARGIN
-    safe = jnp.all((mass > least) & (mass < most))
-    return jax.lax.cond(safe, lambda: common.moments(), lambda: _sums(kernel, queries, sources).moments())
+    safe = (mass > least) & (mass < most)
+
+    def again() -> Moments:
+        own, found = _sums(kernel, queries, sources).moments(), common.moments()
+        return Moments(jnp.where(safe, found.log_mass, own.log_mass), jnp.where(safe[:, None], found.mean, own.mean))
+
+    return jax.lax.cond(jnp.all(safe), lambda: common.moments(), again)
 
 
 def _sums_with_common_shift(kernel: AbstractKernel, queries: Sites, sources: Sources, cap: float) -> Sums:

@@ -24,7 +24,6 @@ from particleflow.flow import Flow
 from particleflow.geometry import AbstractGeometry, Euclidean, LayerNorm, PostNorm, ResidualStream
 from particleflow.kernels.positional import Causal
 from particleflow.measure import Measure
-from particleflow.summation.dense import Dense
 
 Placement = Literal["pre", "post", "none"]
 Part = Literal["attention", "cross", "feed_forward"]
@@ -73,10 +72,10 @@ class LayerParts(NamedTuple):
 def seeing(causal: bool) -> dict[str, Any]:
     """Whom the heads of a layer see, as arguments of theirs: everybody, or nobody of the future.
 
-    Causal sums are those of the whole matrix, in which what is masked counts for nothing, to the last bit: no number
-    of a token depends on what comes after it. Native sums are shifted by a bound on all scores, and their last bits do.
+    Exact sums keep the future out to the last bit (see `particleflow.summation.base`), and all else in a layer is done
+    token by token: no number of a token depends on what comes after it.
     """
-    return {"positional": Causal(), "summation": Dense()} if causal else {}
+    return {"positional": Causal()} if causal else {}
 
 
 def scheme(placement: Placement, norm: LayerNorm | None = None) -> AbstractGeometry:

@@ -124,7 +124,7 @@ def _entry(path: Path, name: str, about: Any, available: int) -> tuple[str, tupl
     if not isinstance(about, dict) or not {"dtype", "shape", "data_offsets"} <= about.keys():
         raise ArgumentError(f"{where} has no type, shape and place in the header.")
     kind, shape, place = about["dtype"], about["shape"], about["data_offsets"]
-    if kind not in _BYTES:
+    if not isinstance(kind, str) or kind not in _BYTES:
         raise ArgumentError(f"{where} is of the type {str(kind)[:40]!r}, which is not known.")
     if not (_whole_numbers(shape) and len(shape) <= 8):
         raise ArgumentError(f"{where} has no shape of a few whole numbers.")

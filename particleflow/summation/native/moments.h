@@ -39,11 +39,16 @@ template <class T, int PURPOSE> T *scratch(size_t count) {
   return (T *)memory.data;
 }
 
+// How far a query's scores spread below a bound of theirs, from what it may see alone: see sight.h.
+template <class T> struct Sight;
+
 // Bounds of the scores, from the lengths of features (Cauchy and Schwarz): score_ij <= reach |q_i| + highest. The largest
 // log-weight, `base`, is no part of them: scores of equal weights are then small, and rounded little.
 template <class T> struct Bounds {
-  T base, reach, query_reach, distance, highest, spread;
+  T base, reach{}, query_reach{}, distance{}, highest{}, spread{};
   bool vanishing;  // some scores may be -infinity
+
+  explicit Bounds(T base) : base(base), vanishing(true) {}  // where every query has bounds of its own
 
   explicit Bounds(const Problem<T> &p) {
     const Range<T> weights(p.log_weights, p.sources);
@@ -158,14 +163,18 @@ template <class T, int V> void bound_scores(const Problem<T> &p, const Bounds<T>
   }
 }
 
-// Raise the shift of every query to its largest score in this block, and bring the sums so far to it.
+// Raise the shift of every query that is not bounded to its largest score in this block, and bring the sums so far to it.
 template <class T, int V>
-void raise_shift(int count, int columns, const Vector<T> *scores, Vector<T> *shift, Vector<T> *mass, Vector<T> *totals) {
+void raise_shift(int count, int columns, const Vector<T> *scores, const Integers<T> *bounded, Vector<T> *shift,
+                 Vector<T> *mass, Vector<T> *totals) {
   Vector<T> top[V], scale[V];
   UNROLL for (int v = 0; v < V; v++) top[v] = shift[v];
   raise<T, V>(count, scores, top);
   bool raised = false;
-  UNROLL for (int v = 0; v < V; v++) raised |= any<T>(top[v] > shift[v]);
+  UNROLL for (int v = 0; v < V; v++) {
+    top[v] = bounded[v] ? shift[v] : top[v];
+    raised |= any<T>(top[v] > shift[v]);
+  }
   if (!raised) return;
   UNROLL for (int v = 0; v < V; v++) {
     scale[v] = shift[v] - top[v];
@@ -196,29 +205,36 @@ void write(const Problem<T> &p, T base, int first, const Vector<T> *shift, const
 template <class T, int V> struct Sums {
   Tile<T, V> tile;
   Vector<T> *totals, shift[V], mass[2 * V];
+  Integers<T> bounded[V];  // queries whose shift is a bound of all their scores, and stays
+  bool may_rise = false;
 
   static size_t size(const Problem<T> &p) {
     return Tile<T, V>::size(p.features) + (size_t)Tile<T, V>::ROWS * 2 * p.columns;
   }
 
-  Sums(const Problem<T> &p, const Bounds<T> &bounds, int first, T *memory, T *room)
+  Sums(const Problem<T> &p, const Bounds<T> &bounds, const Sight<T> *sight, int first, T *memory, T *room)
       : tile(p, first, memory, room, false), totals((Vector<T> *)(memory + Tile<T, V>::size(p.features))) {
     std::fill(totals, totals + 2 * p.columns * V, Vector<T>{});
     std::fill(mass, mass + 2 * V, Vector<T>{});
-    if (bounds.fit()) bound_scores<T, V>(p, bounds, tile, shift);
-    else std::fill(shift, shift + V, all<T>(Lane<T>::nothing));
+    if (sight) sight->template bound<V>(first, std::min(Tile<T, V>::ROWS, p.queries - first), bounded, shift);
+    else if (bounds.fit()) bound_scores<T, V>(p, bounds, tile, shift);
+    UNROLL for (int v = 0; v < V; v++) {
+      if (!sight) bounded[v] = Integers<T>{} - (bounds.fit() ? 1 : 0);
+      shift[v] = bounded[v] ? shift[v] : all<T>(Lane<T>::nothing);
+      may_rise |= any<T>(bounded[v] == 0);
+    }
   }
 
   void add_block(const Problem<T> &p, const Bounds<T> &bounds, const Cloud<T> &cloud, int block) {
     if (!tile.sees(p, cloud, block)) return;
     const int begin = block * BLOCK, count = std::min(BLOCK, p.sources - begin);
-    add(p, bounds, cloud, begin, count, tile.inside(p, cloud, block), !bounds.fit());
+    add(p, bounds, cloud, begin, count, tile.inside(p, cloud, block), may_rise);
   }
 
   void add(const Problem<T> &p, const Bounds<T> &bounds, const Cloud<T> &cloud, int begin, int count, bool alike,
            bool may_rise) {
     tile.score(p, cloud, begin, count, alike);
-    if (may_rise) raise_shift<T, V>(count, p.columns, tile.scores, shift, mass, totals);
+    if (may_rise) raise_shift<T, V>(count, p.columns, tile.scores, bounded, shift, mass, totals);
     Vector<T> sums[V];
     if (is_rough(p)) exponentials<T, V, true, true>(count, shift, tile.scores, sums);
     else if (bounds.fit() && !bounds.vanishing) exponentials<T, V, false>(count, shift, tile.scores, sums);
@@ -241,7 +257,8 @@ template <class T> int tiles_at_once(const Problem<T> &p) {
 
 // The moments of the queries from `first` on, as many as `tiles` tiles hold; false where there is no memory.
 template <class T, int V>
-NOINLINE bool sum_tiles(const Problem<T> &p, const Bounds<T> &bounds, const Cloud<T> &cloud, int first, int tiles) {
+NOINLINE bool sum_tiles(const Problem<T> &p, const Bounds<T> &bounds, const Sight<T> *sight, const Cloud<T> &cloud,
+                        int first, int tiles) {
   const size_t each = Sums<T, V>::size(p);
   T *memory = scratch<T, 0>(each * tiles + Tile<T, V>::ROOM_FOR_SCORES);
   if (!memory) return false;
@@ -249,7 +266,7 @@ NOINLINE bool sum_tiles(const Problem<T> &p, const Bounds<T> &bounds, const Clou
   alignas(Sums<T, V>) char places[SIDE_BY_SIDE * sizeof(Sums<T, V>)];
   Sums<T, V> *sums = (Sums<T, V> *)places;
   const auto begin = [&](int i) { return first + i * Tile<T, V>::ROWS; };
-  for (int i = 0; i < tiles; i++) new (sums + i) Sums<T, V>(p, bounds, begin(i), memory + i * each, room);
+  for (int i = 0; i < tiles; i++) new (sums + i) Sums<T, V>(p, bounds, sight, begin(i), memory + i * each, room);
   for (int block = 0; block < p.blocks(); block++)
     for (int i = 0; i < tiles; i++) sums[i].add_block(p, bounds, cloud, block);
   for (int i = 0; i < tiles; i++)

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <limits>
 #include "boxes.h"
-#include "moments.h"
+#include "sight.h"
 
 namespace particleflow {
 
@@ -277,7 +277,7 @@ NOINLINE bool sum_near(const Problem<double> &p, const Bounds<double> &bounds, c
   const size_t each = Sums<double, V>::size(p), scores = Tile<double, V>::ROOM_FOR_SCORES;
   double *memory = scratch<double, 0>(each + scores + scene.memory());
   if (!memory) return false;
-  Sums<double, V> sums(p, bounds, first, memory, memory + each);
+  Sums<double, V> sums(p, bounds, nullptr, first, memory, memory + each);
   const int rows = std::min(Tile<double, V>::ROWS, p.queries - first);
   Vector<double> offsets[V];
   spread_rows<double, V>(scene.query_offsets.data(), first, rows, 1, offsets);

@@ -24,6 +24,15 @@ template <class T> struct Problem {
   int coordinates() const { return features - inner; }
   bool banded() const { return query_positions != nullptr; }
   int blocks() const { return (sources + BLOCK - 1) / BLOCK; }
+
+  // The same without its first queries.
+  Problem queries_from(int first) const {
+    Problem rest = *this;
+    rest.queries -= first, rest.query_features += (size_t)first * features, rest.mean += (size_t)first * columns;
+    if (banded()) rest.query_positions += first;
+    rest.mass += first, rest.shift += first;
+    return rest;
+  }
 };
 
 // `problem.values` are the g_j, `problem.log_weights` the offsets of the other side. What is carried, y, are its features,

@@ -50,10 +50,9 @@ void gather_rows(const Vector<T> *totals, const Vector<T> *factor, int first, in
   }
 }
 
-// The largest |row|^2 of some columns; NaN if there is one. Rows go as many side by side as a vector has lanes; those
-// that the last group lacks are its last one again.
-template <class T> NOINLINE T largest_square(const T *rows, int count, int stride, int columns) {
-  Vector<T> largest{}, everything{};  // no square is negative: the sum of all is NaN if one of them is
+// The squares |row|^2 of some columns, as many rows at once as a vector has lanes: see(first, squares) for each such group;
+// rows that the last group lacks are its last one again.
+template <class T, class See> INLINE void each_square(const T *rows, int count, int stride, int columns, See see) {
   const int whole = columns / WIDTH<T> * WIDTH<T>;
   for (int first = 0; first < count; first += WIDTH<T>) {
     const T *row[WIDTH<T>];
@@ -75,10 +74,25 @@ template <class T> NOINLINE T largest_square(const T *rows, int count, int strid
       UNROLL for (int i = 0; i < WIDTH<T>; i++) x[i] = row[i][c];
       sum += x * x;
     }
-    largest = largest < sum ? sum : largest, everything += sum;
+    see(first, sum);
   }
+}
+
+// The largest |row|^2 of some columns; NaN if there is one.
+template <class T> NOINLINE T largest_square(const T *rows, int count, int stride, int columns) {
+  Vector<T> largest{}, everything{};  // no square is negative: the sum of all is NaN if one of them is
+  each_square(rows, count, stride, columns, [&](int, Vector<T> squares) {
+    largest = largest < squares ? squares : largest, everything += squares;
+  });
   if (any<T>(everything != everything)) return std::numeric_limits<T>::quiet_NaN();
   return highest<T>(largest);
+}
+
+// All of them; `squares` has room for whole vectors.
+template <class T> NOINLINE void all_squares(const T *rows, int count, int stride, int columns, T *squares) {
+  each_square(rows, count, stride, columns, [&](int first, Vector<T> found) {
+    std::memcpy(squares + first, &found, sizeof found);
+  });
 }
 
 // The smallest and largest of some numbers that are not infinite; NaN in both if there is one.

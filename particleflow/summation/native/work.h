@@ -137,31 +137,58 @@ inline bool pull_by_boxes(const Adjoint<double> &a, const Bounds<double> &bounds
   return done;
 }
 
-template <class T> bool sum_one(const Problem<T> &p, const Workers &workers) {
-  const Bounds<T> bounds(p);
-  if constexpr (sizeof(T) == sizeof(double))
-    if (is_near(p, bounds)) return sum_by_boxes(p, bounds, workers);
-  if (sizeof(T) < sizeof(double) && (!bounds.fit() || is_near(p, bounds))) {
-    Widened<T> wide;
-    Problem<double> same = widened(p, wide);
-    same.mass = wide.room(p.queries), same.shift = wide.room(p.queries);
-    same.mean = wide.room((size_t)p.queries * p.columns);
-    if (!sum(same, workers)) return false;
-    for (int i = 0; i < p.queries; i++) {  // a mass that single precision cannot hold goes into the shift
-      const bool some = same.mass[i] > 0;
-      p.mass[i] = some ? T(1) : T(same.mass[i]), p.shift[i] = T(same.shift[i] + (some ? std::log(same.mass[i]) : 0.0));
-    }
-    std::copy(same.mean, same.mean + (size_t)p.queries * p.columns, p.mean);
-    return true;
-  }
+// The sum of all pairs, tile by tile.
+template <class T>
+bool sum_pairs(const Problem<T> &p, const Bounds<T> &bounds, const Sight<T> *sight, const Workers &workers) {
   T *memory = scratch<T, 1>(Cloud<T>::size(p));
   if (!memory) return false;
   const Cloud<T> cloud(p, bounds, memory);
   const Cut<T> cut(p.queries, tiles_at_once(p));
   return workers.share(cut.items(), [&](int item) {
-    return cut.is_large(item) ? sum_tiles<T, QUERIES>(p, bounds, cloud, cut.first(item), cut.tiles(item))
-                              : sum_tiles<T, 1>(p, bounds, cloud, cut.first(item), 1);
+    return cut.is_large(item) ? sum_tiles<T, QUERIES>(p, bounds, sight, cloud, cut.first(item), cut.tiles(item))
+                              : sum_tiles<T, 1>(p, bounds, sight, cloud, cut.first(item), 1);
   });
+}
+
+// The sum in double precision of those queries that are `wanted`.
+template <class T, class Wanted> bool sum_widened(const Problem<T> &p, const Workers &workers, Wanted wanted) {
+  Widened<T> wide;
+  Problem<double> same = widened(p, wide);
+  same.mass = wide.room(p.queries), same.shift = wide.room(p.queries);
+  same.mean = wide.room((size_t)p.queries * p.columns);
+  if (!sum(same, workers)) return false;
+  for (int i = 0; i < p.queries; i++) {
+    if (!wanted(i)) continue;
+    const bool some = same.mass[i] > 0;  // a mass that single precision cannot hold goes into the shift
+    p.mass[i] = some ? T(1) : T(same.mass[i]), p.shift[i] = T(same.shift[i] + (some ? std::log(same.mass[i]) : 0.0));
+    std::copy_n(same.mean + (size_t)i * p.columns, p.columns, p.mean + (size_t)i * p.columns);
+  }
+  return true;
+}
+
+// Queries that see a band of positions, each in the precision that what it sees asks for. Those in double precision are
+// cut into tiles as all of them would be: a tile of another width might round otherwise.
+template <class T> bool sum_in_sight(const Problem<T> &p, const Workers &workers) {
+  const Sight<T> sight(p);
+  const auto wide = [&](int i) { return sizeof(T) < sizeof(double) && !sight.fits(i); };
+  int narrow = 0, first = p.queries;
+  for (int i = p.queries - 1; i >= 0; i--)
+    if (wide(i)) first = i;
+    else narrow++;
+  if ((narrow > 0 || p.queries == 0) && !sum_pairs(p, Bounds<T>(sight.base), &sight, workers)) return false;
+  if (narrow == p.queries) return true;
+  const int begin = first / Cut<double>::LARGE * Cut<double>::LARGE;
+  return sum_widened(p.queries_from(begin), workers, [&](int i) { return wide(begin + i); });
+}
+
+template <class T> bool sum_one(const Problem<T> &p, const Workers &workers) {
+  if (p.banded() && p.tolerance < 0) return sum_in_sight(p, workers);
+  const Bounds<T> bounds(p);
+  if constexpr (sizeof(T) == sizeof(double))
+    if (is_near(p, bounds)) return sum_by_boxes(p, bounds, workers);
+  if (sizeof(T) < sizeof(double) && (!bounds.fit() || is_near(p, bounds)))
+    return sum_widened(p, workers, [](int) { return true; });
+  return sum_pairs<T>(p, bounds, nullptr, workers);
 }
 
 template <class T> bool pull_one(const Adjoint<T> &a, const Workers &workers) {
