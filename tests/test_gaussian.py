@@ -115,6 +115,7 @@ def test_closed_forms_of_theory():
         assert abs(float(field.matrix[0, 0]) - exact) < 1e-14
 
 
+@pytest.mark.slow
 def test_degenerate_laws_and_derivatives():
     """A law on a line in the plane has fields like any other, and derivatives where eigenvalues agree."""
     flat = Normal(jnp.zeros(2), jnp.array([[1.0, 0.0], [1.0, 0.0]]), jnp.asarray(0.0))

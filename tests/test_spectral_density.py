@@ -62,7 +62,7 @@ def scipy_harmonics(modes, points):
     return np.stack(columns, axis=1)
 
 
-@pytest.mark.parametrize(("dimension", "modes"), [(2, 7), (3, 6)])
+@pytest.mark.parametrize(("dimension", "modes"), [(2, 7), pytest.param(3, 6, marks=pytest.mark.slow)])
 def test_transforms(dimension, modes):
     basis, rng = harmonics_of(modes, dimension), np.random.default_rng(0)
     table = scipy_harmonics(modes, basis.points)

@@ -124,6 +124,7 @@ def joint(theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return states, weights / weights.sum()
 
 
+@pytest.mark.slow
 def test_conditionals_of_a_boltzmann_machine_are_coins():
     """p(s_k = 1 | the others) = σ(b_k + Σ_j W_kj s_j), from the joint law by Bayes' rule."""
     theta = RNG.normal(size=10)
