@@ -73,8 +73,8 @@ def check_single_precision(drift: drifts.AbstractDrift, space: oracle.Space) -> 
     level = float(np.mean(np.asarray(double.observables["speed"])[1:3]))
 
     def single(**options: Any) -> pf.Trajectory:
-        halved = jax.tree.map(lambda leaf: leaf.astype(np.float32), (flow, start))
-        return pf.simulate(*halved, times, rtol=1e-5, atol=1e-6, **options)
+        halved, begun = jax.tree.map(lambda leaf: leaf.astype(np.float32), (flow, start))
+        return pf.simulate(halved, begun, times, rtol=1e-5, atol=1e-6, **options)
 
     run = single(observe=[observables.speed])
     assert run.points.dtype == np.float32

@@ -32,7 +32,7 @@ from particleflow.summation.base import (
 )
 
 _BLOCK = 64  # sources between two places where the past is kept
-_TOGETHER = 16  # blocks that are summed at once
+_TOGETHER = 16  # blocks of a sequence that are summed at once: they fit into the cache
 
 
 class Separated(AbstractSummation):
@@ -119,16 +119,22 @@ def _past_sums(
 
 
 def _sums_in_order(asked: Array, known: Array, summed: Array, strict: bool) -> Array:
-    """The sums of a sequence over its own past."""
-    queries, blocks, columns = (_in_blocks(rows) for rows in (asked, known, summed))
+    """The sums of a sequence over its own past, which is carried along: memory is read once, whatever its length."""
+    together = min(_TOGETHER, -(-len(asked) // _BLOCK))
+    rows = [_in_blocks(each, together * _BLOCK) for each in (asked, known, summed)]
+    stretches = tuple(each.reshape(-1, together, _BLOCK, each.shape[-1]) for each in rows)
     seen = jnp.tril(jnp.ones((_BLOCK, _BLOCK), bool), -1 if strict else 0)
 
-    def one(block: tuple[Array, Array, Array, Array]) -> Array:
-        """What earlier blocks hold, and what is earlier within the block."""
-        features, own, values, past = block
-        return features @ past + jnp.where(seen, features @ own.T, 0.0) @ values
+    def stretch(past: Array, blocks: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+        """What earlier blocks hold, and what is earlier within each block."""
+        queries, keys, columns = blocks
+        after = past[None] + jnp.cumsum(jnp.einsum("bjr,bjk->brk", keys, columns), axis=0)
+        before = jnp.concatenate([past[None], after[:-1]])
+        pairs = jnp.where(seen[None], jnp.einsum("bir,bjr->bij", queries, keys), 0.0)
+        return after[-1], jnp.einsum("bir,brk->bik", queries, before) + jnp.einsum("bij,bjk->bik", pairs, columns)
 
-    found = jax.lax.map(one, (queries, blocks, columns, _before(blocks, columns)), batch_size=_TOGETHER)
+    nothing = jnp.zeros((known.shape[1], summed.shape[1]), summed.dtype)
+    found = jax.lax.scan(jax.checkpoint(stretch), nothing, stretches)[1]
     return found.reshape(-1, found.shape[-1])[: len(asked)]
 
 
@@ -138,7 +144,8 @@ def _sought_sums(
     """The sums of any queries over sources in any order."""
     order = jnp.argsort(positions)
     blocks, columns, positions = _in_blocks(known[order]), _in_blocks(summed[order]), positions[order]
-    before = _before(blocks, columns)
+    totals = jnp.einsum("bjr,bjk->brk", blocks, columns)
+    before = jnp.pad(jnp.cumsum(totals[:-1], axis=0), ((1, 0), (0, 0), (0, 0)))  # of earlier blocks alone, to the bit
     visible = jnp.searchsorted(positions, times, side="left" if strict else "right")
     block = jnp.minimum(visible // _BLOCK, len(blocks) - 1)
     within = jnp.arange(_BLOCK, dtype=visible.dtype)
@@ -153,13 +160,7 @@ def _sought_sums(
     return jax.lax.map(one, (asked, block, visible), batch_size=_BLOCK)
 
 
-def _in_blocks(rows: Float[Array, "n c"]) -> Float[Array, "b s c"]:
+def _in_blocks(rows: Float[Array, "n c"], size: int = _BLOCK) -> Float[Array, "b s c"]:
     """Rows cut into blocks, the last one filled up with zeros."""
-    padded = jnp.pad(rows, ((0, -len(rows) % _BLOCK), (0, 0)))
-    return padded.reshape(-1, _BLOCK, rows.shape[1])
-
-
-def _before(blocks: Float[Array, "b s r"], columns: Float[Array, "b s k"]) -> Float[Array, "b r k"]:
-    """M at the beginning of every block: of earlier blocks alone, to the bit."""
-    totals = jnp.einsum("bjr,bjk->brk", blocks, columns)
-    return jnp.pad(jnp.cumsum(totals[:-1], axis=0), ((1, 0), (0, 0), (0, 0)))
+    padded = jnp.pad(rows, ((0, -len(rows) % size), (0, 0)))
+    return padded.reshape(-1, size, rows.shape[1])
