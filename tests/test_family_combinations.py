@@ -50,7 +50,7 @@ by_network = pytest.mark.parametrize("name", NETWORKS)
 
 def placed(points: np.ndarray) -> pf.Measure:
     """Points of a sequence, of unequal weights."""
-    return pf.Measure.weighted(points, np.linspace(0.1, 0.3, len(points)), positions=np.arange(len(points)))
+    return pf.Measure.weighted(points, np.linspace(0.1, 0.3, len(points)), positions=np.arange(float(len(points))))
 
 
 @pytest.mark.parametrize("name", by_default(SPACES, ["peri_norm"]))
@@ -121,7 +121,7 @@ def test_networks_see_weights_not_numbers(name):
     twice = pf.Measure.weighted(
         np.repeat(start.points, 2, axis=0),
         np.repeat(np.exp(start.log_weights), 2) / 2,
-        positions=np.repeat(range(6), 2),
+        positions=np.repeat(np.arange(6.0), 2),
     )
     once, doubled = (pf.evolve(flow, each, 1.0, **TOLERANCES).points for each in (start, twice))
     assert np.max(np.abs(np.asarray(doubled)[::2] - once)) < 1e-8
