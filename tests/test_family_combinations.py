@@ -50,7 +50,7 @@ by_network = pytest.mark.parametrize("name", NETWORKS)
 
 def placed(points: np.ndarray) -> pf.Measure:
     """Points of a sequence, of unequal weights."""
-    return pf.Measure.weighted(points, np.linspace(0.1, 0.3, len(points)), positions=np.arange(len(points)))
+    return pf.Measure.weighted(points, np.linspace(0.1, 0.3, len(points)), positions=np.arange(float(len(points))))
 
 
 @pytest.mark.parametrize("name", by_default(SPACES, []))
@@ -73,8 +73,8 @@ def check_single_precision(drift: drifts.AbstractDrift, space: oracle.Space) -> 
     level = float(np.mean(np.asarray(double.observables["speed"])[1:3]))
 
     def single(**options: Any) -> pf.Trajectory:
-        halved = jax.tree.map(lambda leaf: leaf.astype(np.float32), (flow, start))
-        return pf.simulate(*halved, times, rtol=1e-5, atol=1e-6, **options)
+        halved, begun = jax.tree.map(lambda leaf: leaf.astype(np.float32), (flow, start))
+        return pf.simulate(halved, begun, times, rtol=1e-5, atol=1e-6, **options)
 
     run = single(observe=[observables.speed])
     assert run.points.dtype == np.float32
@@ -121,7 +121,7 @@ def test_networks_see_weights_not_numbers(name):
     twice = pf.Measure.weighted(
         np.repeat(start.points, 2, axis=0),
         np.repeat(np.exp(start.log_weights), 2) / 2,
-        positions=np.repeat(range(6), 2),
+        positions=np.repeat(np.arange(6.0), 2),
     )
     once, doubled = (pf.evolve(flow, each, 1.0, **TOLERANCES).points for each in (start, twice))
     assert np.max(np.abs(np.asarray(doubled)[::2] - once)) < 1e-8

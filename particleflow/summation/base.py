@@ -18,7 +18,8 @@ means nothing beyond rounding.
 
 What a causal mask hides from a query changes no bit of an exact sum (`Dense`, `Blockwise`, `Native`, `Separated`, and
 `Auto` without a tolerance): it enters as a zero, and every query's shift and precision are chosen by what it sees, not
-by all points. Approximations and random batches do not promise this: they look at all points before they sum.
+by all points. Approximations and random batches do not promise this: they look at all points before they sum. Without
+a mask `Native` has one bound for all queries, and rows are independent to the last bit with `Dense` and `Blockwise`.
 """
 
 import abc

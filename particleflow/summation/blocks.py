@@ -28,7 +28,8 @@ def blocks(tree: Any, size: int) -> Any:
 
     def cut(leaf: Array) -> Array:
         missing = -leaf.shape[0] % size
-        filler = jnp.broadcast_to(leaf[:1], (missing, *leaf.shape[1:]))
-        return jnp.concatenate([leaf, filler]).reshape(-1, size, *leaf.shape[1:])
+        if missing:  # whole blocks need no copy
+            leaf = jnp.concatenate([leaf, jnp.broadcast_to(leaf[:1], (missing, *leaf.shape[1:]))])
+        return leaf.reshape(-1, size, *leaf.shape[1:])
 
     return jax.tree_util.tree_map(cut, tree)

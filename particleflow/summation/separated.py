@@ -10,7 +10,7 @@ their order, and what is masked is a zero in a product. Source: Katharopoulos et
 where the past is a state that is carried along.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 import jax
@@ -30,9 +30,10 @@ from particleflow.summation.base import (
     check_precision,
     value_columns,
 )
+from particleflow.summation.blocks import blocks
 
 _BLOCK = 64  # sources between two places where the past is kept
-_TOGETHER = 16  # blocks that are summed at once
+_TOGETHER = 16  # so many blocks are summed at once, and fit into the cache
 
 
 class Separated(AbstractSummation):
@@ -55,15 +56,14 @@ class Separated(AbstractSummation):
             )
         # Weights may be as small as e^{−1000}: the largest is taken out of them, and goes back into the log-mass.
         shift = jax.lax.stop_gradient(jnp.max(measure.log_weights))
-        weights = jnp.exp(measure.log_weights - shift)
-        summed = jnp.pad(value_columns(measure, values), ((0, 0), (0, 1)), constant_values=1.0)
-        asked, known = form.query_map(sites), weights[:, None] * form.key_map(measure.sites)
+        sources = (measure.sites, measure.log_weights - shift, value_columns(measure, values))
+
+        def read(sums: Array) -> Moments:
+            return Sums(jnp.full(len(sums), shift), sums).moments()
+
         if mask is None:
-            sums = asked @ (known.T @ summed)
-        else:
-            times = positions_of(sites, "query"), positions_of(measure.sites, "measure")
-            sums = _past_sums(asked, known, summed, *times, strict=bool(mask.least == 0))
-        return Sums(jnp.full(len(asked), shift), sums).moments()
+            return _of_all(form, sites, sources, read)
+        return _of_past(form, sites, sources, read, strict=bool(mask.least == 0))
 
     def choices(self, kernel: AbstractKernel, measure: Measure, queries: Any) -> Iterator[Choice]:
         """Itself."""
@@ -96,40 +96,83 @@ def _is_causal(mask: Band) -> bool:
     return plain and mask[1:] == (jnp.inf, 0.0, 0.0) and -1e-30 < float(mask.least) <= 0
 
 
-def _past_sums(
-    asked: Float[Array, "m r"],
-    known: Float[Array, "n r"],
-    summed: Float[Array, "n k"],
-    times: Float[Array, " m"],
-    positions: Float[Array, " n"],
-    strict: bool,
-) -> Float[Array, "m k"]:
-    """Σ_{j: s_j ≤ t_i} ⟨asked_i, known_j⟩ summed_j, or s_j < t_i where it is strict.
+# Sites, log-weights and values of sources; and how sums are read as moments.
+Sources = tuple[Sites, Array, Array]
+Reader = Callable[[Array], Moments]
+
+
+def _features(form: Separable, sources: Sources) -> tuple[Float[Array, "n r"], Float[Array, "n k"]]:
+    """w_j ψ(y_j) and (z_j, 1)."""
+    sites, log_weights, values = sources
+    return jnp.exp(log_weights)[:, None] * form.key_map(sites), jnp.pad(values, ((0, 0), (0, 1)), constant_values=1.0)
+
+
+def _stretches(sources: Sources, size: int) -> Sources:
+    """Sources cut into stretches, whose features fit into the cache; fillers weigh nothing."""
+    log_weights = jnp.pad(sources[1], (0, -len(sources[1]) % size), constant_values=-jnp.inf)
+    return blocks(sources[0], size), log_weights.reshape(-1, size), blocks(sources[2], size)
+
+
+def _nothing(form: Separable, sources: Sources) -> Float[Array, "r k"]:
+    """M of no source."""
+    features, columns = jax.eval_shape(lambda: _features(form, sources))
+    return jnp.zeros((features.shape[1], columns.shape[1]), columns.dtype)
+
+
+def _of_all(form: Separable, queries: Sites, sources: Sources, read: Reader) -> Moments:
+    """φ(x)ᵀ M, stretch by stretch: features of all are never held."""
+
+    def add(memory: Array, stretch: Sources) -> tuple[Array, None]:
+        known, summed = _features(form, stretch)
+        return memory + known.T @ summed, None
+
+    size = min(_BLOCK * _TOGETHER, max(len(sources[1]), len(queries.points)))
+    memory = jax.lax.scan(jax.checkpoint(add), _nothing(form, sources), _stretches(sources, size))[0]
+    found = jax.lax.map(lambda sites: read(form.query_map(sites) @ memory), blocks(queries, size))
+    return _joined(found, len(queries.points))
+
+
+def _joined(stretches: Moments, count: int) -> Moments:
+    """The moments of stretches, one after the other, without those of fillers."""
+    return jax.tree_util.tree_map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:count], stretches)
+
+
+def _of_past(form: Separable, queries: Sites, sources: Sources, read: Reader, strict: bool) -> Moments:
+    """Σ_{j: s_j ≤ t_i} ⟨φ(x_i), w_j ψ(y_j)⟩ (z_j, 1), or s_j < t_i where it is strict.
 
     A sequence that looks at itself, in its order, needs no search: a query's block is that of its own place.
     """
+    times, positions = positions_of(queries, "query"), positions_of(sources[0], "measure")
 
-    def search() -> Array:
-        return _sought_sums(asked, known, summed, times, positions, strict)
+    def search() -> Moments:
+        return read(_sought_sums(form.query_map(queries), *_features(form, sources), times, positions, strict))
 
     if times.shape != positions.shape:
         return search()
     in_order = jnp.all(times == positions) & jnp.all(positions[1:] > positions[:-1])
-    return jax.lax.cond(in_order, lambda: _sums_in_order(asked, known, summed, strict), search)
+    return jax.lax.cond(in_order, lambda: _in_order(form, queries, sources, read, strict), search)
 
 
-def _sums_in_order(asked: Array, known: Array, summed: Array, strict: bool) -> Array:
-    """The sums of a sequence over its own past."""
-    queries, blocks, columns = (_in_blocks(rows) for rows in (asked, known, summed))
+def _in_order(form: Separable, queries: Sites, sources: Sources, read: Reader, strict: bool) -> Moments:
+    """The sums of a sequence over its own past, which is carried along: memory is read once, whatever its length."""
+    count = len(queries.points)
+    together = min(_TOGETHER, -(-count // _BLOCK))
     seen = jnp.tril(jnp.ones((_BLOCK, _BLOCK), bool), -1 if strict else 0)
 
-    def one(block: tuple[Array, Array, Array, Array]) -> Array:
-        """What earlier blocks hold, and what is earlier within the block."""
-        features, own, values, past = block
-        return features @ past + jnp.where(seen, features @ own.T, 0.0) @ values
+    def stretch(past: Array, both: tuple[Sites, Sources]) -> tuple[Array, Moments]:
+        """What earlier blocks hold, and what is earlier within each block."""
+        asked, keys, columns = (
+            rows.reshape(together, _BLOCK, -1) for rows in (form.query_map(both[0]), *_features(form, both[1]))
+        )
+        after = past[None] + jnp.cumsum(jnp.einsum("bjr,bjk->brk", keys, columns), axis=0)
+        before = jnp.concatenate([past[None], after[:-1]])
+        pairs = jnp.where(seen[None], jnp.einsum("bir,bjr->bij", asked, keys), 0.0)
+        sums = jnp.einsum("bir,brk->bik", asked, before) + jnp.einsum("bij,bjk->bik", pairs, columns)
+        return after[-1], read(sums.reshape(-1, sums.shape[-1]))
 
-    found = jax.lax.map(one, (queries, blocks, columns, _before(blocks, columns)), batch_size=_TOGETHER)
-    return found.reshape(-1, found.shape[-1])[: len(asked)]
+    cut = blocks(queries, together * _BLOCK), _stretches(sources, together * _BLOCK)
+    found = jax.lax.scan(jax.checkpoint(stretch), _nothing(form, sources), cut)[1]
+    return _joined(found, count)
 
 
 def _sought_sums(
@@ -137,16 +180,17 @@ def _sought_sums(
 ) -> Float[Array, "m k"]:
     """The sums of any queries over sources in any order."""
     order = jnp.argsort(positions)
-    blocks, columns, positions = _in_blocks(known[order]), _in_blocks(summed[order]), positions[order]
-    before = _before(blocks, columns)
+    rows, columns, positions = _in_blocks(known[order]), _in_blocks(summed[order]), positions[order]
+    totals = jnp.einsum("bjr,bjk->brk", rows, columns)
+    before = jnp.pad(jnp.cumsum(totals[:-1], axis=0), ((1, 0), (0, 0), (0, 0)))  # of earlier blocks alone, to the bit
     visible = jnp.searchsorted(positions, times, side="left" if strict else "right")
-    block = jnp.minimum(visible // _BLOCK, len(blocks) - 1)
+    block = jnp.minimum(visible // _BLOCK, len(rows) - 1)
     within = jnp.arange(_BLOCK, dtype=visible.dtype)
 
     def one(query: tuple[Array, Array, Array]) -> Array:
         """What earlier blocks hold, and those of the query's own block that it sees."""
         features, place, seen = query
-        pairs = blocks[place] @ features
+        pairs = rows[place] @ features
         pairs = jnp.where(place * _BLOCK + within < seen, pairs, 0.0)
         return features @ before[place] + pairs @ columns[place]
 
@@ -157,9 +201,3 @@ def _in_blocks(rows: Float[Array, "n c"]) -> Float[Array, "b s c"]:
     """Rows cut into blocks, the last one filled up with zeros."""
     padded = jnp.pad(rows, ((0, -len(rows) % _BLOCK), (0, 0)))
     return padded.reshape(-1, _BLOCK, rows.shape[1])
-
-
-def _before(blocks: Float[Array, "b s r"], columns: Float[Array, "b s k"]) -> Float[Array, "b r k"]:
-    """M at the beginning of every block: of earlier blocks alone, to the bit."""
-    totals = jnp.einsum("bjr,bjk->brk", blocks, columns)
-    return jnp.pad(jnp.cumsum(totals[:-1], axis=0), ((1, 0), (0, 0), (0, 0)))

@@ -24,6 +24,7 @@ from particleflow.flow import Flow
 from particleflow.geometry import AbstractGeometry, Euclidean, LayerNorm, PostNorm, ResidualStream
 from particleflow.kernels.positional import Causal
 from particleflow.measure import Measure
+from particleflow.summation.dense import Dense
 
 Placement = Literal["pre", "post", "none"]
 Part = Literal["attention", "cross", "feed_forward"]
@@ -53,7 +54,9 @@ class LayerParts(NamedTuple):
         """The layer whose cross attention looks at a measure."""
         if self.cross is None:
             raise ArgumentError("This layer has no cross attention to look at another measure with.")
-        cross = MultiHead(self.cross.each, self.cross.bias, memory)
+        # Native sums without a mask have one bound for all queries, so that a later token would change last bits of
+        # earlier ones; rows of a whole matrix know nothing of each other.
+        cross = MultiHead(self.cross.each, self.cross.bias, memory).resummed(0.0, lambda _: Dense())
         return self._replace(cross=cross)
 
     def block(self, placement: Placement, parts: Sequence[Part] = PARTS) -> Block:

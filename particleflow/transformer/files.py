@@ -148,6 +148,8 @@ def _json_object(text: bytes, where: str) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) < len(pairs):
             raise ValueError("a name is given twice")
+        for name, value in pairs:  # halves of characters, which JSON can spell, are no text: nobody could print them
+            (name + value if isinstance(value, str) else name).encode("utf-8")
         return found
 
     try:

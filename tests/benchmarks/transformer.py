@@ -58,7 +58,13 @@ def trained(tokens: int, repetitions: int) -> None:
 
 def causal(tokens: int, repetitions: int) -> None:
     """A decoder of the same size, saved in a folder and loaded from it."""
-    sizes = {"n_layer": 6, "n_embd": 384, "n_head": 12, "n_positions": max(1024, tokens), "vocab_size": 30522}
+    sizes: dict[str, Any] = {
+        "n_layer": 6,
+        "n_embd": 384,
+        "n_head": 12,
+        "n_positions": max(1024, tokens),
+        "vocab_size": 30522,
+    }
     model = transformers.GPT2Model(transformers.GPT2Config(**sizes)).eval()
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(Path(folder))
