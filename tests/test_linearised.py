@@ -1,6 +1,5 @@
 """Attention variants: features in O(N), bands, and the blend of both; each against brute force, causal forms too."""
 
-import time
 from typing import Any
 
 import jax
@@ -136,23 +135,3 @@ def test_what_cannot_be_is_refused():
     ]:
         with pytest.raises(kind, match=message):
             make()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mask", [None, kernels.Causal()], ids=["all", "causal"])
-def test_the_cost_is_linear(mask):
-    """Processor time over N = 2¹³ … 2¹⁷ has a slope of at most 1.1 on logarithmic axes."""
-    kernel = kernels.LinearisedAttention() if mask is None else kernels.LinearisedAttention() * mask
-    run = jax.jit(lambda measure: Separated().moments(kernel, measure, measure.sites).mean)
-    counts, times = [2**13, 2**15, 2**17], []
-    for count in counts:
-        rows = np.random.default_rng(0).normal(size=(count, 16))
-        measure = pf.Measure.uniform(rows, positions=np.arange(float(count)))
-        run(measure).block_until_ready()
-        taken = []
-        for _ in range(3):
-            begin = time.process_time()
-            run(measure).block_until_ready()
-            taken.append(time.process_time() - begin)
-        times.append(min(taken))
-    assert np.polyfit(np.log(counts), np.log(times), 1)[0] <= 1.1
