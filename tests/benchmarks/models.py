@@ -55,7 +55,7 @@ def of_scikit_learn(X: np.ndarray, bandwidth: float, every: int) -> tuple[MeanSh
 
 
 def clusters(options: argparse.Namespace) -> None:
-    """Three ways to shift blobs in the plane, apart from each other: modes of those that overlap depend on the kernel."""
+    """Three ways to shift blobs that are apart: where they overlap, modes depend on the kernel."""
     jitter = np.random.default_rng(0).uniform(-0.4, 0.4, size=(12, 2))
     centres = 4.0 * np.stack(np.divmod(np.arange(12), 4), axis=1) + jitter
     X = np.asarray(make_blobs(options.count, centers=centres, cluster_std=0.6, random_state=1)[0])
