@@ -21,7 +21,9 @@ LINE = np.sort(np.random.default_rng(1).uniform(0, 5, size=60))
 TARGETS = 2 * np.sin(LINE) + LINE**0.8 + 0.5 * np.random.default_rng(2).normal(size=60)
 QUERIES = np.linspace(0, 5, 101)
 WIDTHS = np.geomspace(0.05, 2.0, 24)
-IRIS, SPECIES = load_iris(return_X_y=True)
+IRIS, SPECIES = (np.asarray(each) for each in load_iris(return_X_y=True))
+
+DIGITS = tuple(np.asarray(each) for each in load_digits(return_X_y=True))
 
 
 def classes(ax: Any) -> dict[str, np.ndarray]:
@@ -79,7 +81,7 @@ def rules(ax: Any) -> dict[str, np.ndarray]:
 
 def digits(ax: Any) -> dict[str, np.ndarray]:
     """Digits with a third of their pixels missing, filled in from others; noisy ones, recalled from a memory of ten."""
-    data, kinds = load_digits(return_X_y=True)
+    data, kinds = DIGITS
     first = np.array([np.flatnonzero(kinds == kind)[0] for kind in range(5)])
     gaps = data[first].copy()
     gaps[np.random.default_rng(0).uniform(size=gaps.shape) < 0.33] = np.nan

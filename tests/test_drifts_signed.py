@@ -98,12 +98,12 @@ def test_a_tolerance_chooses_a_sum_for_each_kernel():
     """A narrow and a wide kernel are summed within 1e-6 by methods of their own, also where a width varies."""
     points = np.random.default_rng(3).normal(size=(6000, 2))
     narrow, wide = kernels.Gaussian(0.02), kernels.Gaussian(0.5)
-    times, settings = np.array([0.0, 0.5]), {"rtol": 1e-8, "atol": 1e-10}
-    exact = pf.simulate(pf.Flow(drifts.KernelDifference(wide, narrow)), points, times, **settings)
+    times = np.array([0.0, 0.5])
+    exact = pf.simulate(pf.Flow(drifts.KernelDifference(wide, narrow)), points, times, rtol=1e-8, atol=1e-10)
     allowed = drifts.KernelDifference(wide, narrow, summation=pf.summation.Auto(tolerance=1e-6))
     held = drifts.Varying(allowed, drifts.Ramp(0.5, 0.5, end=1.0), "second.width")
     for drift in (allowed, held):
-        run = pf.simulate(pf.Flow(drift), points, times, **settings)
+        run = pf.simulate(pf.Flow(drift), points, times, rtol=1e-8, atol=1e-10)
         first, second = run.metadata["statistics"]["chosen summation"].split(":")[0].split(", ")
         assert {"Native", "Dense", "Blockwise"}.isdisjoint({first, second})
         assert 0 < np.max(np.abs(run.points[-1] - exact.points[-1])) < 1e-5

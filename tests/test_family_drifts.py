@@ -236,8 +236,8 @@ def test_an_event_is_located_in_double_and_in_single_precision(name):
     run = pf.simulate(system.flow, system.start, TIMES, **TIGHT, event=event)
     assert run.status == "stopped by event"
     assert abs(run.times[-1] - exact) < 1e-6
-    single = cast((system.flow, system.start), np.float32)
-    run = pf.simulate(*single, TIMES, rtol=1e-5, atol=1e-6, event=event)
+    flow, start = cast((system.flow, system.start), np.float32)
+    run = pf.simulate(flow, start, TIMES, rtol=1e-5, atol=1e-6, event=event)
     assert abs(run.times[-1] - exact) < 1e-3
 
 

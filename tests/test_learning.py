@@ -171,7 +171,7 @@ def test_contrast_is_cross_entropy():
     """InfoNCE: the log-normalizer less the exponent of one's own key."""
     X, Y, _ = pairs()
     scores = 1.5 * X @ Y.T
-    expected = np.mean(logsumexp(scores, axis=1) - np.diag(scores))
+    expected = np.mean(np.asarray(logsumexp(scores, axis=1)) - np.diag(scores))
     assert abs(float(Contrast(X, Y)(k.Attention(1.5, query=np.eye(2)))) - expected) < 1e-12
 
 
@@ -183,7 +183,7 @@ def test_contrast_finds_what_pairs_have_in_common():
 
     def surprise(query: np.ndarray) -> float:
         scores = 1.5 * X @ query.reshape(2, 2).T @ Y.T
-        return float(np.mean(logsumexp(scores, axis=1) - np.diag(scores)))
+        return float(np.mean(np.asarray(logsumexp(scores, axis=1)) - np.diag(scores)))
 
     least = minimize(surprise, np.eye(2).ravel(), tol=1e-10)  # it is convex in Q
     assert abs(learned.loss - least.fun) < 1e-10

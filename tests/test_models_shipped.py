@@ -186,7 +186,7 @@ def test_the_panel_of_digits_fills_and_recalls(ax):
     """Gaps are filled better than by the mean of the nearest five, patterns recalled to rounding."""
     found = model_pictures.digits(ax)
     missing = np.isnan(found["gaps"])
-    nearest = KNNImputer(n_neighbors=5).fit(model_pictures.load_digits().data[20:]).transform(found["gaps"])
+    nearest = np.asarray(KNNImputer(n_neighbors=5).fit(model_pictures.DIGITS[0][20:]).transform(found["gaps"]))
 
     def error(filled: np.ndarray) -> float:
         return float(np.sqrt(np.mean((filled - found["truth"])[missing] ** 2)))

@@ -55,8 +55,9 @@ def of_scikit_learn(X: np.ndarray, bandwidth: float, every: int) -> tuple[MeanSh
 
 
 def clusters(options: argparse.Namespace) -> None:
-    """Three ways to shift blobs in the plane."""
-    centres = np.random.default_rng(0).uniform(-8, 8, size=(12, 2))
+    """Three ways to shift blobs that are apart: where they overlap, modes depend on the kernel."""
+    jitter = np.random.default_rng(0).uniform(-0.4, 0.4, size=(12, 2))
+    centres = 4.0 * np.stack(np.divmod(np.arange(12), 4), axis=1) + jitter
     X = np.asarray(make_blobs(options.count, centers=centres, cluster_std=0.6, random_state=1)[0])
     theirs, clock, processors = of_scikit_learn(X, options.bandwidth, options.every)
     name = "scikit-learn, flat" if options.every == 1 else f"scikit-learn, extrapolated 1:{options.every}"
