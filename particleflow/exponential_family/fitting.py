@@ -33,7 +33,8 @@ def matched(
     unit = float(jnp.finfo(mean.dtype).eps)
     solver: Any = optx.LevenbergMarquardt(rtol=unit**_NEAR, atol=unit**_NEAR)
     begin, asked = _widened((start, (family, mean)))
-    found = optx.root_find(_defect, solver, begin, asked, max_steps=max_steps, throw=False).value.astype(mean.dtype)
+    solution = optx.root_find(_defect, solver, begin, asked, max_steps=max_steps, throw=False)
+    found: Array = jnp.asarray(solution.value, mean.dtype)
     left = jnp.max(jnp.abs(_defect(found, (family, mean))))
     good = left <= unit**_MATCHED * (1 + jnp.max(jnp.abs(mean)))
     if is_concrete(good) and not bool(good):

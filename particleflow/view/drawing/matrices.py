@@ -130,8 +130,8 @@ def edges_between(values: np.ndarray, log: bool) -> np.ndarray:
 
 def color_bar(ax: "Axes", image: Any, label: str) -> None:
     # inside the axes' own frame, so that it stays as tall as a square matrix
-    bar = ax.figure.colorbar(image, cax=ax.inset_axes((1.025, 0.0, 0.035, 1.0)))
-    bar.outline.set_visible(False)  # type: ignore[operator]
+    bar: Any = ax.figure.colorbar(image, cax=ax.inset_axes((1.025, 0.0, 0.035, 1.0)))
+    bar.outline.set_visible(False)
     bar.set_label(label)
     if bar.long_axis.get_scale() == "log" and bar.vmax >= _NAMED * bar.vmin:
         bar.minorticks_off()  # powers of ten say enough; forty small ticks take as long as the rest of a figure
