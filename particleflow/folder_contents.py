@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from particleflow.errors import ParticleflowError
-from particleflow.trajectory import Trajectory
 
 SCENARIO_FILE = "scenario.toml"
 TRAJECTORY_FILE = "trajectory.h5"
@@ -108,6 +107,8 @@ def entry_of(folder: Path) -> RunEntry:
     """What a list says of a run or a sweep; one that cannot be read is said to be damaged."""
     if (folder / MANIFEST_FILE).is_file():
         return _sweep_entry(folder)
+    from particleflow.trajectory import Trajectory  # here, so that `--help` does not load NumPy
+
     try:
         with Trajectory.open(folder / TRAJECTORY_FILE) as run:
             title = run.metadata.get("title") or run.metadata.get("name") or ""

@@ -282,7 +282,8 @@ import sys, time
 begin = time.perf_counter()
 from particleflow.cli import main
 code = main(sys.argv[1:])
-heavy = sorted({"jax", "diffrax", "matplotlib", "scipy"} & set(sys.modules))
+heavy = {"jax", "diffrax", "matplotlib", "scipy"} | ({"numpy", "h5py", "pydantic"} if "--help" in sys.argv else set())
+heavy = sorted(heavy & set(sys.modules))
 print(code, time.perf_counter() - begin, heavy, file=sys.stderr)
 """
 

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-from particleflow._words import listed
 from particleflow.folder_contents import PAGE_FILE, products_in, read_summary
 
 _LISTED_TREADS = 3
@@ -112,6 +111,8 @@ def words_line(summary: dict[str, Any] | None) -> str | None:
 
 def _side(side: dict[str, Any]) -> str:
     """The words of a cluster in a summary."""
+    from particleflow._words import listed
+
     return listed([str(word) for word in side["words"]], int(side["different"]))
 
 
