@@ -74,7 +74,8 @@ def check_single_precision(drift: drifts.AbstractDrift, space: oracle.Space) -> 
 
     def single(**options: Any) -> pf.Trajectory:
         halved, begun = jax.tree.map(lambda leaf: leaf.astype(np.float32), (flow, start))
-        return pf.simulate(halved, begun, times, rtol=1e-5, atol=1e-6, **options)
+        # at 1e-5 a dozen steps may jump over a change of leaders, in double precision as well: up to 3e-3 in flat space
+        return pf.simulate(halved, begun, times, rtol=3e-6, atol=3e-7, **options)
 
     run = single(observe=[observables.speed])
     assert run.points.dtype == np.float32
