@@ -18,6 +18,7 @@ from particleflow import drifts, events, geometry, kernels, observables
 DIMENSION = 4
 SPACES = oracle.spaces(DIMENSION)
 CLOUD = np.random.default_rng(6).normal(size=(6, DIMENSION))
+WEIGHTS = np.linspace(0.1, 0.3, len(CLOUD))
 TOLERANCES: dict[str, Any] = {"rtol": 1e-9, "atol": 1e-11}
 
 
@@ -50,7 +51,7 @@ by_network = pytest.mark.parametrize("name", NETWORKS)
 
 def placed(points: np.ndarray) -> pf.Measure:
     """Points of a sequence, of unequal weights."""
-    return pf.Measure.weighted(points, np.linspace(0.1, 0.3, len(points)), positions=np.arange(float(len(points))))
+    return pf.Measure.weighted(points, WEIGHTS, positions=np.arange(float(len(points))))
 
 
 @pytest.mark.parametrize("name", by_default(SPACES, []))
@@ -67,7 +68,7 @@ def test_networks_stay_single(name, space):
 
 def check_single_precision(drift: drifts.AbstractDrift, space: oracle.Space) -> None:
     """The run of float32 is that of float64 to single precision, its event included, and no array changes its type."""
-    times, start = np.linspace(0.0, 1.0, 5), placed(space.retract(CLOUD))
+    times, start = np.linspace(0.0, 1.0, 5), placed(space.given(WEIGHTS).retract(CLOUD))
     flow = pf.Flow(drift, geometry=space.build())
     double = pf.simulate(flow, start, times, **TOLERANCES, observe=[observables.speed])
     level = float(np.mean(np.asarray(double.observables["speed"])[1:3]))
