@@ -32,7 +32,7 @@ def check_mutations(each: int, folder, capsys, every: int = 1) -> dict[int, floa
 
 
 def test_two_mutations_of_some_scenarios_are_refused_or_accepted(tmp_path, capsys):
-    codes = check_mutations(2, tmp_path, capsys, every=8)
+    codes = check_mutations(2, tmp_path, capsys, every=6)
     assert codes[2] > 0.75  # the mutations do reach the checks
     assert codes[0] > 0.05  # and not everything is refused
 
