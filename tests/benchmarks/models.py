@@ -4,8 +4,9 @@
 
 clusters: Gaussian and flat MeanShift of blobs in the plane, every sample a seed, beside scikit-learn's flat one of the
 same bandwidth without binning of seeds; with `--every` 20 that one seeks from every 20th and every 40th sample, and its
-time from all is extrapolated, linearly in the seeds, and marked so. The blobs stand apart: of overlapping ones the modes
-depend on the kernel, and labels agreed to .86 (Gaussian) and .92 (flat) only. segments: a photograph of 256 × 256 pixels.
+time from all is extrapolated, linearly in the seeds, and marked so. The blobs stand apart: of
+overlapping ones the modes depend on the kernel, and labels agreed to .86 (Gaussian) and .92 (flat) only. segments: a
+photograph of 256 × 256 pixels.
 denoising: non-local means of a noisy one, beside scikit-image's with `fast_mode=False`. The first call of ours, which
 compiles, is told apart.
 """
