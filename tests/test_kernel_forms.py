@@ -42,7 +42,7 @@ POSITIVE = {
     "cauchy", "student", "alibi", "time gaussian", "encoded by sines", "encoded by a table", "feature exponential",
     "pullback from two spaces", "embedded", "on values", "sum", "scaled", "transposed", "symmetrised",
     "symmetrised geometrically", "normalised", "inverse distance", "feature exponential of positions",
-    "pullback with positions", "placed", "membership",
+    "pullback with positions", "placed", "membership", "linearised attention",
 }  # fmt: skip
 
 QUERY, KEY = jnp.asarray(oracles.QUERY), jnp.asarray(oracles.KEY)

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.special import logsumexp
 
 import particleflow as pf
 from particleflow import drifts, kernels
@@ -56,6 +57,25 @@ def test_features_first_are_the_kernel_sum(name, mask, positions):
     assert off(found.mean, means) < 1e-12
     dense = Dense().moments(kernel, measure, measure.sites)
     assert off(found.mean, dense.mean) < 1e-12
+
+
+@pytest.mark.parametrize("name", ["elu", *(pytest.param(each, marks=pytest.mark.slow) for each in MORE)])
+def test_features_smaller_than_any_number_still_count(name):
+    """log K and its gradient at |x| up to 3e3 against SciPy's log-sum over features: within 1e-12, relatively."""
+    kernel, points = kernels.LinearisedAttention(name, QUERY, KEY), 1e3 * POINTS[:20]
+    logs = {
+        "elu": lambda u: np.where(u > 0, np.log1p(np.maximum(u, 0)), u),
+        "softplus": lambda u: np.where(u > -37, np.log(np.logaddexp(0, np.maximum(u, -37))), u),
+    }
+    log = logs["softplus" if name == "softplus" else "elu"]
+    sign = -1 if name == "elu_reversed" else 1
+    pairs = log(sign * points @ QUERY.T)[:, None] + log(sign * points @ KEY.T)[None]
+    expected = logsumexp(pairs, axis=-1)
+    assert expected.min() < -1e3
+    np.testing.assert_allclose(kernel.log_matrix(points, points), expected, rtol=1e-12, atol=1e-12)
+    slopes = jax.vmap(jax.grad(lambda x: jnp.min(kernel.log_matrix(x[None], points))))(jnp.asarray(points))
+    assert np.isfinite(slopes).all()
+    assert np.linalg.norm(slopes, axis=1).min() > 0
 
 
 def test_features_are_chosen_where_there_are_any():

@@ -25,6 +25,24 @@ _MAPS: dict[str, Callable[[Array], Array]] = {
     "elu_reversed": lambda u: jnp.where(u < 0, 1 - u, jnp.exp(jnp.minimum(-u, 0.0))),
     "softplus": jax.nn.softplus,
 }
+_FAR = 37.0  # log softplus(u) = u to the last digit for u < −37
+
+
+def _log_elu(u: Array) -> Array:
+    """log(elu(u) + 1)."""
+    return jnp.where(u > 0, jnp.log1p(jnp.maximum(u, 0.0)), u)
+
+
+def _log_softplus(u: Array) -> Array:
+    """log log(1 + e^u)."""
+    return jnp.where(u > -_FAR, jnp.log(jax.nn.softplus(jnp.maximum(u, -_FAR))), u)
+
+
+_LOGARITHMS: dict[str, Callable[[Array], Array]] = {
+    "elu": _log_elu,
+    "elu_reversed": lambda u: _log_elu(-u),
+    "softplus": _log_softplus,
+}
 
 
 class LinearisedAttention(AbstractMatrixKernel):
@@ -52,19 +70,39 @@ class LinearisedAttention(AbstractMatrixKernel):
             raise ArgumentError(f"Argument `features` must be one of {choices}, but is {self.features!r}.")
 
     def log_matrix(self, xs: Any, ys: Any) -> Float[Array, "m n"]:
-        """The matrix log ⟨φ(Qx_i), φ(Ky_j)⟩."""
-        return safe_log(inner_products(self._queries(xs), self._keys(ys)))
+        """The matrix log ⟨φ(Qx_i), φ(Ky_j)⟩: of far negative points too, whose features are smaller than any number."""
+        queries, keys = self._queries(xs), self._keys(ys)
+        products = inner_products(_MAPS[self.features](queries), _MAPS[self.features](keys))
+        numbers = jnp.finfo(products.dtype)
+        logarithm = _LOGARITHMS[self.features]
+        return jax.lax.cond(
+            jnp.all(products > numbers.tiny / numbers.eps),
+            lambda: safe_log(products),
+            lambda: _log_inner_products(logarithm(queries), logarithm(keys)),
+        )
 
     def separable(self) -> Separable:
-        """φ(Qx) and φ(Ky)."""
-        return Separable(self._queries, self._keys)
+        """φ(Qx) and φ(Ky); a sum over them takes features smaller than any number for zero."""
+        features = _MAPS[self.features]
+        return Separable(lambda xs: features(self._queries(xs)), lambda ys: features(self._keys(ys)))
 
     def vanishes(self) -> bool:
         """Never."""
         return False
 
     def _queries(self, sites: Any) -> Float[Array, "m k"]:
-        return _MAPS[self.features](apply_linear_map(self.query, points_of(sites), "query"))
+        return apply_linear_map(self.query, points_of(sites), "query")
 
     def _keys(self, sites: Any) -> Float[Array, "n k"]:
-        return _MAPS[self.features](apply_linear_map(self.key, points_of(sites), "key"))
+        return apply_linear_map(self.key, points_of(sites), "key")
+
+
+@jax.checkpoint
+def _log_inner_products(log_rows: Float[Array, "m k"], log_columns: Float[Array, "n k"]) -> Float[Array, "m n"]:
+    """log Σ_l e^{a_il + b_jl}, one feature after the other: no array of pairs and features is held."""
+
+    def add(total: Array, feature: tuple[Array, Array]) -> tuple[Array, None]:
+        return jnp.logaddexp(total, feature[0][:, None] + feature[1][None]), None
+
+    nothing = jnp.full((len(log_rows), len(log_columns)), -jnp.inf, log_rows.dtype)
+    return jax.lax.scan(add, nothing, (log_rows.T, log_columns.T))[0]
