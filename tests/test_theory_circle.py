@@ -83,7 +83,6 @@ def test_fastest_mode_switches(mode, beta, normalization):
     assert lead(beta - 2e-6) < 0 < lead(beta + 2e-6)
 
 
-@pytest.mark.slow
 def test_repulsion_becomes_heat_flow():
     """With V = −1 and β large, mode k decays at k²/β under softmax attention and at half of it under Sinkhorn."""
     beta, mode, count = 400.0, 2, 240
