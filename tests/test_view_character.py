@@ -36,6 +36,7 @@ def facts(space: dict[str, Any] = SPHERE, **others: Any) -> dict[str, Any]:
     return {"space": space, "drift": "attend", "interactions": [attention_of()], "seed": 7, **others}
 
 
+SIGNAL = {"kind": "time_gaussian", "form": "positional", "width": 3.0}
 ANNEALING = {"name": "beta", "times": [0.0, 1.0, 3.0], "values": [1.0, 4.0, 4.0]}
 
 
@@ -54,6 +55,8 @@ ANNEALING = {"name": "beta", "times": [0.0, 1.0, 3.0], "values": [1.0, 4.0, 4.0]
         (facts(interactions=[attention_of(value=[[-1.0, 5.0], [-5.0, -1.0]])]), {"nearest_neighbours"}, set()),
         (facts(interactions=[attention_of(value=[[-1.0, 5.0], [5.0, -1.0]])]), {"merge_tree"}, {"nearest_neighbours"}),
         (facts(interactions=[attention_of(output=-1.0)]), {"nearest_neighbours"}, {"merge_tree"}),
+        (facts(FLAT, interactions=[{"kernel": SIGNAL}]), {"values"}, {"merge_tree", "staircase"}),
+        (facts(FLAT, interactions=[{"kernel": SIGNAL}, attention_of()]), {"merge_tree"}, {"values"}),
         (facts(schedule=ANNEALING), {"schedule"}, {"density"}),
         (facts(picture=[3, 4]), {"picture"}, set()),
         (facts(picture=[5, 4]), set(), {"picture"}),

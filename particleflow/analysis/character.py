@@ -29,14 +29,13 @@ from particleflow.analysis.facts import (
     numbers_in,
     space_of,
 )
-from particleflow.analysis.positions import factors_of
+from particleflow.analysis.positions import factors_of, position_kernel
 
 if TYPE_CHECKING:
     from particleflow.trajectory import Trajectory
 
 
 _SCALES = ("width", "radius")
-_OF_TIMES = ("time_gaussian", "window", "alibi")  # by how far times are apart, not by who is first
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,8 @@ class Schedule:
 class Character:
     """What is known of a run: see the module's first lines.
 
-    `betas` are all inverse temperatures of its kernels, `scales` (name, length) their widths and radii.
+    `is_signal`: the points are values at times, and no kernel looks at them. `betas` are all inverse temperatures of
+    its kernels, `scales` (name, length) their widths and radii.
     """
 
     interacts_only: bool
@@ -65,6 +65,7 @@ class Character:
     common_temperature: float
     count: int
     repels: bool
+    is_signal: bool
     betas: tuple[float, ...]
     scales: tuple[tuple[str, float], ...]
     attention: Interaction | None
@@ -74,7 +75,7 @@ class Character:
 
     @property
     def gathers(self) -> bool:
-        """Whether clusters are to be expected: neither noise nor repulsion nor a law keeps the particles apart."""
+        """Whether clusters are to be expected: nothing is known that keeps the particles apart."""
         return self.apart is None
 
     @property
@@ -84,6 +85,8 @@ class Character:
             return "the Gaussian law that they stand for"
         if self.temperature > 0:
             return "noise"
+        if self.is_signal:
+            return "the times of the signal whose values they are"
         return "repulsion" if self.repels else None
 
     def attention_at(self, time: float) -> Interaction | None:
@@ -111,6 +114,7 @@ def character_of(trajectory: "Trajectory") -> Character:
         temperature=float(numbers_in(table.get("temperature")).max(initial=0.0)),
         common_temperature=float(numbers_in(table.get("common temperature")).max(initial=0.0)),
         count=trajectory.count if whole_cloud or count.size != 1 else int(count[0]),
+        is_signal=_is_signal(_kernels_of(table)),
         repels=bool(values) and all(is_negative(value) for value in values),
         betas=_of_kernels(trajectory, "beta"),
         scales=tuple((name, each) for name in _SCALES for each in _of_kernels(trajectory, name)),
@@ -127,18 +131,31 @@ def places_of(trajectory: "Trajectory") -> NDArray[np.float64] | None:
     It is so where every kernel has a factor of `placed`, whose places they are, or looks at positions alone, as at the
     times of a signal; then places are positions. None for all else, and where a file does not say it.
     """
-    rows, positions = trajectory.metadata.get("interactions"), trajectory.positions
-    whole = trajectory.particles is None and trajectory.runs is None
-    if not whole or not isinstance(rows, list | tuple) or not rows:
+    kernels, positions = _kernels_of(trajectory.metadata), trajectory.positions
+    if trajectory.particles is not None or trajectory.runs is not None or not kernels:
         return None
-    kernels = [factors_of(row.get("kernel")) if isinstance(row, Mapping) else [] for row in rows]
-    placed = [next((each for each in factors if _kind_of(each) == "placed"), None) for factors in kernels]
+    placed = [next((each for each in factors_of(table) if _kind_of(each) == "placed"), None) for table in kernels]
     where = np.arange(trajectory.count, dtype=np.float64) if positions is None else np.asarray(positions, np.float64)
     if all(each is not None for each in placed):
         known = placed[0] if isinstance(placed[0], Mapping) else {}
         return _rows_at(known.get("places"), where)
-    signals = all(factors and all(_kind_of(each) in _OF_TIMES for each in factors) for factors in kernels)
-    return where[:, None] if signals else None
+    return where[:, None] if _is_signal(kernels) else None
+
+
+def _kernels_of(metadata: Mapping[str, Any]) -> list[Any]:
+    """The descriptions of the kernels of a run, one for each interaction; without any where a file has no such list."""
+    rows = metadata.get("interactions")
+    return (
+        [row.get("kernel") if isinstance(row, Mapping) else {} for row in rows]
+        if isinstance(rows, list | tuple)
+        else []
+    )
+
+
+def _is_signal(kernels: list[Any]) -> bool:
+    """Whether every kernel looks at how far positions are apart, and at nothing else."""
+    known = [position_kernel(table) for table in kernels]
+    return bool(known) and all(each is not None and each.is_of_distance for each in known)
 
 
 def _kind_of(table: Any) -> Any:
@@ -177,8 +194,7 @@ def _attention(trajectory: "Trajectory", interactions: tuple[Interaction, ...]) 
 
 def _of_kernels(trajectory: "Trajectory", name: str) -> tuple[float, ...]:
     """Every number of this name that the kernels of a run, or of the runs of an ensemble, have, in increasing order."""
-    rows = trajectory.metadata.get("interactions")
-    tables = [row.get("kernel") for row in rows if isinstance(row, Mapping)] if isinstance(rows, list | tuple) else []
+    tables = _kernels_of(trajectory.metadata)
     stored = [numbers_in(table.get(name)) for table in tables if isinstance(table, Mapping)]
     read = [each.beta for each in interactions_of(trajectory) if name == "beta" and each.beta is not None]
     return tuple(np.unique(np.concatenate([*stored, np.asarray(read, float)])).tolist())

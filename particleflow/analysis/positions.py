@@ -57,6 +57,11 @@ class PositionKernel:
         """Whether nobody sees the future."""
         return any(kind in _ONE_SIDED for kind, _ in self.factors)
 
+    @property
+    def is_of_distance(self) -> bool:
+        """Whether it tells near positions from far ones, and not who is first: then positions are places."""
+        return not self.is_one_sided and any(_FORMULAS[kind][0] is not None for kind, _ in self.factors)
+
     def log_matrix(self, queries: _Array, sources: _Array) -> _Array:
         """Return log K₂(t_i, s_j) of the positions t of the queries and s of the sources, (m, n)."""
         lags = queries[:, None] - sources[None, :]

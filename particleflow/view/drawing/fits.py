@@ -7,7 +7,7 @@ import numpy as np
 from particleflow.analysis.frames import first_run
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.view import style
-from particleflow.view.drawing.base import format_time, frame_points, new_figure
+from particleflow.view.drawing.base import format_time, frame_points, new_figure, title_figure
 from particleflow.view.drawing.fields import regression
 from particleflow.view.drawing.matrices import color_bar, edges_between
 from particleflow.view.resampling import even_in_motion
@@ -80,7 +80,9 @@ def values_on_places(
             f"Argument `places` must have shape ({run.count}, 1) or ({run.count}, 2), but has {places.shape}."
         )
     chosen = np.unique(even_in_motion(run, 4)) if frames is None else np.atleast_1d(np.asarray(frames, int))
-    figure = figure or new_figure((_PANEL * max(len(chosen), 2), _height(places)), trajectory)
+    if figure is None:
+        figure = new_figure((_PANEL * max(len(chosen), 2), _height(places) + 0.1), trajectory)
+        title_figure(figure, trajectory, "Values on places")
     axes = figure.subplots(1, len(chosen), squeeze=False, sharex=True, sharey=True)[0]
     values = [np.asarray(frame_points(run, int(frame)), float) for frame in chosen]
     named = [f"value {number}" for number in range(values[0].shape[1])] if names is None else list(names)
@@ -92,7 +94,7 @@ def values_on_places(
         ax.set_title(f"t = {format_time(float(run.times[int(frame)]))}")
     axes[0].set_ylabel("value" if places.shape[1] == 1 else "y")
     if len(named) > 1:
-        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=min(len(named), 4))
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=min(len(named), 4))
     return axes
 
 
