@@ -264,6 +264,7 @@ def test_pipelines_grids_and_clones():
         (MeanShiftClustering(max_iter=0), "max_iter"),
         (MeanShiftClustering(tolerance=2.0), "tolerance"),
         (MeanShiftClustering(bandwidth=0.1, seeds=[[1e3, 1e3]]), "seed"),
+        (MeanShiftClustering(bandwidth=0.1, seeds=[[1.0, 1.0]], blurring=True), "means nothing under blurring"),
     ],
 )
 def test_what_cannot_be_is_refused_in_a_sentence(estimator: Any, said: str):
@@ -290,6 +291,9 @@ def test_what_scikit_learn_refuses_is_refused_as_it_does():
         KernelRegression().fit(np.where(X > 2, np.nan, X), y)
     with pytest.raises(ValueError, match="features"):
         KernelRegression().fit(X, y).predict(at[:, :1])
+    for seeds, said in (([[1.0, 2.0, 3.0]], "features"), ([[np.nan, 1.0]], "NaN")):
+        with pytest.raises(ValueError, match=said):
+            MeanShiftClustering(seeds=seeds).fit(X)
     assert KernelRegression().fit(X[:1], y[:1]).predict(at)[0] == y[0]
     assert np.isfinite(LocalLinearRegression().fit(np.ones((5, 2)), y[:5]).predict(at)).all()
 

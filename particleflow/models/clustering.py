@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.spatial import KDTree
 from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.utils.validation import validate_data
 
 from particleflow.errors import ArgumentError
 from particleflow.kernels import AbstractKernel
@@ -42,9 +43,9 @@ class MeanShiftClustering(ClusterMixin, BaseEstimator):
     Parameters: `bandwidth`, a number, or None for `estimate_bandwidth`; `kernel`, "flat" as in scikit-learn, another
     name, or a kernel of one's own; `blurring`, whether points shift towards each other in place of the samples;
     `step`, 1 for the hard map x ← m(x), less for the soft one; `max_iter`; `tolerance`, in bandwidths: a seed that
-    shifts by less rests; `seeds`, where to begin, the samples if left out; `summation`, if left out near pairs alone
-    for kernels that end, which is exact; for others, where there are many pairs, the cheapest that promises means
-    within a hundredth of the tolerance, else `Auto()`.
+    shifts by less rests; `seeds`, where to begin, the samples if left out, as they must be under blurring;
+    `summation`, if left out near pairs alone for kernels that end, which is exact; for others, where there are many
+    pairs, the cheapest that promises means within a hundredth of the tolerance, else `Auto()`.
 
     Ends closer than a bandwidth are one mode, that of the largest mass; a sample belongs to the mode nearest to it,
     under blurring to the one it shifted to.
@@ -80,7 +81,7 @@ class MeanShiftClustering(ClusterMixin, BaseEstimator):
         self.bandwidth_ = estimate_bandwidth(points) if self.bandwidth is None else bandwidth_of(self.bandwidth, points)
         self.kernel_ = kernel_of(self.kernel, self.bandwidth_, points)
         measure = measure_of(points, None, sample_weight)
-        begin = points if self.seeds is None else np.asarray(self.seeds, np.float64)
+        begin = points if self.seeds is None else self._seeds()
         rest = self.tolerance * self.bandwidth_
         how = self.summation or _usual_summation(self.kernel_, measure, begin, rest, self.blurring)
         step, most = float(self.step), int(self.max_iter)
@@ -97,7 +98,7 @@ class MeanShiftClustering(ClusterMixin, BaseEstimator):
             )
         ends = np.asarray(ends)
         self.cluster_centers_ = _merged(ends[found], np.asarray(masses)[found], self.bandwidth_)
-        self.labels_ = self._nearest(ends if self.blurring and self.seeds is None else points)
+        self.labels_ = self._nearest(ends if self.blurring else points)
         return self
 
     def predict(self, X: Any) -> np.ndarray:
@@ -106,6 +107,12 @@ class MeanShiftClustering(ClusterMixin, BaseEstimator):
 
     def _nearest(self, points: np.ndarray) -> np.ndarray:
         return np.asarray(KDTree(self.cluster_centers_).query(points)[1], np.int64)
+
+    def _seeds(self) -> np.ndarray:
+        """The given seeds, as wide as the samples."""
+        if self.blurring:
+            raise ArgumentError("Argument `seeds` means nothing under blurring, where all samples move; leave it out.")
+        return np.asarray(validate_data(self, self.seeds, reset=False, dtype=np.float64))
 
     def _check(self) -> None:
         if not 0 < self.step <= 1:
