@@ -298,8 +298,8 @@ class Precision(NamedTuple):
 
 
 DOUBLE = Precision(np.float64, rtol=1e-10, atol=1e-11, error=1e-7)
-# Rounding of states and parameters is 6e-8; the errors found are below 5e-6, about what the solver is asked for.
-SINGLE = Precision(np.float32, rtol=1e-5, atol=1e-6, error=5e-5)
+# Rounding of states and parameters is 6e-8. At 1e-5 the solver itself errs by up to 7e-5, in double precision as well.
+SINGLE = Precision(np.float32, rtol=3e-6, atol=3e-7, error=5e-5)
 
 
 def assert_agrees(system: System, precision: Precision = DOUBLE) -> None:

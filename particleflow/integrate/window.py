@@ -24,6 +24,7 @@ from particleflow.flow import Flow
 from particleflow.integrate.implicit import TABLEAUX, Implicit, newton_to_rounding
 from particleflow.integrate.outcome import at_the_end
 from particleflow.integrate.positive import SHU_OSHER, STAGES, ShuOsher
+from particleflow.integrate.predecessor import shorten_programs
 from particleflow.integrate.stepping import (
     Bisection,
     Carrying,
@@ -38,6 +39,8 @@ from particleflow.integrate.stepping import (
 )
 from particleflow.integrate.watching import FINEST, Watching
 from particleflow.observables import Observable, measured, name_of
+
+shorten_programs()
 
 _EXPLICIT: dict[str, Callable[[], diffrax.AbstractSolver]] = {
     "bosh3": diffrax.Bosh3,
