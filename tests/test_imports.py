@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -221,7 +222,11 @@ def test_the_numbers_are_64_bits_unless_the_environment_says_otherwise(statement
     assert run.stdout.split() == [expected], run.stderr
 
 
-@pytest.mark.parametrize("package", [particleflow, particleflow.analysis], ids=lambda package: package.__name__)
+LAZY = ("analysis", "discretization", "drifts", "initial", "kernels", "summation", "view")
+LAZY_PACKAGES = [particleflow, *(import_module(f"particleflow.{name}") for name in LAZY)]
+
+
+@pytest.mark.parametrize("package", LAZY_PACKAGES, ids=lambda package: package.__name__)
 def test_every_lazy_name_is_there(package):
     assert sorted(package.__all__) == dir(package)
     for name in package.__all__:
@@ -233,7 +238,7 @@ def test_every_lazy_name_is_there(package):
 
 def test_lazy_names_are_those_that_type_checkers_see():
     """What a stub re-exports is written `name as name`; each such name, and no other, exists when the package runs."""
-    for package in (particleflow, particleflow.analysis):
+    for package in LAZY_PACKAGES:
         stub = ast.parse(Path(str(package.__file__)).with_suffix(".pyi").read_text(encoding="utf-8"))
         aliases = [alias for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names]
         assert all(alias.name == alias.asname for alias in aliases)

@@ -5,37 +5,6 @@ them. Kinds that know the density their points are drawn from say it: `.density(
 (a grid, a text, an image, a file) are called without a count.
 """
 
-from particleflow.initial.base import AbstractInitial, Start
-from particleflow.initial.clouds import Gaussian, Mixture, Moons, Rings, UniformSphere
-from particleflow.initial.densities import Density
-from particleflow.initial.files import FromFile
-from particleflow.initial.laws import CircleWave, DensityFunction, UniformBox, VonMisesFisher
-from particleflow.initial.layouts import Equiangular, GaussHermite, Grid, Quantiles, UniformCircle
-from particleflow.initial.tokens import ImagePatches, TextTokens
+import lazy_loader
 
-__all__ = [
-    "AbstractInitial",
-    "CircleWave",
-    "Density",
-    "DensityFunction",
-    "Equiangular",
-    "FromFile",
-    "GaussHermite",
-    "Gaussian",
-    "Grid",
-    "ImagePatches",
-    "Mixture",
-    "Moons",
-    "Quantiles",
-    "Rings",
-    "Start",
-    "TextTokens",
-    "UniformBox",
-    "UniformCircle",
-    "UniformSphere",
-    "VonMisesFisher",
-]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

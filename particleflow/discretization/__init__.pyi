@@ -1,0 +1,11 @@
+from .base import AbstractDiscretization as AbstractDiscretization
+from .base import Noise as Noise
+from .characteristics import Characteristics as Characteristics
+from .clouds import AbstractCloud as AbstractCloud
+from .clouds import Cloud as Cloud
+from .clouds import Coalesced as Coalesced
+from .finite_volumes import FiniteVolumes as FiniteVolumes
+from .gaussian import Gaussian as Gaussian
+from .particles import Particles as Particles
+from .present import Present as Present
+from .spectral import Spectral as Spectral
