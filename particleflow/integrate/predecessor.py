@@ -13,6 +13,7 @@ Those are all times that there are, so that not a bit of any run depends on the 
 from contextlib import suppress
 from importlib import import_module
 from types import SimpleNamespace
+from typing import Any
 
 import equinox.internal as eqxi
 import jax
@@ -33,6 +34,6 @@ def predecessor(x: Array) -> Array:
 def shorten_programs() -> None:
     """Let diffrax find the numbers before t₁ by `predecessor`; where its private names have changed, nothing is."""
     with suppress(ImportError, AttributeError):
-        solving = import_module("diffrax._integrate")
+        solving: Any = import_module("diffrax._integrate")
         if solving.eqxi is eqxi:
             solving.eqxi = SimpleNamespace(**vars(eqxi) | {"prevbefore": predecessor})
