@@ -110,7 +110,7 @@ def _own_kinds(family: Family) -> dict[str, Any]:
 
 
 def _kinds_in(family: Family, module: Any) -> dict[str, Any]:
-    members = {name: value for name, value in vars(module).items() if not name.startswith("_")}
+    members = {name: getattr(module, name) for name in dir(module) if not name.startswith("_")}
     if family.base is None:
         return _observables(module.__name__, members)
     return {
