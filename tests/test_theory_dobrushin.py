@@ -26,6 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import volumes_oracles as volumes
+from shares import by_default
 
 import particleflow as pf
 from particleflow import kernels
@@ -83,8 +84,7 @@ def distances(flow: pf.Flow, measures: list[pf.Measure]) -> np.ndarray:
     )
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", BOUNDS)
+@pytest.mark.parametrize("name", by_default(BOUNDS, ["kuramoto"]))
 def test_measures_part_no_faster_than_dobrushin_says(name):
     flow, dimension, rate = BOUNDS[name]
     for seed in range(1 if name == "softmax" else 4):
