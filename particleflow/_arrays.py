@@ -26,7 +26,7 @@ use_cache_unless_decided()  # everything that computes imports this module befor
 
 def default_dtype() -> Any:
     """The precision of new arrays: float64, unless the environment asked for 32 bits."""
-    return jnp.zeros(()).dtype
+    return jax.dtypes.canonicalize_dtype(float)
 
 
 def is_concrete(array: Any) -> bool:
@@ -82,7 +82,7 @@ def as_number(value: Any, dtype: Any = float) -> Array:
 @lru_cache(maxsize=1024)
 def _strong_number(value: float, dtype: Any) -> Array:
     with jax.ensure_compile_time_eval():
-        return jnp.asarray(value, dtype)
+        return jnp.asarray(np.asarray(value, dtype))  # NumPy's: nothing is compiled for it
 
 
 def progression(first: float, step: float, count: int, dtype: Any) -> Array:

@@ -24,7 +24,7 @@ from particleflow.flow import Flow
 from particleflow.integrate.implicit import TABLEAUX, Implicit, newton_to_rounding
 from particleflow.integrate.outcome import at_the_end
 from particleflow.integrate.positive import SHU_OSHER, STAGES, ShuOsher
-from particleflow.integrate.predecessor import shorten_programs
+from particleflow.integrate.shorter import known_times, shorten_programs
 from particleflow.integrate.stepping import (
     Bisection,
     Carrying,
@@ -238,16 +238,17 @@ class _Problem(eqx.Module):
         return Present(self.system.flow, self.system.discretization, asked, self.system.whole(y))
 
     def solve(self, end: Array, **settings: Any) -> diffrax.Solution:
-        return diffrax.diffeqsolve(
-            self._terms(),
-            self._solver(end),
-            t0=self.begin,
-            t1=end,
-            y0=self.moving,
-            max_steps=self.method.max_steps,
-            adjoint=ADJOINTS[self.method.adjoint](),
-            **settings,
-        )
+        with known_times(active=self.windowed):
+            return diffrax.diffeqsolve(
+                self._terms(),
+                self._solver(end),
+                t0=self.begin,
+                t1=end,
+                y0=self.moving,
+                max_steps=self.method.max_steps,
+                adjoint=ADJOINTS[self.method.adjoint](),
+                **settings,
+            )
 
     def controller(self, times: Array) -> diffrax.AbstractStepSizeController:
         """The controller of a window: it carries its step over to the next one."""

@@ -57,8 +57,8 @@ class Auto(AbstractSummation):
         """What could be used for these, and why, the cheapest first; the last one is exact."""
         sites, limits = as_query_sites(queries), Limits(self.tolerance, self.dense_bytes)
         exact = remembered(_exact, _EXACT, library().description, limits, kernel, measure, sites)
-        known = not is_traced() and is_concrete(measure.points) and is_concrete(sites.points)
-        asked = _APPROXIMATE if self.tolerance is not None and known else ()
+        known = is_concrete(measure.points) and is_concrete(sites.points)
+        asked = _APPROXIMATE if self.tolerance is not None and known and not is_traced() else ()
         # Bids, the lowest first: who is looked at again comes back with a better one, and then with a promise.
         bids = [(each.least_cost(kernel, measure, sites, limits), place) for place, each in enumerate(asked)]
         heapify(bids)

@@ -1,4 +1,4 @@
-"""The number before a number, in few operations, where diffrax asks for it.
+"""Shorter programs: what diffrax asks for in every solve, in fewer operations, and not what has been looked at before.
 
 diffrax lets a step that ends within a hundred units in the last place of t₁ end there. It finds that place by a hundred
 `nextafter` one after the other, some twenty operations each: half of a small program, and a quarter of the time that it
@@ -8,9 +8,13 @@ takes to make one. Rounded to nearest, and whether or not product and difference
 
 for every x that is 0 or larger than η/φ, η the smallest normal number (Rump, Zimmermann, Boldo and Melquiond, 2009).
 Those are all times that there are, so that not a bit of any run depends on the way.
+
+That saved times are in order, and within the time of a solve, is known of a window before it is made.
 """
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +24,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array
+
+_times_are_known: ContextVar[bool] = ContextVar("times_are_known", default=False)
 
 
 @jax.jit
@@ -31,9 +37,24 @@ def predecessor(x: Array) -> Array:
     return lax.sub(x, lax.max(half, lax.full_like(x, float(numbers.tiny))))
 
 
+@contextmanager
+def known_times(*, active: bool = True) -> Iterator[None]:
+    """While active, diffrax does not look at the times and the first step that a solve is given."""
+    before = _times_are_known.set(active)
+    try:
+        yield
+    finally:
+        _times_are_known.reset(before)
+
+
+def _error_if(x: Any, fails: Any, message: str) -> Any:
+    """diffrax's check of what it is given, for those who have not looked at it themselves."""
+    return x if _times_are_known.get() else eqxi.error_if(x, fails, message)
+
+
 def shorten_programs() -> None:
-    """Let diffrax find the numbers before t₁ by `predecessor`; where its private names have changed, nothing is."""
+    """Let diffrax solve by what stands here; where its private names have changed, nothing happens."""
     with suppress(ImportError, AttributeError):
         solving: Any = import_module("diffrax._integrate")
         if solving.eqxi is eqxi:
-            solving.eqxi = SimpleNamespace(**vars(eqxi) | {"prevbefore": predecessor})
+            solving.eqxi = SimpleNamespace(**vars(eqxi) | {"prevbefore": predecessor, "error_if": _error_if})

@@ -1,4 +1,4 @@
-"""The number before a number: that of NumPy, bit for bit, and the one that diffrax asks for."""
+"""The number before a number: that of NumPy, bit for bit, and the one that diffrax asks for; what it need not ask."""
 
 import diffrax
 import equinox.internal as eqxi
@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from particleflow.integrate.predecessor import predecessor, shorten_programs
+from particleflow.integrate.shorter import known_times, predecessor, shorten_programs
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -38,3 +38,20 @@ def test_diffrax_asks_for_it():
     assert "next_after" not in program
     assert program.count("call @predecessor") == 100
     np.testing.assert_allclose(jax.jit(end)(jnp.asarray(1.0)), np.exp([[-1.0, -1.0]]), rtol=1e-5)
+
+
+def test_diffrax_looks_at_the_times_of_everybody_else():
+    """Times in no order are refused, unless they are known to be in order."""
+    shorten_programs()
+
+    def ends():
+        decay = diffrax.ODETerm(lambda t, y, args: -y)
+        times = diffrax.SaveAt(ts=jnp.array([0.5, 0.2]))
+        return diffrax.diffeqsolve(decay, diffrax.Euler(), 0.0, 1.0, 0.25, jnp.ones(1), saveat=times).ys
+
+    with pytest.raises(RuntimeError, match="increasing"):
+        ends()
+    with known_times():
+        ends()
+    with known_times(active=False), pytest.raises(RuntimeError, match="increasing"):
+        ends()
