@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import particleflow as pf
+from particleflow import stopping
 from particleflow.cli import main
 from particleflow.store.files import WriterLock
 from particleflow.sweep import Manifest, execute
@@ -220,6 +221,9 @@ def test_a_signal_within_a_trajectory_leaves_it_to_wait(begin, monkeypatch, caps
     def report(share, text):
         if not sent:  # a second one would end the process
             os.kill(os.getpid(), signal.SIGINT)
+            end = time.monotonic() + 10
+            while not stopping.asked() and time.monotonic() < end:  # the main thread answers it
+                time.sleep(0.01)
         sent.append(share)
 
     with monkeypatch.context() as user:
