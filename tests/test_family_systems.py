@@ -246,6 +246,7 @@ def draw_weights(rng: np.random.Generator) -> tuple[str, np.ndarray]:
     return [("equal", np.full(COUNT, 1 / COUNT)), ("weighted", weights), ("one weightless", nothing)][rng.integers(3)]
 
 
+@cache
 def draw(seed: int) -> System:
     """The system of a seed: kernels, geometries and other drifts go round, the rest is drawn."""
     rng = np.random.default_rng(BASE + seed)
