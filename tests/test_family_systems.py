@@ -5,6 +5,7 @@ what it is. A few systems run by default, and two hundred with `-m slow`.
 """
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
 import equinox as eqx
