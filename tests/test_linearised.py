@@ -73,6 +73,8 @@ def test_features_smaller_than_any_number_still_count(name):
     expected = logsumexp(pairs, axis=-1)
     assert expected.min() < -1e3
     np.testing.assert_allclose(kernel.log_matrix(points, points), expected, rtol=1e-12, atol=1e-12)
+    near = np.concatenate([POINTS[:20], points])  # pairs of near points are those without the far ones, to the bit
+    np.testing.assert_array_equal(kernel.log_matrix(near, near)[:20, :20], kernel.log_matrix(near[:20], near[:20]))
     slopes = jax.vmap(jax.grad(lambda x: jnp.min(kernel.log_matrix(x[None], points))))(jnp.asarray(points))
     assert np.isfinite(slopes).all()
     assert np.linalg.norm(slopes, axis=1).min() > 0

@@ -73,12 +73,13 @@ class LinearisedAttention(AbstractMatrixKernel):
         """The matrix log ⟨φ(Qx_i), φ(Ky_j)⟩: of far negative points too, whose features are smaller than any number."""
         queries, keys = self._queries(xs), self._keys(ys)
         products = inner_products(_MAPS[self.features](queries), _MAPS[self.features](keys))
-        numbers = jnp.finfo(products.dtype)
-        logarithm = _LOGARITHMS[self.features]
+        numbers, logarithm = jnp.finfo(products.dtype), _LOGARITHMS[self.features]
+        held = products > numbers.tiny / numbers.eps
+        # Pair by pair: what one pair needs changes no bit of another, which may not see it.
         return jax.lax.cond(
-            jnp.all(products > numbers.tiny / numbers.eps),
+            jnp.all(held),
             lambda: safe_log(products),
-            lambda: _log_inner_products(logarithm(queries), logarithm(keys)),
+            lambda: jnp.where(held, safe_log(products), _log_inner_products(logarithm(queries), logarithm(keys))),
         )
 
     def separable(self) -> Separable:
