@@ -15,6 +15,7 @@ from particleflow.discretization.base import split
 from particleflow.flow import Flow
 from particleflow.integrate.implicit import uncounted
 from particleflow.integrate.positive import unbounded, within
+from particleflow.integrate.shorter import AbstractForeseeing
 from particleflow.integrate.watching import unwatched
 
 _FIELD_ROUNDING = 4.0  # the rounding error of a field, in units of eps · max |y|
@@ -159,7 +160,7 @@ class _Carried(eqx.Module):
     evaluations: Array
 
 
-class OnGrid(diffrax.AbstractStepSizeController):
+class OnGrid(AbstractForeseeing):
     """Steps from grid point to grid point, origin + k · step, without accumulating rounding."""
 
     origin: Array
@@ -170,6 +171,10 @@ class OnGrid(diffrax.AbstractStepSizeController):
     def wrap(self, direction: Any) -> "OnGrid":
         """Time runs forwards."""
         return self
+
+    def may_jump(self) -> bool:
+        """Where the field does."""
+        return self.jumps is not None
 
     def _next(self, time: Any) -> Array:
         """The grid point after this time, which is one itself unless a step was cut short."""
@@ -197,7 +202,7 @@ class OnGrid(diffrax.AbstractStepSizeController):
         return keep, jnp.where(keep, begin, t0), jnp.where(keep, self._next(t1), cut), jumped, carried, result
 
 
-class Carrying(diffrax.AbstractAdaptiveStepSizeController):
+class Carrying(diffrax.AbstractAdaptiveStepSizeController, AbstractForeseeing):
     """An error controller that remembers the step it wants next, so that the next window can begin with it.
 
     With `bounded` steps the very first one is tried at full length: its bound tells how long it should have been.
@@ -218,6 +223,10 @@ class Carrying(diffrax.AbstractAdaptiveStepSizeController):
     def wrap(self, direction: Any) -> "Carrying":
         """Time runs forwards."""
         return self
+
+    def may_jump(self) -> bool:
+        """Where the field does."""
+        return self.jumps is not None
 
     def init(self, terms, t0, t1, y0, dt0, args, func, error_order):
         """Begin with the carried step, or with an estimate when there is none."""
