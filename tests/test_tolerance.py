@@ -54,7 +54,7 @@ def start():
 @pytest.fixture
 def candidates(monkeypatch):
     """Puts approximations in the place of those that there are."""
-    return lambda *planted: monkeypatch.setattr(auto, "_APPROXIMATE", planted)
+    return lambda *planted: monkeypatch.setattr(auto, "_approximate", lambda: planted)
 
 
 def exact_run(start, **others) -> Any:

@@ -6,6 +6,7 @@ that was found is not asked before that one is passed over.
 """
 
 from collections.abc import Iterator
+from functools import cache
 from heapq import heapify, heappop, heappush
 from typing import Any
 
@@ -21,16 +22,21 @@ from particleflow.moments import Moments
 from particleflow.summation.base import AbstractSummation, Choice, Limits, as_query_sites
 from particleflow.summation.blockwise import Blockwise
 from particleflow.summation.dense import Dense
-from particleflow.summation.features import Features
 from particleflow.summation.native import Native, library
-from particleflow.summation.near_far import NearFar
 from particleflow.summation.separated import Separated
-from particleflow.summation.spectral import Spectral
 
-# Asked only where there is a tolerance to keep.
-_APPROXIMATE: tuple[AbstractSummation, ...] = (Spectral(), NearFar(), Features())
 # The fastest first; the last one promises to sum whatever it is given, so there is always an answer.
 _EXACT: tuple[AbstractSummation, ...] = (Native(), Separated(), Dense(), Blockwise())
+
+
+@cache
+def _approximate() -> tuple[AbstractSummation, ...]:
+    """Those that are asked, and loaded, only where there is a tolerance to keep."""
+    from particleflow.summation.features import Features
+    from particleflow.summation.near_far import NearFar
+    from particleflow.summation.spectral import Spectral
+
+    return Spectral(), NearFar(), Features()
 
 
 class Auto(AbstractSummation):
@@ -58,7 +64,7 @@ class Auto(AbstractSummation):
         sites, limits = as_query_sites(queries), Limits(self.tolerance, self.dense_bytes)
         exact = remembered(_exact, _EXACT, library().description, limits, kernel, measure, sites)
         known = is_concrete(measure.points) and is_concrete(sites.points)
-        asked = _APPROXIMATE if self.tolerance is not None and known and not is_traced() else ()
+        asked = _approximate() if self.tolerance is not None and known and not is_traced() else ()
         # Bids, the lowest first: who is looked at again comes back with a better one, and then with a promise.
         bids = [(each.least_cost(kernel, measure, sites, limits), place) for place, each in enumerate(asked)]
         heapify(bids)
