@@ -344,3 +344,14 @@ def test_every_shipped_scenario_makes_a_complete_folder(name, tmp_path):
         assert (tmp_path / "run" / file).exists()
     if asked.get("figures", True):
         assert len(list((tmp_path / "run" / "figures").glob("*.png"))) >= 3
+
+
+def test_completion_is_installed(tmp_path, monkeypatch, capsys):
+    """What it does is loaded only when it is asked for; help names it all the same."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert main(["--install-completion", "--shell", "bash", "--output", str(tmp_path / "completion.sh")]) == 0
+    assert "fixed-points" in (tmp_path / "completion.sh").read_text()
+    assert "completion.sh" in (tmp_path / ".bashrc").read_text()
+    capsys.readouterr()
+    assert main(["--help"]) == 0
+    assert "--install-completion" in capsys.readouterr().out

@@ -4,6 +4,7 @@ import gc
 import os
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 
 import equinox as eqx
@@ -127,6 +128,32 @@ def test_cycles_are_looked_for_again_unless_the_user_does_not_want_it():
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+class _Node:
+    """What can hold itself."""
+
+    def __init__(self):
+        self.itself = self
+
+
+def test_what_was_made_meanwhile_counts_as_old_and_is_still_found():
+    """The young are not looked through when it ends, cycles are freed when everything is, what is put aside stays."""
+    with cache.collector_at_rest():
+        gone = weakref.ref(_Node())
+        made = [[] for _ in range(5000)]
+    assert len(gc.get_objects(generation=0)) < len(made)
+    assert gone() is not None
+    gc.collect()
+    assert gone() is None
+    gc.freeze()
+    try:
+        aside = gc.get_freeze_count()
+        with cache.collector_at_rest():
+            pass
+        assert aside >= gc.get_freeze_count() > 0.9 * aside > 0
+    finally:
+        gc.unfreeze()
 
 
 @pytest.mark.slow

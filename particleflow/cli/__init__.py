@@ -6,6 +6,9 @@ import os
 # times the processor time of a summary, and more where cores are busy. This is read when NumPy is loaded.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from particleflow.cli.main import main
+from particleflow.compilation_cache import collector_at_rest
+
+with collector_at_rest():
+    from particleflow.cli.main import main
 
 __all__ = ["main"]

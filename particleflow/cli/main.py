@@ -30,6 +30,7 @@ from particleflow.user_code import blamed
 
 DEBUG = "PARTICLEFLOW_DEBUG"
 _FEWEST_COLUMNS = 20
+_COMPLETION = "--install-completion"
 
 
 def make_app() -> App:
@@ -65,8 +66,12 @@ def make_app() -> App:
         commands_inspect.schema,
     ):
         app.command(function, name=function.__name__.rstrip("_").replace("_", "-"))
-    app.register_install_completion_command()
+    app.command(_install_completion, name=_COMPLETION)
     return app
+
+
+def _install_completion() -> None:
+    """Install shell completion for this application."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -88,6 +93,9 @@ def _obeyed(tokens: list[str]) -> int:
 
 def _exit_code(tokens: list[str]) -> int:
     app = make_app()
+    if _COMPLETION in tokens:  # only then what it does is loaded
+        del app[_COMPLETION]
+        app.register_install_completion_command(_COMPLETION)
     try:
         code = _called(app, with_every_flag(tokens) or ["--help"])
     except CycloptsError:
