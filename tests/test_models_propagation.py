@@ -4,11 +4,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.datasets import make_moons
 
 import particleflow as pf
 from particleflow import kernels as k
-from particleflow.models import LabelPropagation
+from particleflow.models import LabelPropagation, LinearNeighbourhoodPropagation
 
 
 def moons() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -49,6 +50,24 @@ def test_labels_with_a_memory_end_in_the_resolvent():
     plain = 0.1 * np.linalg.solve(np.eye(len(points)) - 0.9 * transitions(points, 0.15), one_hot(labels))
     np.testing.assert_allclose(np.asarray(found.measure_.carried), plain, atol=1e-11)
     np.testing.assert_allclose(found.label_distributions_, plain / plain.sum(axis=1, keepdims=True), atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "model", [LabelPropagation(bandwidth=0.3, alpha=0.9), LinearNeighbourhoodPropagation(5)], ids=["kernel", "linear"]
+)
+def test_plus_and_minus_one_are_two_classes(model: Any):
+    """As 0 and 1 are; beside a third label −1 is none."""
+    points, _, classes = moons()
+
+    def fitted(labels: np.ndarray) -> Any:
+        fresh: Any = clone(model)
+        return fresh.fit(points, labels)
+
+    signs, numbers = fitted(2 * classes - 1), fitted(classes)
+    np.testing.assert_array_equal(signs.classes_, [-1, 1])
+    np.testing.assert_array_equal(signs.label_distributions_, numbers.label_distributions_)
+    some = np.where(np.arange(len(points)) % 4 == 0, classes + 1, -1)
+    np.testing.assert_array_equal(fitted(some).classes_, [1, 2])
 
 
 def test_new_points_take_the_local_mean():

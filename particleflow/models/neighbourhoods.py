@@ -28,6 +28,8 @@ from particleflow.summation import AbstractSummation, Auto
 class LinearNeighbourhoodPropagation(ClassifierMixin, BaseEstimator):
     """Classes of a few samples spread to all others; samples of class −1 have no label.
 
+    Where −1 and 1 are all that there is, they are two classes: one alone would have nothing to tell.
+
     Parameters: `n_neighbors`, from which every sample is made up; `alpha`, the share that a sample takes from its
     neighbours at each step; `max_iter`; `tolerance` of the largest change; `summation`.
 

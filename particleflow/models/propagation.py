@@ -40,6 +40,8 @@ UNKNOWN = -1
 class LabelPropagation(ClassifierMixin, BaseEstimator):
     """Classes of a few samples spread to all others along the kernel; samples of class −1 have no label.
 
+    Where −1 and 1 are all that there is, they are two classes: one alone would have nothing to tell.
+
     Parameters: `kernel` and `bandwidth` as for `KernelRegression`; `alpha`, None to hold the labels that are given, or
     a number below 1, the share that every sample takes from its neighbours at each step; `max_iter`; `tolerance` of the
     largest change; `summation`.
@@ -102,10 +104,13 @@ class LabelPropagation(ClassifierMixin, BaseEstimator):
 
 
 def labels_of(estimator: Any, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Samples, one-hot rows of their classes (0 where there is no label), and the classes; one label is needed."""
+    """Samples, one-hot rows of their classes (0 where there is no label), and the classes; one label is needed.
+
+    UNKNOWN stands for no label, unless 1 is the only other one: ±1 are two classes.
+    """
     points, labels = pairs_of(estimator, X, y)
     check_classification_targets(labels)
-    known = labels != UNKNOWN
+    known = (labels != UNKNOWN) | np.array_equal(np.unique(labels), [-1, 1])
     if not known.any():
         raise ArgumentError("Argument `y` must label at least one sample, but every entry is −1.")
     classes, numbers = np.unique(labels[known], return_inverse=True)
