@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from figure_oracles import make
 from scipy.integrate import solve_ivp
+from shares import by_default
 
 import particleflow
 from particleflow.analysis import character_of, excess_kurtosis, gaussian_blow_up, gaussian_variance, nearest_distances
@@ -18,7 +19,6 @@ from particleflow.trajectory import Trajectory
 from particleflow.view import style
 from particleflow.view.drawing.base import small_print
 from particleflow.view.drawing.collection import _plan
-from particleflow.view.drawing.colors import contrasting_colors, last_clusters
 
 view: Any = particleflow.view  # the drawn artists are read by names that type stubs do not know
 
@@ -37,6 +37,7 @@ def facts(space: dict[str, Any] = SPHERE, **others: Any) -> dict[str, Any]:
 
 
 SIGNAL = {"kind": "time_gaussian", "form": "positional", "width": 3.0}
+TAUGHT = attention_of(data=True, taught=True)
 ANNEALING = {"name": "beta", "times": [0.0, 1.0, 3.0], "values": [1.0, 4.0, 4.0]}
 
 
@@ -57,6 +58,8 @@ ANNEALING = {"name": "beta", "times": [0.0, 1.0, 3.0], "values": [1.0, 4.0, 4.0]
         (facts(interactions=[attention_of(output=-1.0)]), {"nearest_neighbours"}, {"merge_tree"}),
         (facts(FLAT, interactions=[{"kernel": SIGNAL}]), {"values"}, {"merge_tree", "staircase"}),
         (facts(FLAT, interactions=[{"kernel": SIGNAL}, attention_of()]), {"merge_tree"}, {"values"}),
+        (facts(FLAT, interactions=[TAUGHT]), {"density", "kymograph"}, {"merge_tree", "staircase"}),
+        (facts(FLAT, interactions=[TAUGHT, attention_of()]), {"merge_tree"}, {"density"}),
         (facts(schedule=ANNEALING), {"schedule"}, {"density"}),
         (facts(picture=[3, 4]), {"picture"}, set()),
         (facts(picture=[5, 4]), set(), {"picture"}),
@@ -77,6 +80,39 @@ def test_figures_are_chosen_by_what_the_run_is(metadata, there, missing):
     assert not missing & plan.keys()
     for name in there - {"merge_tree", "kymograph"}:
         np.ravel(plan[name]())[0].figure.canvas.draw()
+
+
+@pytest.mark.parametrize("runs", [None, 2])
+def test_what_data_send_on_gathers_where_it_comes_to_rest(runs):
+    """Forecasts go around a cycle to the end; what has been denoised stays."""
+    around = make(2, runs=runs, metadata=facts(FLAT, interactions=[TAUGHT]))
+    assert character_of(around).apart == "the rule that they follow, which data teach"
+    at_rest = np.concatenate([around.points[:], around.points[-1:]])
+    stays = Trajectory.from_arrays(np.arange(len(at_rest)), at_rest, metadata=around.metadata)
+    for few in (stays, stays[-1:], stays[:0]):  # one frame, or none yet, tells nothing
+        assert character_of(few).gathers
+
+
+@pytest.mark.parametrize("dtype", [np.float32, pytest.param(np.float64, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("many", by_default(["one", "starts", "flows"], ["flows"]))
+def test_a_run_says_that_its_data_carry_values(dtype, many):
+    """So it is in ensembles and in single precision; data that carry nothing of their own teach no rule."""
+    turn = np.linspace(0, 2 * np.pi, 40, endpoint=False)[:, None] + np.array([[0.0, np.pi / 2]])
+    places, after = np.sin(turn).astype(dtype), np.sin(turn + 0.5).astype(dtype)
+    start = np.random.default_rng(0).normal(size=(7, 2)).astype(dtype)
+    given = np.stack([start, start + dtype(0.1)]) if many == "starts" else start
+
+    def known(values: Any) -> Any:
+        data = particleflow.Measure.uniform(places, values=values)
+        flows = [
+            particleflow.Flow(particleflow.MeanShift(particleflow.kernels.Gaussian(dtype(width)), data))
+            for width in (0.2, 0.3)
+        ]
+        flow = flows if many == "flows" else flows[0]
+        return character_of(particleflow.simulate(flow, given, np.arange(4.0), step=1.0, solver="map"))
+
+    assert known(after).apart == "the rule that they follow, which data teach"
+    assert known(None).gathers
 
 
 def test_a_count_that_only_comes_and_goes_has_no_staircase():
@@ -267,48 +303,6 @@ def test_a_picture_has_one_colour_a_cluster_at_the_places_of_the_patches():
     np.testing.assert_allclose(image.reshape(12, 3), expected)
     with pytest.raises(ArgumentError, match="patches"):
         view.picture(make(2))
-
-
-def hue_gap(one, other):
-    angles = np.arctan2(*style.oklab(np.stack([one, other]))[:, :0:-1].T)
-    return np.degrees(np.abs(np.angle(np.exp(1j * (angles[0] - angles[1])))))
-
-
-@pytest.mark.parametrize("theme", sorted(style.THEMES))
-@pytest.mark.parametrize("count", [2, 3, 5, 7])
-def test_neighbouring_clusters_have_unlike_hues(theme, count):
-    for seed in range(5):
-        turn = 2 * np.pi * (np.arange(count) + 0.3 * np.random.default_rng(seed).uniform(size=count)) / count
-        with style.use(theme):
-            colors = contrasting_colors(np.stack([np.cos(turn), np.sin(turn)], axis=1))
-        assert len(np.unique(colors, axis=0)) == count
-        for index in range(count):
-            assert hue_gap(colors[index], colors[(index + 1) % count]) > 35
-
-
-def test_oklab_is_the_inverse_of_oklch():
-    lightness, chroma, hue = np.array([0.5, 0.7]), np.array([0.05, 0.1]), np.array([1.0, 4.0])
-    found = style.oklab(style.oklch(lightness, chroma, hue))
-    np.testing.assert_allclose(found, np.stack([lightness, chroma * np.cos(hue), chroma * np.sin(hue)], 1), atol=2e-6)
-
-
-def test_particles_have_the_colour_of_the_cluster_they_end_in():
-    generator = np.random.default_rng(0)
-    centres = np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 3.0]])
-    member = np.arange(300) % 3
-    last = centres[member] + 1e-3 * generator.normal(size=(300, 2))
-    last[299] = [2.6, 0.1]  # alone, nearest to the second
-    run = Trajectory.from_arrays([0.0, 1.0], np.stack([generator.normal(size=(300, 2)), last]), metadata={})
-    found = last_clusters(run)
-    assert found is not None
-    assert [np.unique(found.labels[member == k][:99]).size for k in range(3)] == [1, 1, 1]
-    assert found.labels[299] == found.labels[1] != found.labels[2]
-    last[299] = [-4.0, -4.0]  # alone, and far from all others: a cluster of its own
-    found = last_clusters(Trajectory.from_arrays([0.0], last[None], metadata={}))
-    assert found is not None
-    assert (found.labels == found.labels[299]).sum() == 1
-    assert len(found.colors) == 4
-    assert last_clusters(Trajectory.from_arrays([0.0], generator.normal(size=(1, 60, 2)))) is None
 
 
 @pytest.mark.parametrize("theme", ["print", pytest.param("dark", marks=pytest.mark.slow)])

@@ -55,8 +55,9 @@ class Schedule:
 class Character:
     """What is known of a run: see the module's first lines.
 
-    `is_signal`: the points are values at times, and no kernel looks at them. `betas` are all inverse temperatures of
-    its kernels, `scales` (name, length) their widths and radii.
+    `is_signal`: the points are values at times, and no kernel looks at them. `follows`: to the end the particles are
+    sent on by the values of data, such as what came next in a series. `betas` are all inverse temperatures
+    of its kernels, `scales` (name, length) their widths and radii.
     """
 
     interacts_only: bool
@@ -66,6 +67,7 @@ class Character:
     count: int
     repels: bool
     is_signal: bool
+    follows: bool
     betas: tuple[float, ...]
     scales: tuple[tuple[str, float], ...]
     attention: Interaction | None
@@ -87,6 +89,8 @@ class Character:
             return "noise"
         if self.is_signal:
             return "the times of the signal whose values they are"
+        if self.follows:
+            return "the rule that they follow, which data teach"
         return "repulsion" if self.repels else None
 
     def attention_at(self, time: float) -> Interaction | None:
@@ -115,6 +119,7 @@ def character_of(trajectory: "Trajectory") -> Character:
         common_temperature=float(numbers_in(table.get("common temperature")).max(initial=0.0)),
         count=trajectory.count if whole_cloud or count.size != 1 else int(count[0]),
         is_signal=_is_signal(_kernels_of(table)),
+        follows=bool(interactions) and all(each.taught for each in interactions) and _moves_on(trajectory),
         repels=bool(values) and all(is_negative(value) for value in values),
         betas=_of_kernels(trajectory, "beta"),
         scales=tuple((name, each) for name in _SCALES for each in _of_kernels(trajectory, name)),
@@ -140,6 +145,15 @@ def places_of(trajectory: "Trajectory") -> NDArray[np.float64] | None:
         known = placed[0] if isinstance(placed[0], Mapping) else {}
         return _rows_at(known.get("places"), where)
     return where[:, None] if _is_signal(kernels) else None
+
+
+def _moves_on(trajectory: "Trajectory") -> bool:
+    """Whether the particles still go from place to place in the last frame, by 1 % of their spread or more."""
+    if len(trajectory) < 2:
+        return False
+    before, after = (np.asarray(trajectory[frame].points, np.float64) for frame in (-2, -1))
+    spread = np.sqrt(np.square(after - after.mean(axis=-2, keepdims=True)).mean())
+    return bool(np.sqrt(np.square(after - before).mean()) >= 0.01 * spread > 0)
 
 
 def _kernels_of(metadata: Mapping[str, Any]) -> list[Any]:

@@ -58,7 +58,8 @@ class Interaction:
     kind, form: of K₁; the form "inner" of the kind "attention" is exp β⟨Qx, Ky⟩; beta, query, key: its parameters, Q
     and K each a number, a diagonal or a matrix; normalization: one of NORMALIZATIONS; positional: the kind of K₂, None
     if there is none; positions: K₂ itself, together with the factors of K₁ that are kernels of positions; data: the
-    points y are fixed data rather than the particles; value: O V of the velocity O V m. What else is None is not known.
+    points y are fixed data rather than the particles; taught: these carry values of their own, such as what came next;
+    value: O V of the velocity O V m. What else is None is not known.
     """
 
     kind: str | None
@@ -70,6 +71,7 @@ class Interaction:
     positional: str | None = None
     positions: PositionKernel | None = EVERYONE
     data: bool = False
+    taught: bool = False
     value: LinearMap | None = None
 
     @property
@@ -129,6 +131,7 @@ def _interaction(row: Any) -> Interaction:
         positional=_kind(positional),
         positions=position_kernel({"kind": "product", "kernels": whole}),
         data=table.get("data", False) is not False,
+        taught=table.get("taught") is True,
         value=_product(_linear_map(table.get("output", 1.0)), _linear_map(table.get("value"))),
     )
 

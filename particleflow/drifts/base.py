@@ -155,6 +155,7 @@ class Interaction(NamedTuple):
             "normalization": self.normalization,
             "positional": None if self.positional is None else self.positional.description(),
             "data": self.data is not None,
+            "taught": self.data is not None and self.data.values is not None,
             "value": described_numbers(self.value),
             "output": described_numbers(self.output),
         }
