@@ -18,6 +18,7 @@ _RNG = np.random.default_rng(17)
 SUMMATIONS = {
     "auto": Auto(),
     "native": Native(),
+    "single": Native(widen=False),
     "dense": Dense(),
     "blocks": Blockwise(64, 32),
     "auto in blocks": Auto(dense_bytes=8),
@@ -73,7 +74,8 @@ def assert_past_stays(read, points, values, positions, dtype, places):
 CASES = [
     *((how, mask, kernel, "both", "float32") for how in SUMMATIONS for mask in MASKS for kernel in KERNELS),
     *(
-        ("native", "causal", kernel, size, dtype)
+        (how, "causal", kernel, size, dtype)
+        for how in ("native", "single")
         for kernel in KERNELS
         for size in SIZES
         for dtype in ("float32", "float64")
@@ -85,6 +87,7 @@ DEFAULT = [
     ("native", "slope", "tilted", "both", "float32"),
     ("native", "causal", "gaussian", "small", "float32"),
     ("native", "causal", "laplace", "wide", "float64"),
+    ("single", "causal", "attention", "wide", "float32"),
     ("auto", "strictly causal", "linearised", "both", "float32"),
 ]
 

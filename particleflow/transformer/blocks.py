@@ -25,6 +25,7 @@ from particleflow.geometry import AbstractGeometry, Euclidean, LayerNorm, PostNo
 from particleflow.kernels.positional import Causal
 from particleflow.measure import Measure
 from particleflow.summation.dense import Dense
+from particleflow.summation.native import Native
 
 Placement = Literal["pre", "post", "none"]
 Part = Literal["attention", "cross", "feed_forward"]
@@ -40,15 +41,6 @@ class LayerParts(NamedTuple):
     feed_forward_norm: LayerNorm
     cross: MultiHead | None = None
     cross_norm: LayerNorm | None = None
-
-    @staticmethod
-    def of(block: Block) -> "LayerParts":
-        """The parts of a whole layer with norms, taken apart again."""
-        drifts: Any = block.drifts
-        geometries: Any = block.geometries or ()
-        norms = [geometry.space for geometry in geometries]
-        (attention, *cross, feed_forward), (first, *middle, last) = drifts, norms
-        return LayerParts(attention, feed_forward, first, last, *cross, *middle)
 
     def looking_at(self, memory: Measure) -> "LayerParts":
         """The layer whose cross attention looks at a measure."""
@@ -73,12 +65,13 @@ class LayerParts(NamedTuple):
 
 
 def seeing(causal: bool) -> dict[str, Any]:
-    """Whom the heads of a layer see, as arguments of theirs: everybody, or nobody of the future.
+    """Whom the heads of a layer see, and how, as arguments of theirs: everybody, or nobody of the future.
 
-    Exact sums keep the future out to the last bit (see `particleflow.summation.base`), and all else in a layer is done
-    token by token: no number of a token depends on what comes after it.
+    In single precision scores are as exact as those that networks are trained with. Exact sums keep the future out to
+    the last bit (see `particleflow.summation.base`), and all else in a layer is done token by token: no number of a
+    token depends on what comes after it.
     """
-    return {"positional": Causal()} if causal else {}
+    return {"summation": Native(widen=False), "positional": Causal() if causal else None}
 
 
 def scheme(placement: Placement, norm: LayerNorm | None = None) -> AbstractGeometry:

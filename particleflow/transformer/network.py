@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -20,7 +19,7 @@ from particleflow.errors import ArgumentError
 from particleflow.flow import Flow
 from particleflow.geometry import LayerNorm
 from particleflow.measure import Measure
-from particleflow.transformer.blocks import LayerParts, Part, Placement, stacked, taking_turns
+from particleflow.transformer.blocks import LayerParts, Part, Placement, scheme, stacked, taking_turns
 from particleflow.transformer.embedding import Embedding, Unembedding
 from particleflow.transformer.tokens import Tokenizer
 
@@ -30,11 +29,10 @@ class Transformer(eqx.Module):
 
     Parameters: `embedding`; `layers`, what each is made of, a single one for all depths with shared weights (ALBERT);
     `depth`; `placement` of the norms; `final_norm` after the last layer; `unembedding` and `tokenizer` where there are.
-    `flow`, the layers one after the other, is what is made of them: explicit steps of size 1 are the network.
     """
 
     embedding: Embedding
-    flow: Flow
+    layers: tuple[LayerParts, ...]
     final_norm: LayerNorm | None
     unembedding: Unembedding | None
     depth: int = eqx.field(static=True)
@@ -52,24 +50,23 @@ class Transformer(eqx.Module):
         tokenizer: Tokenizer | None = None,
     ):
         self.embedding = embedding
-        self.flow = stacked(layers, placement)
+        self.layers = tuple(layers)
         self.placement = placement
         self.depth = len(layers) if depth is None else depth
         self.final_norm = final_norm
         self.unembedding = unembedding
         self.tokenizer = tokenizer
 
-        if len(layers) not in (1, self.depth):
+        if not layers or len(layers) not in (1, self.depth):
             raise ArgumentError(
                 f"Argument `layers` must hold one for each of {self.depth} depths, or one for all, but holds "
                 f"{len(layers)}."
             )
 
     @property
-    def layers(self) -> tuple[LayerParts, ...]:
-        """What every layer is made of."""
-        layers: Any = self.flow.drift
-        return tuple(LayerParts.of(block) for block in layers.drifts)
+    def flow(self) -> Flow:
+        """The layers one after the other: explicit steps of size 1 are the network itself."""
+        return stacked(self.layers, self.placement)
 
     def layers_of(self, parts: Sequence[Part], placement: Placement | None = None, layer: int | None = None) -> Layers:
         """Some of the parts of every layer, with the norms elsewhere, or one layer again and again, as a drift."""
@@ -96,14 +93,14 @@ class Transformer(eqx.Module):
 
     def stream(self, ids: Any, types: Any = None, mask: Any = None) -> list[Float[Array, "n d"]]:
         """The states of the flow: embeddings, then what every layer leaves, without the final norm."""
-        return _stepped(self.flow, self.measure(ids, types, mask), self.depth)
+        return _stepped(self.layers, self.placement, self.measure(ids, types, mask), self.depth)
 
     def hidden_states(self, ids: Any, types: Any = None, mask: Any = None) -> list[Float[Array, "n d"]]:
         """Embeddings first, then what every layer leaves, the last one after the final norm where there is one.
 
         Parameters: `ids` of the words; their `types`, all 0 if left out; `mask`, 0 for padded tokens that nobody sees.
         """
-        return _stepped(self.flow, self.measure(ids, types, mask), self.depth, self.final_norm)
+        return _stepped(self.layers, self.placement, self.measure(ids, types, mask), self.depth, self.final_norm)
 
     def next_token(self, ids: Any, types: Any = None, mask: Any = None) -> Float[Array, "n v"]:
         """What every token says of the next word (with a masked model: of the word in its place)."""
@@ -163,30 +160,46 @@ class EncoderDecoder(eqx.Module):
 
     def flow(self, memory: Measure) -> Flow:
         """The layers of the decoder, looking at a memory."""
-        return stacked([layer.looking_at(memory) for layer in self.decoder.layers], self.decoder.placement)
+        return self._reading(memory).flow
 
     def hidden_states(self, source: Any, target: Any, mask: Any = None) -> list[Float[Array, "n d"]]:
         """Those of the decoder: embeddings of the target first, then what every layer leaves of it."""
-        decoder, flow = self.decoder, self.flow(self.memory(source, mask))
-        return _stepped(flow, decoder.measure(target), decoder.depth, decoder.final_norm)
+        return self._reading(self.memory(source, mask)).hidden_states(target)
 
     def next_token(self, source: Any, target: Any, mask: Any = None) -> Float[Array, "n v"]:
         """What every token of the target says of the next word, having seen the source."""
         return self.decoder.head.distribution(self.hidden_states(source, target, mask)[-1])
+
+    def _reading(self, memory: Measure) -> Transformer:
+        """The decoder with its cross attention on a memory."""
+        layers = tuple(layer.looking_at(memory) for layer in self.decoder.layers)
+        return eqx.tree_at(lambda decoder: decoder.layers, self.decoder, layers)
 
     def __repr__(self) -> str:
         return shown(self)
 
 
 @eqx.filter_jit
-def _stepped(flow: Flow, start: Measure, depth: int, final_norm: LayerNorm | None = None) -> list[Array]:
-    """The states of a flow after 0, 1, …, depth explicit steps of size 1, the last one after the final norm."""
-    dtype = start.points.dtype
+def _stepped(
+    layers: tuple[LayerParts, ...],
+    placement: Placement,
+    start: Measure,
+    depth: int,
+    final_norm: LayerNorm | None = None,
+) -> list[Float[Array, "n d"]]:
+    """The states after 0, 1, …, depth layers, the last one after the final norm.
 
-    def layer(state: Array, time: Array) -> tuple[Array, Array]:
-        after = flow.step(time, state, start, jnp.ones((), dtype))
-        return after, after
+    Layers are arguments of their own: out of a stack, as a flow has them, their weights would be copied at every step.
+    """
+    states = [start.points]
+    for place in range(depth):
+        states.append(_after(layers[min(place, len(layers) - 1)], placement, states[-1], start))
+    *others, last = states
+    return [*others, last if final_norm is None else final_norm.normalise(last)]
 
-    last, states = jax.lax.scan(layer, start.points, jnp.arange(depth, dtype=dtype))
-    last = last if final_norm is None else final_norm.normalise(last)
-    return [start.points, *(states[place] for place in range(depth - 1)), last]
+
+@eqx.filter_jit
+def _after(layer: LayerParts, placement: Placement, state: Array, start: Measure) -> Float[Array, "n d"]:
+    """What one layer leaves, an explicit step of size 1 of its flow; traced once for all layers of one structure."""
+    origin, size = jnp.zeros((), state.dtype), jnp.ones((), state.dtype)
+    return Flow(layer.block(placement), scheme(placement)).step(origin, state, start, size)

@@ -85,10 +85,11 @@ struct Call {
 // there is no band), and (power, least, most, slope, scale).
 const int PROBLEM = 7;
 
-// What does not change with numbers; a negative tolerance asks for all pairs.
+// What does not change with numbers; a negative tolerance asks for all pairs, see Problem.
 struct Form {
   int64_t inner, profile, packet;
   double tolerance;
+  bool widen;
 };
 
 template <class T> Problem<T> problem_at(const Call &call, const Place &place, const Form &form) {
@@ -98,8 +99,8 @@ template <class T> Problem<T> problem_at(const Call &call, const Place &place, c
   const T *numbers = at(6);
   return {(int)queries.axis(2), (int)values.axis(2), (int)queries.axis(1), (int)form.inner, (int)values.axis(1),
           (Profile)form.profile, at(0), at(1), at(2), at(3), banded ? at(4) : nullptr, banded ? at(5) : nullptr,
-          numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], form.tolerance, (int)form.packet, nullptr, nullptr,
-          nullptr};
+          numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], form.tolerance, (int)form.packet, form.widen,
+          nullptr, nullptr, nullptr};
 }
 
 Workers workers_of(ffi::ThreadPool &pool, const Call &call) {
@@ -144,12 +145,12 @@ template <class Function> ffi::Error guarded(Function function) {
 }
 
 ffi::Error handle_moments(ffi::ThreadPool pool, ffi::RemainingArgs args, ffi::RemainingRets rets, int64_t inner,
-                          int64_t profile, int64_t packet, double tolerance) {
+                          int64_t profile, int64_t packet, double tolerance, bool widen) {
   return guarded([&] {
     Call call;
     ffi::Error error = call.decode(args, rets, {2, 2, 2, 1, 1, 1, 1, 1, 1, 2});
     if (error.failure()) return error;
-    const Form form{inner, profile, packet, tolerance};
+    const Form form{inner, profile, packet, tolerance, widen};
     return rets.get<ffi::AnyBuffer>(0).value()->element_type() == ffi::F32
                ? moments<float>(call, pool, form)
                : moments<double>(call, pool, form);
@@ -157,12 +158,12 @@ ffi::Error handle_moments(ffi::ThreadPool pool, ffi::RemainingArgs args, ffi::Re
 }
 
 ffi::Error handle_adjoint(ffi::ThreadPool pool, ffi::RemainingArgs args, ffi::RemainingRets rets, int64_t inner,
-                          int64_t profile, int64_t packet, double tolerance, bool with_values) {
+                          int64_t profile, int64_t packet, double tolerance, bool widen, bool with_values) {
   return guarded([&] {
     Call call;
     ffi::Error error = call.decode(args, rets, {2, 2, 2, 1, 1, 1, 1, 1, 2, 1, 1, 2, 2, 1, 2, 2});
     if (error.failure()) return error;
-    const Form form{inner, profile, packet, tolerance};
+    const Form form{inner, profile, packet, tolerance, widen};
     return rets.get<ffi::AnyBuffer>(0).value()->element_type() == ffi::F32
                ? adjoint<float>(call, pool, form, with_values)
                : adjoint<double>(call, pool, form, with_values);
@@ -180,7 +181,8 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(particleflow_moments, particleflow::handle_moments
                                   .Attr<int64_t>("inner")
                                   .Attr<int64_t>("profile")
                                   .Attr<int64_t>("packet")
-                                  .Attr<double>("tolerance"));
+                                  .Attr<double>("tolerance")
+                                  .Attr<bool>("widen"));
 XLA_FFI_DEFINE_HANDLER_SYMBOL(particleflow_adjoint, particleflow::handle_adjoint,
                               xla::ffi::Ffi::Bind()
                                   .Ctx<xla::ffi::ThreadPool>()
@@ -190,4 +192,5 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(particleflow_adjoint, particleflow::handle_adjoint
                                   .Attr<int64_t>("profile")
                                   .Attr<int64_t>("packet")
                                   .Attr<double>("tolerance")
+                                  .Attr<bool>("widen")
                                   .Attr<bool>("with_values"));

@@ -14,9 +14,13 @@
 
 namespace particleflow {
 
-// How far scores may spread below a bound of theirs: beyond it exponentials would underflow, and in single precision
-// scores would be too coarse for a mean that is right to 3e-7.
-template <class T> constexpr T ROOM = sizeof(T) == 4 ? T(12) : T(620);
+// How far scores may spread below a bound of theirs: beyond it exponentials would underflow.
+template <class T> constexpr T ROOM = sizeof(T) == 4 ? T(55) : T(620);
+
+// Whether scores in single precision that spread so far are too coarse for a mean that is right to 3e-7; NaN is.
+template <class T> bool is_coarse(const Problem<T> &p, T spread) {
+  return sizeof(T) < sizeof(double) && p.widen && !(spread <= T(12));
+}
 
 // Whether a tolerance leaves room for rough exponentials: a fifteenth of it, for the mean, which they move by twice as much.
 // They save a sixth of the sum of near pairs. Kernels that end at a radius are summed exactly.

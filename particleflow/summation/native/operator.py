@@ -50,19 +50,24 @@ class Form(NamedTuple):
     """What does not change with numbers: how many features are inner products, and the curve of the distances.
 
     With a tolerance, at most half of that part of any mass is left out: far sources, in boxes of at most `block`.
+    Single-precision scores that spread too far are made in double precision, if it may `widen` them.
     """
 
     inner: int
     curve: str | None
     tolerance: float | None = None
     block: int = 12
+    widen: bool = True
 
     @property
     def attributes(self) -> dict[str, Any]:
         """As native code takes them."""
         tolerance = -1.0 if self.tolerance is None else self.tolerance
         numbers = {"inner": self.inner, "profile": CURVES[self.curve], "packet": self.block}
-        return {name: np.int64(number) for name, number in numbers.items()} | {"tolerance": np.float64(tolerance)}
+        return {name: np.int64(number) for name, number in numbers.items()} | {
+            "tolerance": np.float64(tolerance),
+            "widen": self.widen,
+        }
 
     @property
     def is_pulled(self) -> bool:

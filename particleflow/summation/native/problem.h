@@ -11,7 +11,8 @@ enum Profile { NO_PROFILE = 0, GAUSSIAN = 1, EXPONENTIAL = 2, POWER = 3, BALL = 
 
 // One cloud of sources and the queries that look at it. Features are inner products in their first `inner` columns, and
 // coordinates of distances in the rest. Positions are null where there is no band. Where a tolerance is not negative, that
-// part of every mass may be left out, see near.h; sources then go in packets of at most about so many.
+// part of every mass may be left out, see near.h; sources then go in packets of at most about so many. Where it may be
+// widened, a problem in single precision whose scores are too coarse is summed in double precision.
 template <class T> struct Problem {
   int queries, sources, features, inner, columns;
   Profile profile;
@@ -19,6 +20,7 @@ template <class T> struct Problem {
   T power, least, most, slope, scale;
   double tolerance;
   int packet;
+  bool widen;
   T *mass, *shift, *mean;
 
   int coordinates() const { return features - inner; }

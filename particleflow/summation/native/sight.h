@@ -41,8 +41,6 @@ template <class T> struct Sight {
     }
   }
 
-  bool fits(int query) const { return spread[query] <= ROOM<T>; }  // NaN does not
-
   // The bounds of a tile of queries, and which of them are near enough to be a shift.
   template <int V> void bound(int first, int count, Integers<T> *bounded, Vector<T> *shift) const {
     Vector<T> spreads[V];

@@ -54,12 +54,17 @@ template <class T> Problem<double> widened(const Problem<T> &p, Widened<T> &wide
   return {p.queries, p.sources, p.features, p.inner, p.columns, p.profile,
           wide(p.query_features, m * p.features), wide(p.key_features, n * p.features), wide(p.values, n * p.columns),
           wide(p.log_weights, n), wide(p.query_positions, m), wide(p.key_positions, n),
-          p.power, p.least, p.most, p.slope, p.scale, p.tolerance, p.packet, nullptr, nullptr, nullptr};
+          p.power, p.least, p.most, p.slope, p.scale, p.tolerance, p.packet, p.widen, nullptr, nullptr, nullptr};
 }
 
 // Whether a problem is summed by its boxes; what is not finite is left to the sum of all pairs, which shows it.
 template <class T> bool is_near(const Problem<T> &p, const Bounds<T> &bounds) {
   return p.tolerance >= 0 && p.queries > 0 && p.sources > 0 && p.features > 0 && std::isfinite(bounds.spread);
+}
+
+// Whether a problem in single precision is summed in double precision: because of its scores, or of its boxes.
+template <class T> bool is_widened(const Problem<T> &p, const Bounds<T> &bounds) {
+  return sizeof(T) < sizeof(double) && (is_coarse(p, bounds.spread) || is_near(p, bounds));
 }
 
 // Rows in another order, and room for results that go back to where they belong.
@@ -170,7 +175,7 @@ template <class T, class Wanted> bool sum_widened(const Problem<T> &p, const Wor
 // cut into tiles as all of them would be: a tile of another width might round otherwise.
 template <class T> bool sum_in_sight(const Problem<T> &p, const Workers &workers) {
   const Sight<T> sight(p);
-  const auto wide = [&](int i) { return sizeof(T) < sizeof(double) && !sight.fits(i); };
+  const auto wide = [&](int i) { return is_coarse(p, sight.spread[i]); };
   int narrow = 0, first = p.queries;
   for (int i = p.queries - 1; i >= 0; i--)
     if (wide(i)) first = i;
@@ -186,7 +191,7 @@ template <class T> bool sum_one(const Problem<T> &p, const Workers &workers) {
   const Bounds<T> bounds(p);
   if constexpr (sizeof(T) == sizeof(double))
     if (is_near(p, bounds)) return sum_by_boxes(p, bounds, workers);
-  if (sizeof(T) < sizeof(double) && (!bounds.fit() || is_near(p, bounds)))
+  if (is_widened(p, bounds))
     return sum_widened(p, workers, [](int) { return true; });
   return sum_pairs<T>(p, bounds, nullptr, workers);
 }
@@ -196,7 +201,7 @@ template <class T> bool pull_one(const Adjoint<T> &a, const Workers &workers) {
   const Bounds<T> bounds(p);
   if constexpr (sizeof(T) == sizeof(double))
     if (is_near(p, bounds)) return pull_by_boxes(a, bounds, workers);
-  if (sizeof(T) < sizeof(double) && (!bounds.fit() || is_near(p, bounds))) {
+  if (is_widened(p, bounds)) {
     Widened<T> wide;
     const size_t m = p.queries, n = p.sources, features = m * p.features, columns = m * p.columns;
     const Adjoint<double> same = {widened(p, wide), wide(a.offset, m), wide(a.rates, m * p.columns), wide(a.own, m),
