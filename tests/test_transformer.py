@@ -76,12 +76,13 @@ def test_padded_tokens_and_token_types(networks):
 
 
 def test_a_simulated_flow_is_the_network_and_keeps_the_words(networks):
+    """To rounding: measured 0 as users compile it, one unit of the largest number where quick to compile."""
     network = networks["bert"]
     ids = network.tokenize("w4 w17 w5 nobody w5")
     words = network.words(ids)
     assert words == ["[CLS]", "w4", "w17", "w5", "[UNK]", "w5", "[SEP]"]
     run = pf.simulate(network.flow, network.measure(ids), jnp.arange(3.0), step=1.0, solver="map", words=words)
-    assert off(run.points, np.stack(network.hidden_states(ids))) == 0
+    assert off(run.points, np.stack(network.hidden_states(ids))) < 1e-6
     assert run.words is not None
     assert list(run.words) == words
 
