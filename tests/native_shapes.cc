@@ -70,7 +70,8 @@ template <class T> double worst_case() {
   std::vector<T> mass(m), shift(m), mean((size_t)m * k);
   const T power = profile == BALL ? T(4) : T(1.7), scale = profile >= PARABOLA ? T(0.05) : T(0.4);
   Problem<T> p{m, n, features, inner, k, profile, q.data(), s.data(), z.data(), b.data(), banded ? t.data() : nullptr,
-               banded ? u.data() : nullptr, power, T(-5), T(9), T(0.1), scale, tolerance, 4 + m % 13, mass.data(), shift.data(), mean.data()};
+               banded ? u.data() : nullptr, power, T(-5), T(9), T(0.1), scale, tolerance, 4 + m % 13, m % 3 > 0,
+               mass.data(), shift.data(), mean.data()};
   if (!banded) p.least = -INFINITY, p.most = INFINITY, p.slope = 0;
   const Workers workers{2, [](std::function<void()> task) { task(); }};
   if (m == 0) return 0;

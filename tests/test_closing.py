@@ -118,6 +118,14 @@ def test_info_shows_parameters_clusters_and_products(tmp_path, capsys):
     assert facts["products"] == {"summary": "summary.json"}
 
 
+def test_info_counts_equal_kernels(tmp_path, capsys):
+    soft, sharp = ({"kernel": {"kind": "attention", "form": "inner", "beta": beta}} for beta in (1.0, 4.0))
+    folder = save_run(tmp_path / "run", interactions=[soft, sharp, soft, soft])
+    assert main(["info", str(folder)]) == 0
+    said = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "kernel 3 × attention, β = 1; attention, β = 4" in said
+
+
 @pytest.mark.parametrize("content", ["", "[1, 2]", "{", '{"clusters": 3}', "[" * 100_000])
 def test_a_summary_of_somebody_else_is_as_good_as_none(content, tmp_path, capsys):
     folder = save_run(tmp_path / "run")

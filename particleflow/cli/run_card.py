@@ -1,6 +1,7 @@
 """What `info` says of a run besides its trajectory: parameters, clusters and products, from files alone."""
 
 import math
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +43,8 @@ def _plain(value: Any) -> Any:
 
 def parameter_rows(found: dict[str, Any]) -> dict[str, str]:
     """The parameters of a run in words, by name; what is not known is left out."""
-    rows = {"kernel": "; ".join(_kernel(each) for each in found["kernels"])}
+    kernels = Counter(_kernel(each) for each in found["kernels"])
+    rows = {"kernel": "; ".join(text if count == 1 else f"{count} × {text}" for text, count in kernels.items())}
     rows["n, d"] = f"{found['particles']}, {found['dimension']}"
     rows |= {name: str(found[name]) for name in ("seed", "geometry", "precision") if found[name] is not None}
     rows["solver"] = _solver(found)
