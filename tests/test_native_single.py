@@ -50,7 +50,8 @@ def cloud(size: float, queries: int = 70, sources: int = 250) -> tuple[Measure, 
         size * rng.normal(size=(sources, 3)), weights, rng.normal(size=(sources, 2)),
         rng.permutation(sources).astype(float),
     )  # fmt: skip
-    return cast((measure, Sites(size * rng.normal(size=(queries, 3)), np.linspace(0, sources, queries))), np.float32)
+    points, positions = jnp.asarray(size * rng.normal(size=(queries, 3))), jnp.linspace(0, sources, queries)
+    return cast((measure, Sites(points, positions)), np.float32)
 
 
 def exact(kernel: Any, measure: Measure, sites: Sites) -> Any:
