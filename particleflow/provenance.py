@@ -41,6 +41,7 @@ def describe(plan: Plan) -> dict[str, Any]:
     """What a run is: settings, space and interactions, precision."""
     facts = plan.flow.geometry.facts(plan.start.points.shape[-1]).description()
     interactions = [each.description() for each in _interactions(plan)]
+    begin = jnp.asarray(plan.times[0], plan.dtype)
     if plan.flow_per_run:
         facts, interactions = _by_run(facts, plan.runs), _by_run(interactions, plan.runs)
     return {
@@ -49,7 +50,7 @@ def describe(plan: Plan) -> dict[str, Any]:
         "drift": snake_case(type(plan.flow.drift).__name__),
         "interactions": interactions,
         "closed form": plan.discretization.is_closed_form(),
-        "interacts only": plan.flow_of(0).drift.interacts_only(jnp.asarray(plan.times[0], plan.dtype)),
+        "interacts only": plan.flow.geometry.is_free and plan.flow_of(0).drift.interacts_only(begin),
         "temperature": _by_run(np.asarray(plan.flow.temperature, float).tolist(), plan.runs),
         "common temperature": _by_run(np.asarray(plan.flow.common_temperature, float).tolist(), plan.runs),
         "count": int(plan.start.points.shape[-2]),

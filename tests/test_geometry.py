@@ -45,6 +45,14 @@ def test_retraction_is_its_formula_and_idempotent(space, formula):
     space.check_contains(jnp.asarray(points))
 
 
+@pytest.mark.parametrize("name", family.spaces(4))
+def test_a_free_space_leaves_states_and_velocities_as_they_are(name):
+    space, state, velocity = family.spaces(4)[name].build(), jnp.asarray(STATE), jnp.asarray(VELOCITY)
+    maps = [space.retract(state) - state, space.observe(state, 0.7) - state]
+    maps += [space.advance(state, velocity, 0.1, 0.7) - state - 0.1 * velocity]
+    assert space.is_free == (max(float(jnp.max(jnp.abs(each))) for each in maps) < 1e-15)
+
+
 @pytest.mark.parametrize("index", [1, 2, 3, 4, 7, 8])
 def test_constrained_fields_have_no_radial_part(index):
     space, formula = SPACES[index]

@@ -256,6 +256,19 @@ def test_the_theory_of_gaussians_is_drawn_only_where_it_holds(metadata):
     assert excess_kurtosis(uniform[0], np.ones(4000))[0] == pytest.approx(-1.2, abs=0.05)
 
 
+@pytest.mark.parametrize(
+    ("geometry", "lines"),
+    [(particleflow.Euclidean(), 3), (particleflow.geometry.SetNorm(), 1), (particleflow.geometry.PostNorm(), 1)],
+    ids=["free", "normalised set", "post-norm"],
+)
+def test_the_theory_of_gaussians_is_not_drawn_where_a_norm_holds_the_tokens(geometry, lines):
+    flow = particleflow.Flow(particleflow.Attend(particleflow.kernels.Attention(beta=0.5)), geometry)
+    points = np.random.default_rng(0).standard_normal((200, 1))
+    run = particleflow.simulate(flow, geometry.retract(points), [0.0, 0.1], step=0.1, solver="map")
+    gaussian = Trajectory.from_arrays(run.times, gaussian_run().points[:2], metadata=run.metadata)
+    assert len(view.covariance(gaussian).lines) == lines
+
+
 @pytest.mark.parametrize("positional", [None, {"kind": "causal"}])
 def test_attention_of_a_run_has_its_mask_its_weights_and_the_beta_of_its_time(positional):
     weights = np.random.default_rng(1).uniform(0.2, 1, 9)
@@ -333,8 +346,8 @@ def test_runs_keep_what_kind_they_are():
     )
     layers = pf.drifts.Layers([attend, attend, attend], duration=2.0)
 
-    def kept(drift, temperature=0.0):
-        flow = pf.Flow(drift, pf.Sphere(), temperature)
+    def kept(drift, temperature=0.0, geometry: Any = pf.Sphere):
+        flow = pf.Flow(drift, geometry(), temperature)
         noisy = {"step": 0.1, "rtol": None, "atol": None, "key": jax.random.key(0)}
         how = noisy if temperature else {"step": None, "rtol": 1e-6, "atol": 1e-8, "key": None}
         rest = {"solver": None, "observe": (), "event": None, "window": None, "max_steps": 1000}
@@ -347,7 +360,9 @@ def test_runs_keep_what_kind_they_are():
     assert (kept(attend, 0.5).apart, kept(-1.0 * attend).apart) == ("noise", None)
     bare = [attend, 2.0 * attend, attend + attend, annealed]
     others = [attend + pf.drifts.Linear(1.0), pf.MeanShift(pf.kernels.Gaussian(1.0)), layers]
-    assert [kept(drift).interacts_only for drift in bare + others] == 4 * [True] + 3 * [False]
+    free = [kept(drift, geometry=pf.Euclidean) for drift in bare + others]
+    assert [each.interacts_only for each in free] == 4 * [True] + 3 * [False]
+    assert not repelling.interacts_only
     assert repelling.attention is not None
     assert repelling.attention.value == -2.0
     assert kept(-1.0 * attend).repels is False

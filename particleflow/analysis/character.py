@@ -3,7 +3,7 @@
 Beside the tables that `facts` reads, a simulation stores
 
     closed form         whether the points stand for a normal law, whose mean and covariance are all that moves
-    interacts only      whether nothing but its interactions moves the particles
+    interacts only      whether nothing but its interactions moves the particles, no constraint either
     temperature         of the noise that every particle has for itself
     common temperature  of the noise that all share
     count               how many particles move, of which some may be stored

@@ -105,7 +105,7 @@ def interactions_of(trajectory: "Trajectory") -> tuple[Interaction, ...]:
 
 
 def interacts_only(trajectory: "Trajectory") -> bool:
-    """Return whether nothing but its interactions moves the particles of a run; where that is not known, no."""
+    """Return whether its interactions alone move the particles of a run, without constraint; if not known, no."""
     stored = _metadata(trajectory).get("interacts only")
     return stored if isinstance(stored, bool) else _metadata(trajectory).get("drift") == _BARE_ATTENTION
 

@@ -100,6 +100,11 @@ class AbstractGeometry(eqx.Module):
         return points
 
     @property
+    def is_free(self) -> bool:
+        """Whether drifts see the state itself, which moves by their velocity alone; no, unless a geometry says so."""
+        return False
+
+    @property
     def whole_set(self) -> bool:
         """Whether something is demanded of all particles together, not of each alone; no, unless a geometry says so."""
         return False

@@ -38,6 +38,11 @@ RESIDUAL_NORM, RESIDUAL_MEAN = "residual_norm", "residual_mean"
 class Euclidean(AbstractGeometry):
     """R^d: nothing is constrained."""
 
+    @property
+    def is_free(self) -> bool:
+        """Yes."""
+        return True
+
     def retract(self, state: State) -> State:
         """The state itself."""
         return state
