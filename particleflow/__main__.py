@@ -2,7 +2,7 @@
 
 import sys
 
-from particleflow.cli import main
+if __name__ == "__main__":  # a process that draws imports this module once more
+    from particleflow.app.cli import main
 
-if __name__ == "__main__":
     sys.exit(main())

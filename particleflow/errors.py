@@ -1,13 +1,16 @@
 """Errors a user can act on: each says what was expected, what was found and, where it can, what to do.
 
+They speak in one voice, name the argument and end with what was found:
+
+    Argument `beta` must be positive, but is -1.0.
+    Argument `geometry` must be a geometry, but is the class Sphere: write Sphere(...).
+
 The command line turns `UserError` into exit code 2 (the user got something wrong) and every other
 `ParticleflowError` into exit code 1 (something failed while running).
 """
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from particleflow.trajectory import Trajectory
+from numbers import Integral
+from typing import Any
 
 
 class ParticleflowError(Exception):
@@ -39,17 +42,20 @@ class StoreError(ParticleflowError):
 
 
 class RunError(ParticleflowError):
-    """A simulation could not go on; every frame before the failure is kept, in `trajectory` if it was in memory."""
+    """A simulation could not go on; every frame before the failure is kept.
 
-    trajectory: "Trajectory | None" = None
+    `trajectory` is the `Trajectory` up to there if it was in memory; None if it is in a file.
+    """
+
+    trajectory: Any = None
 
 
 class ResumedElsewhere(UserWarning):
-    """A run goes on with other versions or on another machine than it began with: the last digits may differ."""
+    """A run is resumed with other versions or on another machine than it began with: the last digits may differ."""
 
 
 class ComputedAgain(UserWarning):
-    """A run goes on from before its last stored frame, because a checkpoint cannot be used; no frame is lost by it."""
+    """A run is resumed from before its last stored frame, because a checkpoint cannot be used; no frame is lost."""
 
 
 class ProductMissing(UserWarning):
@@ -69,3 +75,14 @@ def check_kind(value: Any, kind: type | tuple[type, ...], name: str, expected: s
     text = repr(value)
     found = text if len(text) <= 100 and "\n" not in text else f"a {type(value).__name__}"
     raise KindError(f"Argument `{name}` must be {expected}, but is {found}.")
+
+
+def whole_number(value: Any, name: str, least: int = 1) -> int:
+    """Raise unless an argument is a whole number that is large enough; returns it.
+
+    Parameters: `value` of the argument `name`, of Python or NumPy, but no truth value; the `least` that will do.
+    """
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        expected = "a positive integer" if least == 1 else f"a whole number of at least {least}"
+        raise ArgumentError(f"Argument `{name}` must be {expected}, but is {value!r}.")
+    return int(value)

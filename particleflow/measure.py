@@ -24,13 +24,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from particleflow._arrays import as_float_array, check_same_dtype, is_concrete, progression
-from particleflow._shown import shown
+from particleflow._support.arrays import as_float_array, check_same_dtype, is_concrete, progression
+from particleflow._support.representation import shown
 from particleflow.errors import ArgumentError, DtypeError, ShapeError
 
 
 class Sites(NamedTuple):
-    """What a kernel may look at: points, their positions in the sequence, the values they carry.
+    """What a kernel may depend on: points, their positions in the sequence, the values they carry.
 
     The fields of one site are a vector, a scalar and a vector; of many, the same with a leading axis. Weights are not
     among them: a kernel cannot depend on how much of a point there is.
@@ -45,7 +45,7 @@ class Measure(eqx.Module):
     """The measure Σ_j exp(log_weights_j) δ_{points_j}.
 
     Parameters: `points` (n, d); `log_weights` (n,); `values` (n,) or (n, k), left out when every point
-    carries itself; `positions` (n,), left out when the kernel does not ask for them; `fields`, name -> (n, ...).
+    carries itself; `positions` (n,), left out when the kernel does not depend on them; `fields`, name -> (n, ...).
     """
 
     points: Float[Array, "n d"]
@@ -99,7 +99,10 @@ class Measure(eqx.Module):
 
     @staticmethod
     def uniform(points: Any, values: Any = None, positions: Any = None) -> "Measure":
-        """The empirical measure (1/n) Σ_j δ_{points_j}."""
+        """The empirical measure (1/n) Σ_j δ_{points_j}.
+
+        Parameters: `points` (n, d); `values` (n,) or (n, k) and `positions` (n,) as for `Measure`.
+        """
         points = as_float_array(points, "points")
         if points.ndim != 2 or 0 in points.shape:
             raise ShapeError(f"Argument `points` must have shape (n, d) with n, d ≥ 1, but has {points.shape}.")
@@ -135,7 +138,7 @@ class Measure(eqx.Module):
 
     @property
     def count(self) -> int:
-        """The number n of points."""
+        """The number n of points, those of weight zero included."""
         return self.points.shape[0]
 
     @property
@@ -150,12 +153,12 @@ class Measure(eqx.Module):
 
     @property
     def sites(self) -> Sites:
-        """The points with their positions and values, as a kernel sees them."""
+        """The points with their positions and values, as kernels take them."""
         return Sites(self.points, self.positions, self.carried)
 
     @property
     def log_mass(self) -> Float[Array, ""]:
-        """log μ(everything) = log Σ_j w_j."""
+        """log μ(everything) = log Σ_j w_j, 0 for a probability measure."""
         return jax.nn.logsumexp(self.log_weights)
 
     def normalised(self) -> "Measure":
@@ -163,7 +166,7 @@ class Measure(eqx.Module):
         return self.with_log_weights(self.log_weights - self.log_mass)
 
     def tilted(self, log_density: Float[Array, " n"]) -> "Measure":
-        """The measure e^{h} μ for a log-density h given at the points."""
+        """The measure e^{h} μ for a log-density h given at the points, (n,); it may be −∞, which removes a point."""
         log_density = as_float_array(log_density, "log_density", finite=False)
         if log_density.shape != (self.count,):
             raise ShapeError(f"Argument `log_density` must have shape ({self.count},), but has {log_density.shape}.")
@@ -171,7 +174,7 @@ class Measure(eqx.Module):
         return self.with_log_weights(self.log_weights + log_density)
 
     def with_log_weights(self, log_weights: Array) -> "Measure":
-        """The same points with other weights."""
+        """The same points with other log-weights (n,)."""
         return Measure(self.points, log_weights, self.values, self.positions, self.fields)
 
     def with_points(self, points: Array) -> "Measure":
@@ -179,7 +182,7 @@ class Measure(eqx.Module):
         return Measure(points, self.log_weights, self.values, self.positions, self.fields)
 
     def with_values(self, values: Array | None) -> "Measure":
-        """The same points carrying other values."""
+        """The same points carrying other values (n,) or (n, k); themselves, for None."""
         return Measure(self.points, self.log_weights, values, self.positions, self.fields)
 
     def with_positions(self, positions: Array) -> "Measure":
@@ -189,12 +192,16 @@ class Measure(eqx.Module):
     def with_fields(self, fields: Mapping[str, Any]) -> "Measure":
         """The same points with other numbers by name, in place of those they had.
 
-        What they mean is the business of the geometry: `residual_norm` of a pre-norm flow, for example.
+        The geometry gives them their meaning: `residual_norm` of a pre-norm flow, for example.
         """
         return Measure(self.points, self.log_weights, self.values, self.positions, fields)
 
     def concatenated(self, other: "Measure") -> "Measure":
-        """The sum μ + ν, as one cloud."""
+        """The sum μ + ν, as one cloud: points of the first measure, then those of the second.
+
+        If one of them carries values, the points of the other carry themselves. Both must have the same fields, and
+        positions or none.
+        """
         if self.dimension != other.dimension:
             raise ShapeError(f"Measures of dimension {self.dimension} and {other.dimension} cannot be added.")
         if (self.positions is None) != (other.positions is None):
@@ -219,6 +226,7 @@ class Measure(eqx.Module):
 
 
 def _joined(first: Array, second: Array) -> Array:
+    """Rows of the first array, then those of the second, which must have the same shape."""
     if first.shape[1:] != second.shape[1:]:
         raise ShapeError(f"Values of shape {first.shape[1:]} and {second.shape[1:]} cannot be joined.")
     return jnp.concatenate([first, second])

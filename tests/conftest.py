@@ -1,6 +1,5 @@
 """Every test runs with 64 bits, without silent broadcasting or casting, and without a display."""
 
-import gc
 import os
 import tempfile
 from collections.abc import Iterator
@@ -13,14 +12,19 @@ import jax
 import pytest
 from hypothesis import HealthCheck, settings
 
-from particleflow.compilation_cache import write_whole_entries
-
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 
-# Tracing makes many small objects that stay: looking through them for cycles would take a tenth of the time.
-gc.set_threshold(100_000, 20, 20)
+# POT, an oracle of some tests, imports every package of arrays that it finds; torch alone takes seconds.
+for _package in ("CUPY", "JAX", "PYTORCH", "TENSORFLOW"):
+    os.environ[f"POT_BACKEND_DISABLE_{_package}"] = "1"
+
+HERE = Path(__file__).parent
+# Processes that tests start find helpers and oracles, too.
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    [str(HERE / "helpers"), str(HERE / "oracles"), *filter(None, [os.environ.get("PYTHONPATH")])]
+)
 
 QUICK_TO_COMPILE = "--xla_cpu_use_fusion_emitters=false"
 
@@ -63,7 +67,6 @@ def _share_what_is_compiled(config: pytest.Config) -> None:
         folder = tempfile.TemporaryDirectory(prefix="particleflow-compiled-", ignore_cleanup_errors=True)
         config.add_cleanup(folder.cleanup)
         os.environ["JAX_COMPILATION_CACHE_DIR"] = folder.name
-    write_whole_entries()  # workers read what others are writing
     jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
     for name, value in {"min_compile_time_secs": 0.0, "min_entry_size_bytes": -1}.items():
         os.environ[f"JAX_PERSISTENT_CACHE_{name.upper()}"] = str(value)
@@ -132,29 +135,58 @@ def browser() -> Iterator:
         opened.close()
 
 
+def _open_page(browser: Any, path: Path, trouble: list[str], width: int, height: int, before: str) -> Any:
+    """Open a page in a context of its own; what must not happen is appended to `trouble`."""
+    context = browser.new_context(
+        viewport={"width": width, "height": height}, color_scheme="light", reduced_motion="reduce"
+    )
+    page = context.new_page()
+    page.on("console", lambda message: trouble.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: trouble.append(str(error)))
+    page.on("dialog", lambda dialog: (trouble.append(dialog.message), dialog.dismiss()))
+    page.on("request", lambda request: trouble.append(request.url) if request.url != path.as_uri() else None)
+    if before:
+        page.add_init_script(before)
+    page.goto(path.as_uri())
+    page.evaluate("window.particleflow.ready")
+    return page
+
+
 @pytest.fixture
 def show(browser, tmp_path: Path) -> Iterator:
-    """Open a page and collect everything that must not happen; checked when the test ends."""
+    """Open pages of trajectories; `before` is a script to run first. No error, dialog or request may have happened."""
     from particleflow.view import page as write_page
 
-    contexts, trouble = [], []
+    pages, trouble = [], []
 
-    def open_page(trajectory: Any, *, viewport: tuple[int, int] = (1280, 800), **options: Any):
+    def open_page(trajectory: Any, *, viewport: tuple[int, int] = (1280, 800), before: str = "", **options: Any):
         wanted: dict[str, Any] = {"analysis": False} | options
-        path = write_page(trajectory, tmp_path / f"page{len(contexts)}.html", **wanted)
-        size = {"width": viewport[0], "height": viewport[1]}
-        context = browser.new_context(viewport=size, color_scheme="light", reduced_motion="reduce")
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda message: trouble.append(message.text) if message.type == "error" else None)
-        page.on("pageerror", lambda error: trouble.append(str(error)))
-        page.on("dialog", lambda dialog: (trouble.append(dialog.message), dialog.dismiss()))
-        page.on("request", lambda request: trouble.append(request.url) if request.url != path.as_uri() else None)
-        page.goto(path.as_uri())
-        page.evaluate("window.particleflow.ready")
-        return page
+        path = write_page(trajectory, tmp_path / f"page{len(pages)}.html", **wanted)
+        pages.append(_open_page(browser, path, trouble, *viewport, before))
+        return pages[-1]
 
     yield open_page
-    for context in contexts:
-        context.close()
+    for page in pages:
+        page.context.close()
+    assert trouble == []
+
+
+@pytest.fixture(scope="module")
+def _page_of_planted_clusters(browser, tmp_path_factory) -> Iterator:
+    from page_oracles import demo, planted
+    from particleflow.view import page as write_page
+
+    trouble: list[str] = []
+    path = write_page(demo(), tmp_path_factory.mktemp("page") / "page.html", analysis=False, **planted())
+    page = _open_page(browser, path, trouble, 1280, 800, "")
+    yield page, trouble
+    page.context.close()
+
+
+@pytest.fixture
+def planted_page(_page_of_planted_clusters) -> Iterator:
+    """The page of a run with planted clusters that the tests of a file share, at its first frame."""
+    page, trouble = _page_of_planted_clusters
+    page.evaluate("window.particleflow.pause(); window.particleflow.seek(0)")
+    yield page
     assert trouble == []

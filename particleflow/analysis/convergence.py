@@ -30,7 +30,7 @@ class ConvergenceFit:
     errors: list[float]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fit for JSON."""
+        """Return the fit as a table for JSON."""
         return asdict(self)
 
 
@@ -41,7 +41,7 @@ def convergence_slope(
 
     counts: (n,). errors: (n,) one error each, with Student's interval; or (n, repetitions) signed or absolute errors,
     which are combined to √(mean error²) and whose interval comes from resampling the repetitions (bootstrap, of the
-    seed).
+    seed). level: the confidence of the interval; resamples: of the bootstrap.
     """
     number, error = np.asarray(counts, dtype=np.float64), np.asarray(errors, dtype=np.float64)
     if number.ndim != 1 or error.ndim not in (1, 2) or error.shape[0] != number.size:

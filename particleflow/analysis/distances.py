@@ -1,7 +1,7 @@
 """Distances between empirical measures: exact W1 and W2, sliced W2 and the energy distance.
 
 Both clouds may carry weights, and need not have the same number of particles. The ground distance is |x − y|, chordal
-on the sphere, unless W1 or W2 is asked for on geodesic distances. All are distances of measures Σ_i w_i δ_{x_i}, so
+on the sphere, unless W1 or W2 is computed with `metric="geodesic"`. All are distances of measures Σ_i w_i δ_{x_i}, so
 points of weight zero do not matter, nor does it whether a mass sits in one particle or in several at one place:
 
     W1(μ, ν)   = min_π Σ_ij π_ij d(x_i, y_j)
@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from particleflow.analysis.frames import FloatArray, as_points, as_positive, with_mass
+from particleflow.analysis.reading import FloatArray, as_points, as_positive, with_mass
 from particleflow.errors import ArgumentError, ShapeError
 
-_ASSIGNMENT_LIMIT = 5000
-_PLAN_LIMIT = 1_000_000
-_BLOCK = 1024
+_ASSIGNMENT_LIMIT = 5000  # particles a side with equal weights
+_PLAN_LIMIT = 1_000_000  # pairs with unequal weights
+_BLOCK_ROWS = 1024
 
 
 def wasserstein1(
@@ -38,6 +38,8 @@ def wasserstein1(
     On a circle with "geodesic" distances it is min_c ∫ |F − G − c| ds, c a median of F − G (Delon, Salomon and
     Sobolevski 2010). Both sort the points; everything else is solved as W2 is, with the same limits of size. metric and
     radius are those of `wasserstein2`.
+
+    x: (N, d); y: (M, d); x_weights: (N,), y_weights: (M,), equal if left out.
     """
     left, right, left_weights, right_weights = _measures(x, y, x_weights, y_weights)
     _check_metric(metric)
@@ -64,7 +66,8 @@ def wasserstein2(
 
     On a line by quantiles, for equal numbers of equal weights by optimal assignment (up to 5,000 particles), otherwise
     by linear programming (up to a million pairs). metric: "chordal" is |x − y|; "geodesic" is the length of the arc
-    between points of the sphere of that `radius`, 2R arcsin(|x − y| / 2R).
+    between points of the sphere of that `radius`, 2R arcsin(|x − y| / 2R). x: (N, d); y: (M, d); x_weights: (N,),
+    y_weights: (M,), equal if left out.
     """
     left, right, left_weights, right_weights = _measures(x, y, x_weights, y_weights)
     _check_metric(metric)
@@ -76,6 +79,7 @@ def wasserstein2(
 
 
 def _check_metric(metric: str) -> None:
+    """Refuse a metric of another name than "chordal" and "geodesic"."""
     if metric not in ("chordal", "geodesic"):
         raise ArgumentError(f'Argument `metric` must be "chordal" or "geodesic", but is {metric!r}.')
 
@@ -116,6 +120,8 @@ def sliced_wasserstein2(
     Over all directions the mean of ⟨θ, v⟩² is |v|²/d, so that SW2 ≤ W2/√d, with equality for a shift. Each direction
     costs two sorts; with m of them the standard error of SW2² is its standard deviation over θ divided by √m. Memory
     O(N): one direction at a time.
+
+    x: (N, d); y: (M, d); x_weights: (N,), y_weights: (M,), equal if left out.
     """
     left, right, left_weights, right_weights = _measures(x, y, x_weights, y_weights)
     if directions < 1:
@@ -134,12 +140,14 @@ def energy_distance(
 
     It is zero only between equal measures, because −|x − y| is strictly conditionally positive definite; what rounding
     leaves below zero counts as zero.
+
+    x: (N, d); y: (M, d); x_weights: (N,), y_weights: (M,), equal if left out.
     """
     left, right, left_weights, right_weights = _measures(x, y, x_weights, y_weights)
-    across = _mean_distance(left, right, left_weights, right_weights)
-    inside = _mean_distance(left, left, left_weights, left_weights)
-    beside = _mean_distance(right, right, right_weights, right_weights)
-    return float(np.sqrt(max(2.0 * across - inside - beside, 0.0)))
+    between = _mean_distance(left, right, left_weights, right_weights)
+    within_left = _mean_distance(left, left, left_weights, left_weights)
+    within_right = _mean_distance(right, right, right_weights, right_weights)
+    return float(np.sqrt(max(2.0 * between - within_left - within_right, 0.0)))
 
 
 def _measures(
@@ -166,6 +174,7 @@ def _costs(left: FloatArray, right: FloatArray, metric: str, radius: float) -> F
 
 
 def _check_norms(left: FloatArray, right: FloatArray, radius: float) -> None:
+    """Refuse points that are off the sphere of the radius by more than 1e-6 of it."""
     norms = np.concatenate([np.linalg.norm(left, axis=1), np.linalg.norm(right, axis=1)])
     if np.abs(norms - radius).max() > 1e-6 * radius:
         raise ArgumentError(
@@ -255,7 +264,7 @@ def _mean_distance(left: FloatArray, right: FloatArray, left_weights: FloatArray
     from scipy.spatial.distance import cdist
 
     total = 0.0
-    for start in range(0, left.shape[0], _BLOCK):
-        rows = slice(start, start + _BLOCK)
+    for start in range(0, left.shape[0], _BLOCK_ROWS):
+        rows = slice(start, start + _BLOCK_ROWS)
         total += float(left_weights[rows] @ (cdist(left[rows], right) @ right_weights))
     return total

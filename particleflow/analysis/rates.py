@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from particleflow.analysis.frames import FloatArray, as_series
+from particleflow.analysis.reading import FloatArray, as_series
 from particleflow.errors import ArgumentError, ShapeError
 
 
@@ -56,7 +56,7 @@ class RateFit:
     points: int
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fit for JSON."""
+        """Return the fit as a table for JSON."""
         return asdict(self)
 
 
@@ -65,6 +65,8 @@ def fit_line(x: ArrayLike, y: ArrayLike, *, level: float = 0.95, ordered: bool =
 
     ordered: the samples follow each other in time, so correct for the autocorrelation of the residuals.
     Two samples give a slope without an interval (low and high are NaN); fewer are an error.
+
+    x, y: (n,); level: the confidence of the interval.
     """
     from scipy.special import stdtrit  # the quantile of Student's t; scipy.stats takes half a second to import
 
@@ -104,6 +106,7 @@ def fit_exponential(
     """Fit |y(t) − limit| ≈ A e^{rate·t}; a negative rate is a decay.
 
     window: (first, last) time to use, by default all. limit: the value approached, known beforehand (it is not fitted).
+    times, values: (n,); level: the confidence of the interval.
     """
     clock, log_values = _logarithms(times, values, window, limit)
     fit = fit_line(clock, log_values, level=level)
@@ -118,7 +121,10 @@ def fit_power_law(
     limit: float = 0.0,
     level: float = 0.95,
 ) -> RateFit:
-    """Fit |y(t) − limit| ≈ A t^{rate} over positive times; a negative rate is a decay."""
+    """Fit |y(t) − limit| ≈ A t^{rate} over positive times; a negative rate is a decay.
+
+    times, values: (n,); window, limit, level: as of `fit_exponential`.
+    """
     clock, log_values = _logarithms(times, values, window, limit)
     positive = clock > 0
     if positive.sum() < 2:
@@ -132,6 +138,8 @@ def better_law(times: ArrayLike, values: ArrayLike, **options: Any) -> RateFit:
     """Fit both laws and return the one with the smaller unexplained part of the variance of log |y − limit|.
 
     Both are fitted over the positive times, so that they explain the same samples.
+
+    times, values: (n,); options: `window`, `limit` and `level` of both fits.
     """
     clock, array = as_series(times, values)
     positive = clock > 0

@@ -5,12 +5,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from particleflow.analysis.frames import FloatArray, is_spherical
+from particleflow.analysis.reading import FloatArray, is_spherical
 
 if TYPE_CHECKING:
-    from particleflow.trajectory import Trajectory
+    from particleflow.trajectory.trajectory import Trajectory
 
-STATED_TOLERANCE = 1e-2  # of a run that says that it lives on a sphere
+# How much norms may differ from their mean, as a share of it, to count as equal: in a run whose facts say that it lives
+# on a sphere, and in one whose facts say nothing.
+STATED_TOLERANCE = 1e-2
 UNSTATED_TOLERANCE = 1e-5
 
 
@@ -55,8 +57,7 @@ def common_norm(trajectory: "Trajectory", points: FloatArray) -> float | None:
     A run that says that it lives on a sphere may be off by 1 %; of others, whose geometry may not be known, the norms
     must agree to 1e-5. In a run that says that its space is flat, equal norms mean nothing.
     """
-    stated = {"space", "geometry"} & trajectory.metadata.keys()
-    if stated and not is_spherical(trajectory):
+    if trajectory.facts.space_is_stated and not is_spherical(trajectory):
         return None
     norms = np.linalg.norm(points, axis=-1)
     norms = norms[np.isfinite(norms)]

@@ -1,4 +1,4 @@
-"""Characteristics: particles that know the density at the places they pass.
+"""Characteristics: particles that carry the density at their places along.
 
 Along ẋ = v(t, x, μ_t) the density of μ_t changes by how much the field spreads,
 
@@ -22,15 +22,17 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from particleflow.discretization.base import AbstractDiscretization
-from particleflow.discretization.clouds import AbstractCloud
-from particleflow.discretization.particles import Particles
-from particleflow.errors import ArgumentError
-from particleflow.flow import Flow
-from particleflow.initial.densities import Density
+from particleflow.discretization.discretization_capabilities import HasLogDensity, StartsFromSamplingLaw
+from particleflow.discretization.particles.cloud_states import AbstractCloud
+from particleflow.discretization.particles.particles import Particles
+from particleflow.dynamics.flow import Flow
+from particleflow.dynamics.geometry import NormalisesTheSet, carried_fields, for_weights
+from particleflow.dynamics.initial.density import Density
+from particleflow.errors import ArgumentError, whole_number
 from particleflow.measure import Measure
 
 LOG_DENSITY = "log_density"
-_SAME_PLACE = 1e3  # units of rounding by which a geometry may move a point that is on it
+_ON_GEOMETRY_ULPS = 1e3  # so far may a geometry move a point that is on it
 
 
 class Traced(eqx.Module):
@@ -40,14 +42,14 @@ class Traced(eqx.Module):
     log_density: Float[Array, " n"] | None
 
 
-class Characteristics(AbstractDiscretization):
-    """Particles that carry the log-density along; see the module's first lines.
+class Characteristics(AbstractDiscretization, HasLogDensity, StartsFromSamplingLaw):
+    """Particles that carry the log-density along: ẋ = v(t, x, μ_t), d/dt log ρ = −div v(t, ·, μ_t) at x.
 
-    The start must say its log-density, as the field `log_density` of its measure: of the law that its points are drawn
-    from, with respect to volume (on spheres, to area). In a scenario it is that of the initial kind, where this knows
-    its density. Frames store it as the field of that name, and the observable
-    `entropy` reads it. Refused where a particle is not all there is to its place: noise, whose density does not move
-    along paths, and residual streams, of which points are only the directions.
+    The start must have its log-density as the field `log_density` of its measure: of the law that its points are drawn
+    from, with respect to volume (on spheres, to area). In a scenario it is that of the initial kind, where this is
+    known. Frames store it as the field of that name, and the observable `entropy` reads it. Refused where a particle is
+    not all there is to its place: noise, whose density does not move along paths, and residual streams, of which points
+    are only the directions.
 
     Parameters: `trace`, "exact" for the sum of d derivatives, or "random" for `draws` random signs each (Hutchinson),
     of variance 2(|J|² − |diag J|²)/draws at every time, for large d; `seed` of those signs, which stay the same.
@@ -65,16 +67,17 @@ class Characteristics(AbstractDiscretization):
     def __check_init__(self):
         if self.trace not in ("exact", "random"):
             raise ArgumentError(f"Argument `trace` must be 'exact' or 'random', but is {self.trace!r}.")
-        if isinstance(self.draws, bool) or not isinstance(self.draws, int) or self.draws < 1:
-            raise ArgumentError(f"Argument `draws` must be a positive integer, but is {self.draws!r}.")
+        whole_number(self.draws, "draws")
 
     def begin(self, flow: Flow, measure: Measure) -> Traced:
         """The particles, and their log-density."""
         others = {name: values for name, values in measure.fields.items() if name != LOG_DENSITY}
         return Traced(Particles().begin(flow, measure.with_fields(others)), measure.fields[LOG_DENSITY])
 
-    def knowing(self, flow: Flow, measure: Measure, drawn: Float[Array, "n d"], density: Density | None) -> Measure:
-        """The start with the log-density of its law at its points, unless it has one."""
+    def from_sampling_law(
+        self, flow: Flow, measure: Measure, drawn: Float[Array, "n d"], density: Density | None
+    ) -> Measure:
+        """Attach the log-density of the sampling law at the points, unless the start has a log-density."""
         if density is None or LOG_DENSITY in measure.fields:
             return measure
         with np.errstate(divide="ignore"):
@@ -87,15 +90,15 @@ class Characteristics(AbstractDiscretization):
         found = Particles().measure(flow, time, state.cloud)
         return found.with_fields({**found.fields, LOG_DENSITY: state.log_density})
 
-    def seen(self, flow: Flow, time: Any, state: Traced) -> Measure:
-        """What the geometry shows to drifts."""
-        return Particles().seen(flow, time, state.cloud)
+    def observed(self, flow: Flow, time: Any, state: Traced) -> Measure:
+        """The particles where the geometry lets drifts see them."""
+        return Particles().observed(flow, time, state.cloud)
 
     def velocity(self, flow: Flow, time: Any, state: Traced) -> Traced:
         """The velocities of the particles, and minus the divergence of their field."""
-        moving, start = state.cloud.moving, state.cloud.on(state.cloud.moving)
-        if flow.geometry.whole_set:  # the field is that of the normalised set, where it can be asked anywhere
-            moving = flow.geometry.given(start.log_weights).retract(moving)
+        moving, start = state.cloud.moving, state.cloud.measure_at(state.cloud.moving)
+        if isinstance(flow.geometry, NormalisesTheSet):  # its field is that of the normalised set, known anywhere
+            moving = for_weights(flow.geometry, start.log_weights).retract(moving)
 
         def field(probes: Array) -> Array:
             return flow.velocity_at(time, probes, start.with_points(moving), start.positions)
@@ -103,7 +106,7 @@ class Characteristics(AbstractDiscretization):
         return Traced(Particles().velocity(flow, time, state.cloud), -self._divergence(field, moving))
 
     def step(self, flow: Flow, time: Any, state: Traced, size: Any) -> Traced:
-        """There is none."""
+        """Refuse: an explicit layer has no divergence to follow."""
         raise ArgumentError(
             "The density along particles changes with the divergence of a flow in continuous time, but the solver "
             "'map' takes explicit layers; use adaptive steps, or the solver 'euler'."
@@ -113,16 +116,16 @@ class Characteristics(AbstractDiscretization):
         """What particles have, and the log-density."""
         return {**Particles().fields(flow, time, state.cloud), LOG_DENSITY: state.log_density}  # pyright: ignore
 
-    def log_density(self, flow: Flow, time: Any, state: Traced) -> Float[Array, " n"] | None:
+    def log_density(self, flow: Flow, time: Any, state: Traced) -> Float[Array, " n"]:
         """The log-density that was carried along."""
-        return state.log_density
+        return state.log_density  # pyright: ignore[reportReturnType]
 
     def check(self, flow: Flow, measure: Measure, *, flow_per_run: bool = False) -> None:
-        """The start must say its density, and nothing must hide it."""
+        """The start must have a density, and a state must be nothing but its point."""
         if LOG_DENSITY not in measure.fields:
             raise ArgumentError(
                 "The density along particles must begin somewhere, but the start has no field `log_density`; give it "
-                "with measure.with_fields({'log_density': ...}), or begin with a cloud that knows its density."
+                "with measure.with_fields({'log_density': ...}), or begin with a cloud of known density."
             )
         if flow.is_noisy:
             raise ArgumentError(
@@ -130,7 +133,7 @@ class Characteristics(AbstractDiscretization):
                 "a discretization of the density itself, or 'gaussian'."
             )
         points = jax.ShapeDtypeStruct(measure.points.shape[-2:], measure.points.dtype)
-        hidden = sorted(jax.eval_shape(flow.geometry.fields, points))
+        hidden = sorted(jax.eval_shape(lambda state: carried_fields(flow.geometry, state), points))
         if hidden:
             raise ArgumentError(
                 f"The points of the geometry {flow.geometry.name} are not all that moves ({', '.join(hidden)}), and "
@@ -161,8 +164,10 @@ def _stretching(flow: Flow, measure: Measure, drawn: np.ndarray, density: Densit
     """
     facts, points = flow.geometry.facts(density.dimension), np.asarray(measure.points, float)
     factor = float(np.asarray(facts.radius)) if facts.kind == "sphere" else 1.0
-    same = np.max(np.abs(points - factor * drawn), initial=0.0) <= _SAME_PLACE * np.finfo(measure.points.dtype).eps
-    if facts.kind == density.space and flow.geometry.whole_set:
+    same = (
+        np.max(np.abs(points - factor * drawn), initial=0.0) <= _ON_GEOMETRY_ULPS * np.finfo(measure.points.dtype).eps
+    )
+    if facts.kind == density.space and isinstance(flow.geometry, NormalisesTheSet):
         shares = np.exp(np.asarray(measure.log_weights, float))
         before, after = (
             np.linalg.slogdet(np.atleast_2d(np.cov(each.T, aweights=shares, ddof=0)))[1] for each in (drawn, points)
@@ -172,6 +177,6 @@ def _stretching(flow: Flow, measure: Measure, drawn: np.ndarray, density: Densit
         return (density.dimension - 1) * float(np.log(factor))
     spaces = {"sphere": "on the unit sphere", "flat": "in flat space"}
     raise ArgumentError(
-        f"The start has a density {spaces[density.space]}, and nobody knows that of its points on the geometry "
-        f"{flow.geometry.name}; take a start on that geometry, or give the field `log_density`."
+        f"The start has a density {spaces[density.space]}, and that of its points on the geometry "
+        f"{flow.geometry.name} is unknown; take a start on that geometry, or give the field `log_density`."
     )

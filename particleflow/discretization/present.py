@@ -1,4 +1,4 @@
-"""The present of a run: what observables and events look at."""
+"""The present of a run: what observables and events are functions of."""
 
 from typing import Any
 
@@ -6,21 +6,22 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from particleflow._names import snake_case
+from particleflow._support.text import kind_of
 from particleflow.discretization.base import AbstractDiscretization
-from particleflow.discretization.particles import Particles
-from particleflow.drifts.base import Interaction
+from particleflow.discretization.discretization_capabilities import CarriesDensity, Coalescing
+from particleflow.discretization.particles.particles import Particles
+from particleflow.dynamics.drifts.base import Interaction
+from particleflow.dynamics.flow import Flow
 from particleflow.errors import ArgumentError
-from particleflow.flow import Flow
 from particleflow.measure import Measure
 
 
 class Present(eqx.Module):
-    """A flow at one time, in one state; everything else is read from these when it is asked for.
+    """A flow at one time, in one state; everything else is computed from these when it is read.
 
-    Attributes: `flow`, `discretization`, `time`, `state`; `measure` (what is stored), `seen` (what drifts look at),
-    `velocity` (how the stored points move), `interaction` (the first kernel that acts); `condensed` (the same present
-    on fewer points, where particles have coalesced).
+    Attributes: `flow`, `discretization`, `time`, `state`; `measure` (what is stored), `observed` (what drifts act on),
+    `velocity` (of the stored points), `interaction` (the first kernel that acts); `reduced` (the same present on fewer
+    points, where particles have coalesced).
     """
 
     flow: Flow
@@ -41,23 +42,25 @@ class Present(eqx.Module):
         return self.discretization.measure(self.flow, self.time, self.state)
 
     @property
-    def seen(self) -> Measure:
-        """The measure that drifts look at."""
-        return self.discretization.seen(self.flow, self.time, self.state)
+    def observed(self) -> Measure:
+        """The measure that drifts act on: the points as the geometry observes them."""
+        return self.discretization.observed(self.flow, self.time, self.state)
 
     @property
-    def condensed(self) -> "Present":
+    def reduced(self) -> "Present":
         """The same present on as few points as carry the measure.
 
-        For what depends on the measure alone and sums over all pairs; what counts particles must not ask it.
+        For what depends on the measure alone and sums over all pairs; not for what counts particles.
         """
-        how, state = self.discretization.condensed(self.state)
+        if not isinstance(self.discretization, Coalescing):
+            return self
+        how, state = self.discretization.carriers(self.state)
         return Present(self.flow, how, self.time, state)
 
     @property
     def velocity(self) -> Float[Array, "n d"]:
-        """How the stored points move; where they are places of a density, how the flow moves what is there."""
-        return self.discretization.motion(self.flow, self.time, self.state)
+        """The velocity of the stored points; where they are places of a density, that of the flow at these places."""
+        return self.discretization.point_velocity(self.flow, self.time, self.state)
 
     @property
     def interaction(self) -> Interaction:
@@ -71,8 +74,8 @@ class Present(eqx.Module):
 
     def of_particles(self, what: str) -> Measure:
         """The measure, of particles; where it is a density it is refused, because `what` counts particles."""
-        if not self.discretization.atoms:
-            name = snake_case(type(self.discretization).__name__)
+        if isinstance(self.discretization, CarriesDensity):
+            name = kind_of(type(self.discretization))
             raise ArgumentError(f"{what}, but the points of {name} are places of a density and no particles.")
         return self.measure
 

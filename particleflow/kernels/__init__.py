@@ -1,11 +1,13 @@
 """Localization kernels K(x, y) ≥ 0: one class each, with the formula first.
 
-    inner        exp β⟨Qx, Ky⟩ and its relatives            stationary   functions of |x − y|
-    positional   functions of token index or time           features     maps, tables and functions of one's own
-    nearest      neighbourhoods of the k nearest points     algebra      products, mixtures, multiples
-    unlike       rules, points with gaps, pairs of points   forms        what fast methods ask a kernel for
+    inner_product   exp β⟨Qx, Ky⟩ and its relatives         stationary     functions of |x − y|
+    affine          attention with biases                   linearised     attention as a few positive features
+    positional      functions of token index or time        mapped         maps, tables and functions of one's own
+    nearest         the k nearest points                    heterogeneous  rules, points with gaps, pairs of points
+    algebra         products, mixtures, multiples           forms          what fast methods read of a kernel
 
-`base` has the classes to inherit from and the arithmetic of all pairs, `description` writes a kernel for metadata.
+`base` has the classes to inherit from and the arithmetic of all pairs, `capabilities` what some kernels can do beside,
+`description` writes a kernel for metadata.
 """
 
 import lazy_loader

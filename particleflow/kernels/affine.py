@@ -9,12 +9,13 @@ from typing import Any
 
 from jaxtyping import Array, Float
 
-from particleflow._arrays import apply_linear_map, as_float_array, as_linear_map, as_scalar, plus
+from particleflow._support.arrays import apply_linear_map, as_float_array, as_linear_map, as_scalar, plus
 from particleflow.kernels.base import points_of
-from particleflow.kernels.inner import AbstractInner
+from particleflow.kernels.capabilities import Quadratic
+from particleflow.kernels.inner_product import AbstractInner
 
 
-class AffineAttention(AbstractInner):
+class AffineAttention(AbstractInner, Quadratic):
     """K(x, y) = exp β⟨Qx + b, Ky + c⟩: one head of a trained transformer, before it is normalised.
 
     Source: Vaswani et al., Attention is all you need (2017), with β = 1/√k for heads of k dimensions; the biases are
@@ -38,13 +39,9 @@ class AffineAttention(AbstractInner):
         self.key_bias = as_float_array(key_bias, "key_bias")
 
     def queries(self, sites: Any) -> Float[Array, "m k"]:
-        """β(Qx + b)."""
+        """q(x) = β(Qx + b)."""
         return self.beta * plus(apply_linear_map(self.query, points_of(sites), "query"), self.query_bias, "query_bias")
 
     def keys(self, sites: Any) -> Float[Array, "n k"]:
-        """Ky + c."""
+        """k(y) = Ky + c."""
         return plus(apply_linear_map(self.key, points_of(sites), "key"), self.key_bias, "key_bias")
-
-    def is_quadratic(self) -> bool:
-        """Always."""
-        return True

@@ -1,4 +1,5 @@
-"""New kernels from old: products, mixtures, multiples, symmetrisation. (Normalisation needs a measure: see `local`.)
+"""New kernels from old: products, mixtures, multiples, symmetrisation. (Normalisation needs a measure: see
+`summation.local_mean.Normalised`.)
 
 Logarithms make products sums; only mixtures take exponentials. Forms survive where the mathematics lets them: products
 of bilinear kernels are bilinear, those of radial kernels of one distance are radial, multiples and transposes keep
@@ -10,16 +11,17 @@ from typing import Any, Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
-from particleflow._arrays import as_nonnegative, is_concrete
+from particleflow._support.arrays import as_nonnegative, is_concrete
 from particleflow.errors import ArgumentError, ShapeError
-from particleflow.kernels.base import AbstractKernel, AbstractMatrixKernel, safe_log
+from particleflow.kernels.base import AbstractKernel, safe_log
+from particleflow.kernels.capabilities import Composite, Integrable, log_integral
 from particleflow.kernels.forms import Band, Bilinear, Radial
-from particleflow.measure import Measure
 
 
-class Product(AbstractMatrixKernel):
+class Product(Composite):
     """K(x, y) = Π_l K_l(x, y): a mask times attention, space times time, points times values."""
 
     kernels: tuple[AbstractKernel, ...]
@@ -53,29 +55,20 @@ class Product(AbstractMatrixKernel):
         """The factors of all factors."""
         return tuple(factor for kernel in self.kernels for factor in kernel.factors())
 
-    def among(self, measure: Measure) -> AbstractKernel:
-        """Of all factors, if one counts points."""
-        return Product(tuple(kernel.among(measure) for kernel in self.kernels)) if self.counts_points() else self
+    def parts(self) -> tuple[AbstractKernel, ...]:
+        """The factors, as they were given."""
+        return self.kernels
 
-    def counts_points(self) -> bool:
-        """Where one of them does."""
-        return any(kernel.counts_points() for kernel in self.kernels)
+    def with_parts(self, parts: tuple[AbstractKernel, ...]) -> AbstractKernel:
+        """The product of other factors."""
+        return Product(parts)
 
-    def vanishes(self) -> bool:
-        """Where one factor does."""
-        return any(kernel.vanishes() for kernel in self.kernels)
-
-    def is_quadratic(self) -> bool:
-        """Where all factors are."""
-        return all(kernel.is_quadratic() for kernel in self.kernels)
-
-    def inverse_temperature(self) -> Float[Array, ""] | None:
-        """That of the first factor that has one."""
-        found = (kernel.inverse_temperature() for kernel in self.kernels)
-        return next((beta for beta in found if beta is not None), None)
+    def adds_logarithms(self) -> bool:
+        """Yes: log K = Σ_l log K_l."""
+        return True
 
 
-class Mixture(AbstractMatrixKernel):
+class Mixture(Composite, Integrable):
     """K(x, y) = Σ_l w_l K_l(x, y) with weights w_l ≥ 0.
 
     Not several heads: those are a sum of local means, each with its own mass; this is one local mean under a sum of
@@ -104,24 +97,30 @@ class Mixture(AbstractMatrixKernel):
         pairs = zip(self.kernels, self.weights, strict=True)
         return _log_sum_exp(jnp.stack([kernel.log_matrix(xs, ys) + safe_log(weight) for kernel, weight in pairs]))
 
-    def among(self, measure: Measure) -> AbstractKernel:
-        """Of all parts, if one counts points."""
-        return (
-            Mixture([kernel.among(measure) for kernel in self.kernels], self.weights) if self.counts_points() else self
-        )
+    def parts(self) -> tuple[AbstractKernel, ...]:
+        """The kernels of the mixture, in order."""
+        return self.kernels
 
-    def counts_points(self) -> bool:
-        """Where one of them does."""
-        return any(kernel.counts_points() for kernel in self.kernels)
+    def with_parts(self, parts: tuple[AbstractKernel, ...]) -> AbstractKernel:
+        """Other kernels with the same weights."""
+        return Mixture(parts, self.weights)
+
+    def adds_logarithms(self) -> bool:
+        """No: the logarithm of a sum is no sum of logarithms."""
+        return False
 
     def vanishes(self) -> bool:
-        """Where all parts do; a part whose weight is zero, or unknown as yet, counts for nothing."""
+        """Whether all parts may vanish; a part whose weight is zero, or unknown as yet, counts for nothing."""
         pairs = zip(self.kernels, self.weights, strict=True)
         return not any(_is_positive(weight) and not kernel.vanishes() for kernel, weight in pairs)
 
+    def inverse_temperature(self) -> Float[Array, ""] | None:
+        """None: several kernels have no β in common."""
+        return None
+
     def log_integral(self, dimension: int) -> Float[Array, ""] | None:
         """log Σ_l w_l ∫ K_l, if every part has one."""
-        parts = [kernel.log_integral(dimension) for kernel in self.kernels]
+        parts = [log_integral(kernel, dimension) for kernel in self.kernels]
         known = [part for part in parts if part is not None]
         if len(known) < len(parts):
             return None
@@ -129,7 +128,7 @@ class Mixture(AbstractMatrixKernel):
         return _log_sum_exp(jnp.stack(shares))
 
 
-class Scaled(AbstractMatrixKernel):
+class Scaled(Composite, Integrable):
     """K(x, y) = factor · kernel(x, y); the factor changes masses, never means."""
 
     kernel: AbstractKernel
@@ -163,34 +162,30 @@ class Scaled(AbstractMatrixKernel):
         first, *others = self.kernel.factors()
         return (Scaled(first, self.factor), *others) if others else (self,)
 
-    def among(self, measure: Measure) -> AbstractKernel:
-        """Of the kernel, if it counts points."""
-        return Scaled(self.kernel.among(measure), self.factor) if self.counts_points() else self
+    def parts(self) -> tuple[AbstractKernel, ...]:
+        """The kernel that is scaled."""
+        return (self.kernel,)
 
-    def counts_points(self) -> bool:
-        """Where the kernel does."""
-        return self.kernel.counts_points()
+    def with_parts(self, parts: tuple[AbstractKernel, ...]) -> AbstractKernel:
+        """The same multiple of another kernel."""
+        return Scaled(parts[0], self.factor)
+
+    def adds_logarithms(self) -> bool:
+        """Yes: log K = log kernel + log factor."""
+        return True
 
     def vanishes(self) -> bool:
-        """Where the kernel does; everywhere, if the factor is zero, and perhaps, if it is unknown as yet."""
+        """Whether the kernel may; everywhere, if the factor is zero, and perhaps, if it is unknown as yet."""
         return self.kernel.vanishes() or not _is_positive(self.factor)
 
-    def is_quadratic(self) -> bool:
-        """Where the kernel is."""
-        return self.kernel.is_quadratic()
-
-    def inverse_temperature(self) -> Float[Array, ""] | None:
-        """That of the kernel."""
-        return self.kernel.inverse_temperature()
-
     def log_integral(self, dimension: int) -> Float[Array, ""] | None:
-        """That of the kernel, and the logarithm of the factor."""
-        plain = self.kernel.log_integral(dimension)
+        """log ∫ kernel + log factor, if the first is known."""
+        plain = log_integral(self.kernel, dimension)
         return None if plain is None else plain + safe_log(self.factor)
 
 
-class Transposed(AbstractMatrixKernel):
-    """K(y, x): the same kernel seen from the other side, as Sinkhorn's column sums want it."""
+class Transposed(Composite):
+    """K(y, x): the same kernel with its sites exchanged, of which Sinkhorn's column sums are row sums."""
 
     kernel: AbstractKernel
 
@@ -218,28 +213,20 @@ class Transposed(AbstractMatrixKernel):
         parts = self.kernel.factors()
         return (self,) if len(parts) == 1 else tuple(Transposed(part) for part in parts)
 
-    def among(self, measure: Measure) -> AbstractKernel:
-        """Of the kernel, if it counts points: those to whom x is near."""
-        return Transposed(self.kernel.among(measure)) if self.counts_points() else self
+    def parts(self) -> tuple[AbstractKernel, ...]:
+        """The kernel that is transposed."""
+        return (self.kernel,)
 
-    def counts_points(self) -> bool:
-        """Where the kernel does."""
-        return self.kernel.counts_points()
+    def with_parts(self, parts: tuple[AbstractKernel, ...]) -> AbstractKernel:
+        """The same of another kernel: K(y, x)."""
+        return Transposed(parts[0])
 
-    def vanishes(self) -> bool:
-        """Where the kernel does."""
-        return self.kernel.vanishes()
-
-    def is_quadratic(self) -> bool:
-        """Where the kernel is."""
-        return self.kernel.is_quadratic()
-
-    def inverse_temperature(self) -> Float[Array, ""] | None:
-        """That of the kernel."""
-        return self.kernel.inverse_temperature()
+    def adds_logarithms(self) -> bool:
+        """Yes: it is the kernel's own, of the sites in the other order."""
+        return True
 
 
-class Symmetrised(AbstractMatrixKernel):
+class Symmetrised(Composite):
     """½(K(x, y) + K(y, x)), or √(K(x, y) K(y, x)) with `mean = "geometric"`.
 
     Queries and points must live in one space. The geometric mean keeps both forms, the arithmetic mean keeps none.
@@ -269,25 +256,17 @@ class Symmetrised(AbstractMatrixKernel):
         form = self.kernel.radial()
         return form.symmetrised() if form is not None and self.mean == "geometric" else None
 
-    def among(self, measure: Measure) -> AbstractKernel:
-        """Of the kernel, if it counts points."""
-        return Symmetrised(self.kernel.among(measure), self.mean) if self.counts_points() else self
+    def parts(self) -> tuple[AbstractKernel, ...]:
+        """The kernel that is symmetrised."""
+        return (self.kernel,)
 
-    def counts_points(self) -> bool:
-        """Where the kernel does."""
-        return self.kernel.counts_points()
+    def with_parts(self, parts: tuple[AbstractKernel, ...]) -> AbstractKernel:
+        """The same mean of both orders of another kernel."""
+        return Symmetrised(parts[0], self.mean)
 
-    def vanishes(self) -> bool:
-        """Where the kernel does."""
-        return self.kernel.vanishes()
-
-    def is_quadratic(self) -> bool:
-        """Where the kernel is, for the geometric mean."""
-        return self.kernel.is_quadratic() and self.mean == "geometric"
-
-    def inverse_temperature(self) -> Float[Array, ""] | None:
-        """That of the kernel."""
-        return self.kernel.inverse_temperature()
+    def adds_logarithms(self) -> bool:
+        """Yes for the geometric mean, ½ (log K(x, y) + log K(y, x))."""
+        return self.mean == "geometric"
 
 
 def _check_kernels(kernels: tuple[Any, ...]) -> None:
@@ -297,8 +276,9 @@ def _check_kernels(kernels: tuple[Any, ...]) -> None:
 
 
 def _is_positive(number: Array) -> bool:
-    """Whether a number is known to be positive; inside `jit` it is not known."""
-    return is_concrete(number) and bool(jnp.all(number > 0))
+    """Whether a number is known to be positive; one that `jit` traces is not known."""
+    # By NumPy: inside a loop JAX would trace the comparison, although the number is known.
+    return is_concrete(number) and bool(np.all(np.asarray(number) > 0))
 
 
 def _log_sum_exp(stacked: Float[Array, "l *s"]) -> Float[Array, "*s"]:

@@ -1,18 +1,18 @@
 """Localization kernels K(x, y) ≥ 0, only ever as logarithms.
 
-A *site* is a point, with its position in the sequence and the value it carries where a kernel asks for
-them; a plain array is a site that is only a point. `log_pair` evaluates one pair of sites, `log_matrix`
-all pairs. A kernel is written once, either way: subclass `AbstractPairKernel` and give `log_pair`, or
-`AbstractMatrixKernel` and give `log_matrix` where the matrix can be had faster than pair by pair.
+A *site* is a point, with its position in the sequence and the value it carries where a kernel needs them; a plain array
+is a site that is only a point. `log_pair` evaluates one pair of sites, `log_matrix` all pairs. A kernel is written
+once, either way: subclass `AbstractPairKernel` and give `log_pair`, or `AbstractMatrixKernel` and give `log_matrix`
+where the matrix can be had faster than pair by pair.
 
     (k1 * k2)(x, y) = k1(x, y) k2(x, y)      (k1 + k2)(x, y) = k1(x, y) + k2(x, y)      (c * k)(x, y) = c k(x, y)
 
-What a faster method wants to know of a kernel, it asks the kernel, never the kernel's class: `bilinear`, `radial`,
-`band`, `separable` and `factors` give its forms,
-`vanishes`, `is_quadratic` and `inverse_temperature` its facts. Each has an answer that is always right (no
-form, itself, perhaps, none), so a kernel of one's own needs none of them.
+Fast methods read the *forms* of a kernel, never its class: `bilinear`, `radial`, `band`, `separable` and `factors`; and
+its facts `vanishes` and `inverse_temperature`. Each has an answer that is always right (no form, itself, perhaps,
+none), so a kernel of one's own needs to define none of them. What only some kernels have is a class of
+`kernels.capabilities`.
 
-Whoever sums a kernel over a measure sums `kernel.among(measure)`: itself, unless neighbours are counted (`nearest`).
+Local means sum `kernel.bind(measure)`: the kernel itself, unless neighbours are counted (`nearest`).
 """
 
 import abc
@@ -23,10 +23,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from particleflow._arrays import as_float_array, check_same_dtype, is_concrete
-from particleflow._shown import shown
+from particleflow._support.arrays import as_float_array, check_same_dtype, is_concrete
+from particleflow._support.representation import shown
 from particleflow.errors import ArgumentError, ShapeError
-from particleflow.kernels.description import described
 from particleflow.measure import Measure, Sites
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ Form = Literal["inner", "distance", "positional", "other"]
 
 
 class AbstractKernel(eqx.Module):
-    """A localization kernel; see the module's first lines.
+    """A localization kernel K(x, y) ≥ 0, given by its logarithm.
 
     Fields are arrays, other kernels, or static: so a kernel is an argument of `jax.jit`, `jax.grad` and `jax.vmap`
     like any array.
@@ -84,18 +83,11 @@ class AbstractKernel(eqx.Module):
         return (self,)
 
     def vanishes(self) -> bool:
-        """Whether K(x, y) = 0 may happen, apart from overflow; True where nobody knows.
+        """Whether K(x, y) = 0 may happen, apart from overflow; True where that is not known.
 
-        Where False, no query of a measure with mass ever sees nothing.
+        Where it is False, every query of a measure with mass has a mass.
         """
         return True
-
-    def is_quadratic(self) -> bool:
-        """Whether log K(x, y) is a polynomial of degree two in the points x, y, and looks at nothing else.
-
-        Where True, the local mean of a normal law is affine, and a Gaussian stays one (`kernels.quadratic`).
-        """
-        return False
 
     def inverse_temperature(self) -> Float[Array, ""] | None:
         """β, the number that ∇ₓ log K is naturally measured in, or None where the kernel has no such number.
@@ -105,28 +97,13 @@ class AbstractKernel(eqx.Module):
         """
         return None
 
-    def among(self, measure: "Measure") -> "AbstractKernel":
-        """The kernel as it is where it looks at a measure: itself, unless it depends on all points (`Nearest`)."""
+    def bind(self, measure: "Measure") -> "AbstractKernel":
+        """Bind the kernel to a measure: the kernel that a local mean over this measure sums.
+
+        A kernel of two sites alone is bound already and returned as it is; one that counts points (`Nearest`) takes
+        those of the measure.
+        """
         return self
-
-    def counts_points(self) -> bool:
-        """Whether K depends on how many points are where: `among` is another kernel, and rows are best had whole."""
-        return False
-
-    def log_integral(self, dimension: int) -> Float[Array, ""] | None:
-        """log ∫ K(x, y) dy over R^d, where it is the same for every x: K divided by it is a density.
-
-        None where it depends on x, is infinite, or is not known.
-        """
-        return None
-
-    def description(self) -> dict[str, Any]:
-        """What the kernel is, for stored metadata: `kind`, `form` and all fields, in types that JSON knows.
-
-        Arrays are numbers and nested lists, kernels inside are described in turn; what is too large for metadata, or
-        has no numbers (functions), is named under `omitted`.
-        """
-        return described(self) | {"form": self.form}
 
     def __mul__(self, other: Any) -> "AbstractKernel":
         from particleflow.kernels.algebra import Product, Scaled
@@ -148,7 +125,7 @@ class AbstractKernel(eqx.Module):
 
 
 class AbstractPairKernel(AbstractKernel):
-    """A kernel that is given pair by pair."""
+    """A kernel that is given pair by pair, by `log_pair`; the matrix is made by `jax.vmap`."""
 
     def log_matrix(self, xs: Any, ys: Any) -> Float[Array, "m n"]:
         """The matrix log K(x_i, y_j)."""
@@ -157,7 +134,7 @@ class AbstractPairKernel(AbstractKernel):
 
 
 class AbstractMatrixKernel(AbstractKernel):
-    """A kernel that is given as a whole matrix."""
+    """A kernel that is given as a whole matrix, by `log_matrix`; a pair is a matrix of one entry."""
 
     def log_pair(self, x: Any, y: Any) -> Float[Array, ""]:
         """log K(x, y) of one pair of sites."""
@@ -169,7 +146,7 @@ class AbstractMatrixKernel(AbstractKernel):
 
 
 def points_of(sites: Any) -> Array:
-    """The points of some sites."""
+    """The points of some sites, which may be a plain array."""
     return as_float_array(sites.points if isinstance(sites, Sites) else sites, "points")
 
 
@@ -203,7 +180,7 @@ def check_same_dimension(xs: Array, ys: Array) -> None:
 
 
 def inner_products(xs: Float[Array, "m d"], ys: Float[Array, "n d"]) -> Float[Array, "m n"]:
-    """The matrix ⟨x_i, y_j⟩."""
+    """The matrix ⟨x_i, y_j⟩, in full precision on every device."""
     check_same_dimension(xs, ys)
     missing = _PADDED_COLUMNS - xs.shape[-1]
     if missing > 0 and xs.shape[0] >= _PADDED_ROWS:

@@ -1,11 +1,11 @@
-"""The forms that fast methods ask a kernel for, and how they are carried through products, maps and multiples.
+"""The forms of kernels that fast methods read, and how they are carried through products, maps and multiples.
 
     bilinear   log K(x, y) = ⟨θ(x), s(y)⟩ + a(x) + b(y)      radial   log K(x, y) = k(|u(x) − v(y)|²)
     band       log K₂(t, s) = c − slope |t − s| for lags t − s between two numbers, else −∞
 
 In a local mean, a(x) cancels and b(y) only tilts the measure. So every method for exp⟨θ, s⟩ (random features, low
 rank, a native sum) serves all bilinear kernels: attention, but also the Gaussian, since −½|x − y|² = ⟨x, y⟩ − ½|x|² −
-½|y|². Radial kernels are what cell lists, trees and Fourier sums want.
+½|y|². Radial kernels can be summed by cell lists, trees and Fourier sums.
 
 A form is a view of its kernel, made where it is used (inside `jit`, too), from functions of *sites*; the kernel, not
 its forms, is what crosses the border of a compiled function.
@@ -24,7 +24,7 @@ Sited = Callable[[Any], Array]
 
 
 def no_offset(sites: Any) -> Float[Array, " m"]:
-    """Zero for every site."""
+    """The offset 0 of every site, in the precision of the points."""
     points = points_of(sites)
     return jnp.zeros(points.shape[0], points.dtype)
 
@@ -101,7 +101,7 @@ Curve = Literal["gaussian", "exponential", "power", "ball", "parabola", "triangl
 
 
 class Shape(NamedTuple):
-    """A profile as one of a few curves of ρ = scale · r, for code that has to know the curve: log k = curve + c.
+    """A profile as one of a few curves of ρ = scale · r, for code that is written for these curves: log k = curve + c.
 
     gaussian −ρ², exponential −ρ, power −p log(1 + ρ²), ball 0 (ρ² < p), parabola log(1 − ρ²)₊, triangle log(1 − ρ)₊.
     """

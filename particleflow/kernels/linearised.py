@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from particleflow._arrays import apply_linear_map, as_linear_map
+from particleflow._support.arrays import apply_linear_map, as_linear_map
 from particleflow.errors import ArgumentError
 from particleflow.kernels.base import AbstractMatrixKernel, inner_products, points_of, safe_log
 from particleflow.kernels.forms import Separable
@@ -88,7 +88,7 @@ class LinearisedAttention(AbstractMatrixKernel):
         return Separable(lambda xs: features(self._queries(xs)), lambda ys: features(self._keys(ys)))
 
     def vanishes(self) -> bool:
-        """Never."""
+        """Never: features are positive."""
         return False
 
     def _queries(self, sites: Any) -> Float[Array, "m k"]:

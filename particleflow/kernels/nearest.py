@@ -1,9 +1,9 @@
 """Neighbourhoods of the k nearest points: a kernel that is known only together with the measure it looks at.
 
-A kernel looks at two sites and at nothing else, but who is among the k nearest of x depends on all points. So the
-operator introduces a kernel to the measure before it sums (`AbstractKernel.among`), and what it gets back is an
-ordinary kernel, K(x, y) = 1 where |x − y| ≤ r_k(x). Points are counted, not masses: a measure that stands for a density
-has no k-th point, and discretizations that carry one refuse such a kernel.
+A kernel looks at two sites and at nothing else, but which points are the k nearest of x depends on all points. So a
+kernel is bound to the measure before it is summed (`AbstractKernel.bind`), and the bound kernel is an ordinary one,
+K(x, y) = 1 where |x − y| ≤ r_k(x). Points are counted, not masses: a measure that stands for a density has no k-th
+point, and discretizations that carry one refuse such a kernel.
 """
 
 from typing import Any
@@ -13,14 +13,16 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from particleflow.errors import ArgumentError
+from particleflow.errors import ArgumentError, whole_number
 from particleflow.kernels.base import AbstractKernel, AbstractMatrixKernel, points_of, squared_distances
+from particleflow.kernels.capabilities import CountsPoints
 from particleflow.measure import Measure
 
-_SLACK = 16.0  # distances that differ by so many roundings are one: the same sum may be rounded in two ways
+# Squared distances that differ by so many units of rounding (eps) are one: the same sum may be rounded in two ways.
+EQUAL_DISTANCE_ULPS = 16.0
 
 
-class Nearest(AbstractMatrixKernel):
+class Nearest(CountsPoints, AbstractMatrixKernel):
     """K(x, y) = 1 where y is among the `count` nearest points of the measure to x, else 0.
 
     That is |x − y| ≤ r(x), r(x) the distance to the nearest point number `count`, points of weight zero left out; a
@@ -28,7 +30,8 @@ class Nearest(AbstractMatrixKernel):
     then they are more than `count`, and their order does not matter. Where fewer points have weight, all of them are.
 
     Times `Gaussian(width)` it is a Gaussian cut at the neighbours, times `Others()` the `count` − 1 nearest others;
-    `Symmetrised` it joins who is near to the other (arithmetic mean) or both to each other (geometric mean). Each query
+    `Symmetrised` it joins pairs of which one is near to the other (arithmetic mean) or each to the other (geometric
+    mean). Each query
     looks at all points: O(m n) distances, rows as a whole.
     """
 
@@ -42,11 +45,10 @@ class Nearest(AbstractMatrixKernel):
         self.log_weights = None
 
     def __check_init__(self):
-        if isinstance(self.count, bool) or not isinstance(self.count, int) or self.count < 1:
-            raise ArgumentError(f"Argument `count` must be a positive integer, but is {self.count!r}.")
+        whole_number(self.count, "count")
 
-    def among(self, measure: Measure) -> AbstractKernel:
-        """The neighbourhoods among the points of a measure."""
+    def bind(self, measure: Measure) -> AbstractKernel:
+        """The neighbourhoods among the points of a measure that have weight."""
         if self.count > measure.count:
             raise ArgumentError(
                 f"Argument `count` asks for the {self.count} nearest points, but the measure has {measure.count}."
@@ -58,15 +60,11 @@ class Nearest(AbstractMatrixKernel):
             is_leaf=lambda leaf: leaf is None,
         )
 
-    def counts_points(self) -> bool:
-        """It does."""
-        return True
-
     def log_matrix(self, xs: Any, ys: Any) -> Float[Array, "m n"]:
         """The matrix of 0 where |x_i − y_j| ≤ r(x_i), else −∞."""
         queries = points_of(xs)
         squares = squared_distances(queries, points_of(ys))
-        slack = 1 + _SLACK * float(jnp.finfo(squares.dtype).eps)
+        slack = 1 + EQUAL_DISTANCE_ULPS * float(jnp.finfo(squares.dtype).eps)
         near = squares <= slack * self._squared_radii(queries)[:, None]
         return jnp.where(near, jnp.zeros_like(squares), -jnp.inf)
 
@@ -78,7 +76,7 @@ class Nearest(AbstractMatrixKernel):
         if self.points is None or self.log_weights is None:
             raise ArgumentError(
                 "The kernel Nearest depends on all points of a measure: read it with `local_mean` and its relatives, "
-                "or write kernel.among(measure)."
+                "or write kernel.bind(measure)."
             )
         away = squared_distances(queries, self.points)
         away = jnp.where(jnp.isneginf(self.log_weights)[None, :], jnp.inf, away)

@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from particleflow._arrays import as_float_array, as_nonnegative, as_positive
-from particleflow._shown import shown
+from particleflow._support.arrays import as_float_array, as_nonnegative, as_positive
+from particleflow._support.representation import shown
 from particleflow.errors import ShapeError
 from particleflow.kernels.base import (
     AbstractKernel,
@@ -27,8 +27,9 @@ from particleflow.kernels.base import (
     rows_at,
     safe_root,
 )
+from particleflow.kernels.capabilities import AbstractView
 from particleflow.kernels.forms import Band, Bilinear, Radial, Shape
-from particleflow.measure import Measure, Sites
+from particleflow.measure import Sites
 
 # No two positions are closer than this, the smallest normal number of single precision, and differ.
 _LEAST_LAG = float(np.finfo(np.float32).tiny)
@@ -36,7 +37,7 @@ _WHOSE = {"query": "The positions of the queries", "measure": "The positions of 
 
 
 class Causal(AbstractMatrixKernel):
-    """K₂(t, s) = 1 where s ≤ t, else 0: nobody sees the future, everybody sees itself.
+    """K₂(t, s) = 1 where s ≤ t, else 0: a token sees the past and itself, never the future.
 
     Tokens of equal position see each other.
     """
@@ -67,7 +68,7 @@ class StrictlyCausal(AbstractMatrixKernel):
         return jnp.where(lags > 0, jnp.zeros_like(lags), -jnp.inf)
 
     def band(self) -> Band:
-        """Lags above 0."""
+        """All lags above 0."""
         return Band(least=0.0)
 
 
@@ -99,7 +100,7 @@ class Window(AbstractMatrixKernel):
 
 
 class Others(AbstractMatrixKernel):
-    """K₂(t, s) = 0 where s = t, else 1: everybody but oneself.
+    """K₂(t, s) = 0 where s = t, else 1: all tokens but the query's own.
 
     With the index of a sample as its position, a local mean under `kernel * Others()` is the leave-one-out prediction,
     and a token of a flow does not attend to itself.
@@ -128,7 +129,7 @@ class PositionMatrix(AbstractMatrixKernel):
         return rows_at(rows.T, positions_of(ys, "measure"), _WHOSE["measure"]).T
 
 
-class Placed(AbstractMatrixKernel):
+class Placed(AbstractView):
     """K₂(t, s) = kernel(place t, place s): a kernel of places that stay, row t of `places` that of position t.
 
     In a flow points move, and positions do not. So where values f move on fixed x, the points of the flow are the
@@ -148,48 +149,25 @@ class Placed(AbstractMatrixKernel):
         if self.places.ndim != 2 or 0 in self.places.shape:
             raise ShapeError(f"Argument `places` must have one row a position, but has shape {self.places.shape}.")
 
-    def log_matrix(self, xs: Any, ys: Any) -> Float[Array, "m n"]:
-        """The matrix log kernel(place t_i, place s_j)."""
-        return self.kernel.log_matrix(self._of_queries(xs), self._of_keys(ys))
+    def parts(self) -> tuple[AbstractKernel, ...]:
+        """The kernel of the places."""
+        return (self.kernel,)
 
-    def bilinear(self) -> Bilinear | None:
-        """Features and offsets of the places."""
-        form = self.kernel.bilinear()
-        return form and form.seen_through(self._of_queries, self._of_keys)
+    def with_parts(self, parts: tuple[AbstractKernel, ...]) -> AbstractKernel:
+        """Another kernel of the same places."""
+        return Placed(parts[0], self.places)
 
-    def radial(self) -> Radial | None:
-        """The same profile, of the places."""
-        form = self.kernel.radial()
-        return form and form.seen_through(self._of_queries, self._of_keys)
+    def query_view(self, sites: Any) -> Sites:
+        """The queries at the places of their positions t."""
+        return sites._replace(points=rows_at(self.places, positions_of(sites, "query"), _WHOSE["query"]))
 
-    def factors(self) -> tuple[AbstractKernel, ...]:
-        """The factors, each of the places."""
-        parts = self.kernel.factors()
-        return (self,) if len(parts) == 1 else tuple(Placed(part, self.places) for part in parts)
-
-    def among(self, measure: Measure) -> AbstractKernel:
-        """Of the kernel, if it counts points, amid places."""
-        if not self.counts_points():
-            return self
-        return Placed(self.kernel.among(measure.with_points(self._of_keys(measure.sites).points)), self.places)
-
-    def counts_points(self) -> bool:
-        """Where the kernel does."""
-        return self.kernel.counts_points()
-
-    def vanishes(self) -> bool:
-        """Where the kernel does."""
-        return self.kernel.vanishes()
+    def key_view(self, sites: Any) -> Sites:
+        """The points of the measure at the places of their positions s."""
+        return sites._replace(points=rows_at(self.places, positions_of(sites, "measure"), _WHOSE["measure"]))
 
     def inverse_temperature(self) -> Float[Array, ""] | None:
         """None: the kernel does not change with the points."""
         return None
-
-    def _of_queries(self, sites: Any) -> Sites:
-        return sites._replace(points=rows_at(self.places, positions_of(sites, "query"), _WHOSE["query"]))
-
-    def _of_keys(self, sites: Any) -> Sites:
-        return sites._replace(points=rows_at(self.places, positions_of(sites, "measure"), _WHOSE["measure"]))
 
 
 class Alibi(AbstractMatrixKernel):
@@ -217,12 +195,12 @@ class Alibi(AbstractMatrixKernel):
         return Band(slope=self.slope)
 
     def vanishes(self) -> bool:
-        """Never."""
+        """Never: an exponential is positive."""
         return False
 
 
 class TimeGaussian(AbstractMatrixKernel):
-    """K₂(t, s) = exp(−(t − s)² / (2 width²)): neighbours in time count, with a soft end; past and future alike."""
+    """K₂(t, s) = exp(−(t − s)² / (2 width²)): neighbours in time weigh most, with a soft end; past and future alike."""
 
     form: ClassVar[Form] = "positional"
     width: Float[Array, ""]
@@ -254,7 +232,7 @@ class TimeGaussian(AbstractMatrixKernel):
         )
 
     def vanishes(self) -> bool:
-        """Never."""
+        """Never: an exponential is positive."""
         return False
 
     def inverse_temperature(self) -> Float[Array, ""]:
@@ -263,19 +241,23 @@ class TimeGaussian(AbstractMatrixKernel):
 
 
 class AbstractEncoding(eqx.Module):
-    """A vector p(t) for every position t."""
+    """A vector p(t) for every position t, as long as the points have coordinates."""
 
     @abc.abstractmethod
     def vectors(self, positions: Float[Array, " n"], dimension: int) -> Float[Array, "n d"]:
         """The encodings of some positions."""
 
-    @property
-    def longest(self) -> int | None:
-        """How many positions 0, 1, … there are; None where there is no limit, as for every formula."""
-        return None
-
     def __repr__(self) -> str:
         return shown(self)
+
+
+class FiniteEncoding(AbstractEncoding):
+    """An encoding of finitely many positions 0, 1, …, as a table is; a formula has no such limit."""
+
+    @property
+    @abc.abstractmethod
+    def longest(self) -> int:
+        """How many positions it has a vector for."""
 
 
 class Sinusoidal(AbstractEncoding):
@@ -299,7 +281,7 @@ class Sinusoidal(AbstractEncoding):
         return self.scale * jnp.where((index % 2 == 0)[None, :], jnp.sin(angles), jnp.cos(angles))
 
 
-class PositionTable(AbstractEncoding):
+class PositionTable(FiniteEncoding):
     """p(t) from a table with one row a position, as a learned encoding is given."""
 
     table: Float[Array, "n d"]
@@ -313,7 +295,7 @@ class PositionTable(AbstractEncoding):
 
     @property
     def longest(self) -> int:
-        """The number of rows."""
+        """The number of rows of the table."""
         return self.table.shape[0]
 
     def vectors(self, positions: Float[Array, " n"], dimension: int) -> Float[Array, "n d"]:
@@ -323,7 +305,7 @@ class PositionTable(AbstractEncoding):
         return rows_at(self.table, positions, "The positions")
 
 
-class Encoded(AbstractMatrixKernel):
+class Encoded(AbstractView):
     """kernel(x + p(t), y + p(s)): absolute position encodings are added to what the kernel sees, not to the values.
 
     Forms and facts are those of the kernel, seen through the shift x ↦ x + p(t).
@@ -332,49 +314,20 @@ class Encoded(AbstractMatrixKernel):
     kernel: AbstractKernel
     encoding: AbstractEncoding
 
-    def log_matrix(self, xs: Any, ys: Any) -> Float[Array, "m n"]:
-        """The matrix log kernel(x_i + p(t_i), y_j + p(s_j))."""
-        return self.kernel.log_matrix(self._shifted_queries(xs), self._shifted_keys(ys))
+    def parts(self) -> tuple[AbstractKernel, ...]:
+        """The kernel of the encoded points."""
+        return (self.kernel,)
 
-    def bilinear(self) -> Bilinear | None:
-        """Features and offsets of the shifted points."""
-        form = self.kernel.bilinear()
-        return form and form.seen_through(self._shifted_queries, self._shifted_keys)
+    def with_parts(self, parts: tuple[AbstractKernel, ...]) -> AbstractKernel:
+        """Another kernel of the same encoded points."""
+        return Encoded(parts[0], self.encoding)
 
-    def radial(self) -> Radial | None:
-        """The same profile, of the shifted points."""
-        form = self.kernel.radial()
-        return form and form.seen_through(self._shifted_queries, self._shifted_keys)
-
-    def factors(self) -> tuple[AbstractKernel, ...]:
-        """The factors, each encoded."""
-        parts = self.kernel.factors()
-        return (self,) if len(parts) == 1 else tuple(Encoded(part, self.encoding) for part in parts)
-
-    def among(self, measure: Measure) -> AbstractKernel:
-        """Of the kernel, if it counts points, amid shifted points."""
-        return (
-            Encoded(self.kernel.among(measure.with_points(self._shifted_keys(measure.sites).points)), self.encoding)
-            if self.counts_points()
-            else self
-        )
-
-    def counts_points(self) -> bool:
-        """Where the kernel does."""
-        return self.kernel.counts_points()
-
-    def vanishes(self) -> bool:
-        """Where the kernel does."""
-        return self.kernel.vanishes()
-
-    def inverse_temperature(self) -> Float[Array, ""] | None:
-        """That of the kernel."""
-        return self.kernel.inverse_temperature()
-
-    def _shifted_queries(self, sites: Any) -> Sites:
+    def query_view(self, sites: Any) -> Sites:
+        """The queries at x + p(t)."""
         return self._shifted(sites, "query")
 
-    def _shifted_keys(self, sites: Any) -> Sites:
+    def key_view(self, sites: Any) -> Sites:
+        """The points of the measure at y + p(s)."""
         return self._shifted(sites, "measure")
 
     def _shifted(self, sites: Any, role: str) -> Sites:

@@ -12,8 +12,9 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from particleflow._arrays import as_nonnegative, as_positive
+from particleflow._support.arrays import as_nonnegative, as_positive
 from particleflow.kernels.base import AbstractMatrixKernel, Form, points_of, safe_log, safe_root
+from particleflow.kernels.capabilities import Integrable, Quadratic
 from particleflow.kernels.forms import Bilinear, Radial, Shape
 
 
@@ -24,14 +25,14 @@ class AbstractRadialKernel(AbstractMatrixKernel):
 
     @abc.abstractmethod
     def log_profile(self, squares: Float[Array, "m n"], dimension: int) -> Float[Array, "m n"]:
-        """k(r²) for squared distances of points of some dimension, which only a density needs to know."""
+        """k(r²) for squared distances of points of some dimension, a number that only densities depend on."""
 
     def support(self) -> Float[Array, ""] | None:
         """The radius beyond which K is 0; None for one that reaches everywhere."""
         return None
 
     def shape(self, dimension: int) -> Shape | None:
-        """The profile as one of the curves that native code knows; None where it is none of them."""
+        """The profile as one of the curves of `forms.Shape`; None where it is none of them."""
         return None
 
     def radial(self) -> Radial:
@@ -47,7 +48,7 @@ class AbstractRadialKernel(AbstractMatrixKernel):
         return self.support() is not None
 
 
-class Gaussian(AbstractRadialKernel):
+class Gaussian(AbstractRadialKernel, Quadratic, Integrable):
     """K(x, y) = exp(−r² / (2 width²)); on the unit sphere the attention kernel of β = 1/width².
 
     The kernel of MeanShift (Fukunaga and Hostetler 1975; Cheng 1995), whose step is a gradient step on log ∫ K dμ.
@@ -59,7 +60,7 @@ class Gaussian(AbstractRadialKernel):
         self.width = as_positive(width, "width")
 
     def log_profile(self, squares: Float[Array, "m n"], dimension: int) -> Float[Array, "m n"]:
-        """−r² / (2 width²)."""
+        """The profile −r² / (2 width²)."""
         return -0.5 * squares / jnp.square(self.width)
 
     def shape(self, dimension: int) -> Shape:
@@ -74,20 +75,16 @@ class Gaussian(AbstractRadialKernel):
 
         return Bilinear(lambda xs: points_of(xs) / jnp.square(self.width), points_of, offset, offset)
 
-    def is_quadratic(self) -> bool:
-        """Always."""
-        return True
-
     def inverse_temperature(self) -> Float[Array, ""]:
-        """1/width²."""
+        """1/width², the β of attention on the unit sphere."""
         return 1 / jnp.square(self.width)
 
     def log_integral(self, dimension: int) -> Float[Array, ""]:
-        """d log(√(2π) width)."""
+        """The logarithm of (√(2π) width)^d."""
         return dimension * jnp.log(math.sqrt(2 * math.pi) * self.width)
 
 
-class Laplace(AbstractRadialKernel):
+class Laplace(AbstractRadialKernel, Integrable):
     """K(x, y) = exp(−r / width); its gradient has a kink where the points agree, and is taken as 0 there."""
 
     width: Float[Array, ""]
@@ -96,11 +93,11 @@ class Laplace(AbstractRadialKernel):
         self.width = as_positive(width, "width")
 
     def log_profile(self, squares: Float[Array, "m n"], dimension: int) -> Float[Array, "m n"]:
-        """−r / width."""
+        """The profile −r / width."""
         return -safe_root(squares) / self.width
 
     def shape(self, dimension: int) -> Shape:
-        """An exponential."""
+        """An exponential of ρ = r/width."""
         return Shape("exponential", 1 / self.width)
 
     def inverse_temperature(self) -> Float[Array, ""]:
@@ -108,7 +105,7 @@ class Laplace(AbstractRadialKernel):
         return 1 / jnp.square(self.width)
 
     def log_integral(self, dimension: int) -> Float[Array, ""]:
-        """log(V_d d! width^d)."""
+        """The logarithm of V_d d! width^d."""
         return log_ball(dimension) + math.lgamma(dimension + 1) + dimension * jnp.log(self.width)
 
 
@@ -136,7 +133,7 @@ class Cauchy(AbstractRadialKernel):
         return 1 / jnp.square(self.width)
 
 
-class StudentT(AbstractRadialKernel):
+class StudentT(AbstractRadialKernel, Integrable):
     """K(x, y) = (1 + r² / (ν width²))^{−(ν + d)/2}, the density of Student's t in d dimensions up to its constant.
 
     Its limit ν → ∞ is the Gaussian; ν = 1 on the line is the Cauchy kernel.
@@ -171,7 +168,7 @@ class StudentT(AbstractRadialKernel):
         )
 
 
-class Ball(AbstractRadialKernel):
+class Ball(AbstractRadialKernel, Integrable):
     """K(x, y) = 1 where r < radius, else 0: bounded confidence (Hegselmann and Krause 2002), flat MeanShift.
 
     It has no gradient in the radius, and none in the points: derivatives of a local mean see the values alone.
@@ -187,19 +184,19 @@ class Ball(AbstractRadialKernel):
         return jnp.where(squares < jnp.square(self.radius), jnp.zeros_like(squares), -jnp.inf)
 
     def shape(self, dimension: int) -> Shape:
-        """The ball."""
+        """A ball of ρ = r, with p = radius²."""
         return Shape("ball", jnp.ones_like(self.radius), jnp.square(self.radius))
 
     def support(self) -> Float[Array, ""]:
-        """The radius."""
+        """The radius, from which on K is 0."""
         return self.radius
 
     def log_integral(self, dimension: int) -> Float[Array, ""]:
-        """log(V_d radius^d)."""
+        """The logarithm of V_d radius^d."""
         return log_ball(dimension) + dimension * jnp.log(self.radius)
 
 
-class Epanechnikov(AbstractRadialKernel):
+class Epanechnikov(AbstractRadialKernel, Integrable):
     """K(x, y) = max(0, 1 − r² / radius²): of all densities the one of least mean square error (Epanechnikov 1969).
 
     Its MeanShift is the flat one: the gradient of this profile is the indicator of the ball.
@@ -215,11 +212,11 @@ class Epanechnikov(AbstractRadialKernel):
         return safe_log(jnp.maximum(1 - squares / jnp.square(self.radius), 0.0))
 
     def shape(self, dimension: int) -> Shape:
-        """A parabola."""
+        """A parabola of ρ = r/radius."""
         return Shape("parabola", 1 / self.radius)
 
     def support(self) -> Float[Array, ""]:
-        """The radius."""
+        """The radius, from which on K is 0."""
         return self.radius
 
     def log_integral(self, dimension: int) -> Float[Array, ""]:
@@ -227,7 +224,7 @@ class Epanechnikov(AbstractRadialKernel):
         return log_ball(dimension) + dimension * jnp.log(self.radius) + math.log(2 / (dimension + 2))
 
 
-class Triangle(AbstractRadialKernel):
+class Triangle(AbstractRadialKernel, Integrable):
     """K(x, y) = max(0, 1 − r / radius), a cone; on the line the convolution of two boxes."""
 
     radius: Float[Array, ""]
@@ -240,15 +237,15 @@ class Triangle(AbstractRadialKernel):
         return safe_log(jnp.maximum(1 - safe_root(squares) / self.radius, 0.0))
 
     def shape(self, dimension: int) -> Shape:
-        """A triangle."""
+        """A triangle of ρ = r/radius."""
         return Shape("triangle", 1 / self.radius)
 
     def support(self) -> Float[Array, ""]:
-        """The radius."""
+        """The radius, from which on K is 0."""
         return self.radius
 
     def log_integral(self, dimension: int) -> Float[Array, ""]:
-        """log(V_d radius^d/(d + 1))."""
+        """The logarithm of V_d radius^d/(d + 1)."""
         return log_ball(dimension) + dimension * jnp.log(self.radius) - math.log(dimension + 1)
 
 

@@ -1,16 +1,17 @@
 """Learned kernels and flows: a loss, the parameters that may change, and optax.
 
-    parameters      which numbers of a kernel or flow are learned, each by a dotted path
-    losses          leave-one-out, reconstruction, likelihood, evidence, contrast: functions of a kernel
-    descent         `learn`: down a loss, with progress and early stopping
-    trajectories    `fit`: a flow whose trajectory meets an observed one
-    saving          what was learned, as a scenario file
+    parameters        which numbers of a kernel or flow are learned, each by a dotted path
+    losses            leave-one-out, reconstruction, likelihood, evidence, contrast: functions of a kernel
+    descent           `learn`: minimise a loss, with progress and early stopping
+    trajectory_fit    `fit`: a flow whose trajectory meets an observed one
 
-A kernel is learned where it acts: every loss but the evidence reads the one operator and nothing else. What comes out
-is an ordinary kernel or flow.
+Every loss but the evidence reads the local mean or the log-mass of a kernel and nothing else. The result is an ordinary
+kernel or flow; `save_scenario` writes it as a scenario file.
 """
 
 from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
 
 if find_spec("optax") is None:
     raise ImportError("particleflow.learning needs optax: pip install 'particleflow[learn]'.")
@@ -24,8 +25,7 @@ from particleflow.learning.losses import (
     Observed,
     Reconstruction,
 )
-from particleflow.learning.saving import save_scenario, table_of
-from particleflow.learning.trajectories import TrajectoryError, fit
+from particleflow.learning.trajectory_fit import TrajectoryError, fit
 
 __all__ = [
     "Contrast",
@@ -39,8 +39,17 @@ __all__ = [
     "fit",
     "learn",
     "save_scenario",
-    "table_of",
 ]
+
+
+def save_scenario(flow: Any, path: str | Path, **options: Any) -> Path:
+    """Write a learned flow as a scenario that `particleflow run` takes, and return its path.
+
+    Parameters: those of `particleflow.scenario.save_scenario`, which is the same: `flow`, `path`, `start`, `end`, ….
+    """
+    import particleflow
+
+    return particleflow.scenario.save_scenario(flow, path, **options)
 
 
 def __dir__() -> list[str]:

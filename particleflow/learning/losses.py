@@ -1,14 +1,13 @@
-"""Losses of a kernel: what is small where the kernel is right for some data.
+"""Losses of a kernel, which are small where the kernel fits some data.
 
     LeaveOneOut             mean_i |z_i − m_{−i}(x_i)|²                       prediction from all others
     Reconstruction          mean_i |x_i − m_{−i}(x_i)|²                       ‖X − K̃X‖²/n under K̃_ii = 0
     LeaveOneOutLikelihood   −mean_i log p_{−i}(x_i)                           density from all others
     Evidence                −log N(y; 0, K(X, X) + noise² 1) / n              marginal likelihood of a Gaussian process
-    Contrast                mean_i [log Σ_j K(x_i, y_j) − log K(x_i, y_i)]    InfoNCE: who belongs to whom
+    Contrast                mean_i [log Σ_j K(x_i, y_j) − log K(x_i, y_i)]    InfoNCE: matching of pairs
 
-m_{−i} and p_{−i} are read with `kernel * Others()`, under which nobody sees itself. That constraint is what excludes
-the trivial solution of min ‖X − K̃X‖²: with oneself, a kernel so narrow that K̃ is the identity reconstructs everything
-and has learned nothing.
+m_{−i} and p_{−i} are computed with `kernel * Others()`, which vanishes for a point and itself. The constraint excludes
+the trivial solution of min ‖X − K̃X‖², a kernel so narrow that K̃ is the identity.
 """
 
 from typing import Any
@@ -19,16 +18,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from particleflow._arrays import as_float_array, as_positive
+from particleflow._support.arrays import as_float_array, as_positive
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.kernels import AbstractKernel, Others
-from particleflow.local import local_moments, log_normalizer
+from particleflow.kernels.capabilities import log_integral
 from particleflow.measure import Measure
 from particleflow.summation import AbstractSummation, Auto
+from particleflow.summation.local_mean import local_moments, log_normalizer
 
 
 def _numbered(points: Any, values: Any = None) -> Measure:
-    """Samples as a measure, each at its index, so that `Others` knows who is who."""
+    """Samples as a uniform measure with their indices as positions, which `Others` compares."""
     points = as_float_array(points, "points")
     if points.ndim != 2 or len(points) < 2:
         raise ShapeError(f"Argument `points` must have shape (n, d) with at least two rows, but has {points.shape}.")
@@ -39,7 +39,7 @@ class LeaveOneOut(eqx.Module):
     """mean_i l(z_i, m_{−i}(x_i)): how well every value is predicted from all others.
 
     `loss` is "squared", |z − m|², or "log", −log Σ_k z_k m_k for one-hot values: the surprise at the true class.
-    A sample that sees no other is predicted by the mean of all.
+    Where the kernel reaches no other sample, the prediction is the mean of all.
 
     Parameters: `points` (n, d), or letters (n, 1) for a kernel of an alphabet; `targets` (n,) or (n, k); `loss`;
     `summation`.
@@ -57,7 +57,7 @@ class LeaveOneOut(eqx.Module):
         self.summation = summation or Auto()
 
     def __call__(self, kernel: AbstractKernel) -> Float[Array, ""]:
-        """The mean loss of all predictions."""
+        """The mean of l(z_i, m_{−i}(x_i)) over all samples."""
         targets = self.measure.carried.reshape(self.measure.count, -1)
         moments = local_moments(kernel * Others(), self.measure, self.measure, summation=self.summation)
         nothing = jnp.isneginf(moments.log_mass)[:, None]
@@ -87,7 +87,7 @@ class Reconstruction(eqx.Module):
 class LeaveOneOutLikelihood(eqx.Module):
     """−mean_i log p_{−i}(x_i), p_{−i}(x) = Σ_{j≠i} K(x, x_j)/((n − 1) ∫ K): the density of every point from all others.
 
-    Maximum likelihood with oneself would make the kernel infinitely narrow (Habbema et al. 1974, Duin 1976).
+    Maximum likelihood without that constraint would make the kernel infinitely narrow (Habbema et al. 1974, Duin 1976).
     Parameters: `points` (n, d); `summation`.
     """
 
@@ -99,8 +99,8 @@ class LeaveOneOutLikelihood(eqx.Module):
         self.summation = summation or Auto()
 
     def __call__(self, kernel: AbstractKernel) -> Float[Array, ""]:
-        """The mean surprise."""
-        integral = kernel.log_integral(self.measure.dimension)
+        """−mean_i log p_{−i}(x_i) under a kernel of known integral."""
+        integral = log_integral(kernel, self.measure.dimension)
         if integral is None:
             raise ArgumentError(
                 f"A density needs a kernel of known integral, but {kernel!r} has none in dimension "

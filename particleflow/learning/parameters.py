@@ -1,4 +1,4 @@
-"""Which numbers of a kernel or flow are learned, and how they stay where they must be.
+"""Which numbers of a kernel or flow are learned, and how they stay in their admissible range.
 
 A parameter is a dotted path through fields, such as "width", "drift.kernel.beta" or "weights.0"; several paths together
 are one number, or one array, in several places (Q and K of a metric). A number that its own constructor refuses when it
@@ -6,7 +6,7 @@ is negative is learned by its logarithm,
 
     p = e^u,    u free,
 
-so that it stays positive; nobody has to say which these are.
+so that it stays positive; which numbers these are is found by calling the constructor with a negative one.
 """
 
 import inspect
@@ -20,25 +20,25 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from particleflow._arrays import default_dtype, strong_leaves
+from particleflow._support.arrays import default_dtype, strong_leaves
 from particleflow.errors import ArgumentError
 
 Paths = str | Sequence[str]
 
 
-class Parameter(NamedTuple):
-    """One number or array: the places where it is, and whether it is learned by its logarithm."""
+class LearnedParameter(NamedTuple):
+    """One learned number or array: its `places` in the model, and whether it is learned by its logarithm."""
 
     places: tuple[tuple[str | int, ...], ...]
     by_logarithm: bool
 
     def read(self, model: Any) -> Array:
-        """Its present value."""
+        """The value of the parameter in a model."""
         return _value_at(model, self.places[0])
 
 
-def parameters_of(model: Any, names: Paths | Sequence[Paths]) -> tuple[Parameter, ...]:
-    """The parameters that some names mean in a model; a tuple of names is one parameter in several places."""
+def parameters_of(model: Any, names: Paths | Sequence[Paths]) -> tuple[LearnedParameter, ...]:
+    """The parameters of a model that dotted paths name; a tuple of paths is one parameter in several places."""
     if not isinstance(names, str | list | tuple):
         raise ArgumentError(f"Argument `parameters` must hold paths such as 'drift.kernel.beta', but is {names!r}.")
     wanted = [names] if isinstance(names, str) else list(names)
@@ -51,23 +51,24 @@ def parameters_of(model: Any, names: Paths | Sequence[Paths]) -> tuple[Parameter
     return found
 
 
-def free_values(model: Any, parameters: tuple[Parameter, ...], *beside: Any) -> tuple[Array, ...]:
-    """The free numbers u of a model, in the precision of its arrays and of what is `beside` it."""
-    strong = strong_leaves((model, *beside))
+def free_values(model: Any, parameters: tuple[LearnedParameter, ...], *others: Any) -> tuple[Array, ...]:
+    """The free numbers u of a model, in the precision of its arrays and of those of the `others`."""
+    strong = strong_leaves((model, *others))
     dtype = strong[0].dtype if strong else default_dtype()
     values = [jnp.asarray(each.read(model), dtype) for each in parameters]
     return tuple(jnp.log(value) if each.by_logarithm else value for each, value in zip(parameters, values, strict=True))
 
 
-def with_values(model: Any, parameters: tuple[Parameter, ...], free: tuple[Array, ...]) -> Any:
-    """The model with free numbers u in the places of its parameters."""
+def with_values(model: Any, parameters: tuple[LearnedParameter, ...], free: tuple[Array, ...]) -> Any:
+    """The model with parameters computed from free numbers u, p = e^u or p = u, in all their places."""
     values = [jnp.exp(value) if each.by_logarithm else value for each, value in zip(parameters, free, strict=True)]
     places = [place for each in parameters for place in each.places]
     filled = [value for each, value in zip(parameters, values, strict=True) for _ in each.places]
     return eqx.tree_at(lambda tree: [_value_at(tree, place) for place in places], model, filled)
 
 
-def _parameter(model: Any, names: Paths) -> Parameter:
+def _parameter(model: Any, names: Paths) -> LearnedParameter:
+    """One parameter of one or several paths, which must have one shape and, if positive, a positive start."""
     each = (names,) if isinstance(names, str) else tuple(names)
     places = tuple(_place(model, name) for name in each)
     values = [np.asarray(_value_at(model, place)) for place in places]
@@ -79,11 +80,11 @@ def _parameter(model: Any, names: Paths) -> Parameter:
             f"The parameter {each[0]!r} must not be negative and is learned by its logarithm, but begins at "
             f"{values[0].min():g}; begin with a positive number."
         )
-    return Parameter(places, positive)
+    return LearnedParameter(places, positive)
 
 
 def _place(model: Any, name: str) -> tuple[str | int, ...]:
-    """A path as its parts, which must lead to floating-point numbers."""
+    """A dotted path as its parts, checked to lead to floating-point numbers."""
     if not isinstance(name, str):
         raise ArgumentError(f"Argument `parameters` must hold paths such as 'drift.kernel.beta', but holds {name!r}.")
     place, node = [], model
@@ -91,10 +92,8 @@ def _place(model: Any, name: str) -> tuple[str | int, ...]:
         step = int(part) if part.isdigit() else part
         known = _names(node)
         if step not in known:
-            choices = ", ".join(map(str, known)) or "nothing"
-            raise ArgumentError(
-                f"The parameter {name!r} asks {type(node).__name__} for {part!r}, but there is {choices}."
-            )
+            choices = ", ".join(map(str, known)) or "no parts"
+            raise ArgumentError(f"The parameter {name!r} names {part!r} of {type(node).__name__}, which has {choices}.")
         place.append(step)
         node = _value_at(node, (step,))
     if not eqx.is_inexact_array(node):
@@ -105,21 +104,23 @@ def _place(model: Any, name: str) -> tuple[str | int, ...]:
 
 
 def _names(node: Any) -> list[str | int]:
+    """The parts of a path that can follow a node: fields of a module, indices of a list."""
     if isinstance(node, tuple | list):
         return list(range(len(node)))
     return [field.name for field in fields(node)] if isinstance(node, eqx.Module) else []
 
 
 def _value_at(node: Any, place: tuple[str | int, ...]) -> Any:
+    """The value at a place, part by part."""
     for step in place:
         node = node[step] if isinstance(step, int) else getattr(node, step)
     return node
 
 
 def _refuses_negative(model: Any, place: tuple[str | int, ...]) -> bool:
-    """Whether the object that has a number refuses to be made with a negative one.
+    """Whether the constructor of the object that holds a number raises for a negative one, all else unchanged.
 
-    Asked of its constructor with all else as it is; one that cannot be called so has nothing to say.
+    False where the constructor's arguments are not the object's fields, so that it cannot be called again.
     """
     last = max(index for index, step in enumerate(place) if isinstance(step, str))
     owner, field, rest = _value_at(model, place[:last]), str(place[last]), place[last + 1 :]

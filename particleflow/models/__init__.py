@@ -2,19 +2,19 @@
 
     regression       targets as values: m(x), or the local polynomial
     classification   one-hot classes as values: argmax m(x)
-    density          the log-mass: G(x) less the integral of the kernel
+    kernel_density   the log-mass: G(x) less the integral of the kernel
     clustering       points as values, iterated: x ← m(x)
     hopfield         patterns as points and values, iterated: memories
     propagation      labels as values of points that stay, iterated
     denoising        samples as points and values: E[x₀ | x], and the score
-    pictures         pixels as points: segmentation; patches as points, colours as values: non-local means
     neighbourhoods   the same along weights of local reconstructions
+    images           pixels as points: segmentation; patches as points, colours as values: non-local means
     autoregression   next values as values, times as positions: forecasts
-    fuzzy            rules as points, what they say as values
+    fuzzy            rules as points, their consequents as values
     imputation       known coordinates as values of those that are missing
 
-Parameters are kept as they are given, `fit` learns attributes with a trailing underscore, arrays are NumPy's. Nothing
-here sums a kernel: that is the one operator's business (`particleflow.local`).
+Parameters are stored as they are given, `fit` sets attributes with a trailing underscore, arrays are NumPy's. All sums
+over kernels are those of `particleflow.summation.local_mean`.
 """
 
 from importlib.util import find_spec
@@ -26,12 +26,12 @@ from particleflow.models.autoregression import LocalAutoregression
 from particleflow.models.classification import KernelClassifier
 from particleflow.models.clustering import MeanShiftClustering, estimate_bandwidth
 from particleflow.models.denoising import Denoiser
-from particleflow.models.density import KernelDensity
 from particleflow.models.fuzzy import FuzzyRules
 from particleflow.models.hopfield import Hopfield
+from particleflow.models.images import Segments, non_local_means, segmented
 from particleflow.models.imputation import LocalImputer
+from particleflow.models.kernel_density import KernelDensity
 from particleflow.models.neighbourhoods import LinearNeighbourhoodPropagation, reconstruction_weights
-from particleflow.models.pictures import Segments, non_local_means, segmented
 from particleflow.models.propagation import LabelPropagation
 from particleflow.models.regression import KernelRegression, LocalLinearRegression
 

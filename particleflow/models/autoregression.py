@@ -1,10 +1,10 @@
-"""Autoregression: the local mean of what came next, where the past looked as the present does.
+"""Autoregression: the mean of the values that followed states like the present one.
 
     x̂_{t+1} = Σ_s K(x_t, t, x_s, s) x_{s+1} / Σ_s K(x_t, t, x_s, s)        next values as values: local autoregression
     m(x_t)  = Σ_s K(x_t, t, x_s, s) x_s / Σ_s K(x_t, t, x_s, s)            the series itself: local dynamical system
 
 A state is a row of the series, or several lags of it. Positions are the times: a product K₁(x_t, x_s) K₂(t, s) forgets
-(`Alibi`, `Window`, `TimeGaussian`), and absolute times are added to what a kernel sees, K₁(x_t + p(t), x_s + p(s)), by
+(`Alibi`, `Window`, `TimeGaussian`), and absolute times are added to the states, K₁(x_t + p(t), x_s + p(s)), by
 `Encoded`. Drawing what came next, in place of its mean, gives paths whose law is the local one, and so intervals
 (Paparoditis and Politis, The local bootstrap for Markov processes, 2002).
 """
@@ -21,15 +21,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from particleflow.errors import ArgumentError, check_kind
 from particleflow.kernels import AbstractKernel, StrictlyCausal
-from particleflow.local import local_mean
 from particleflow.measure import Measure, Sites
-from particleflow.models.base import check_count, check_share, compiled, kernel_of, samples_of
-from particleflow.models.regression import seen_means
+from particleflow.models.base import check_count, check_share, compiled, kernel_of, samples_of, seen_means_at
 from particleflow.summation import AbstractSummation, Auto
+from particleflow.summation.local_mean import local_mean
+from particleflow.summation.sampling import check_draws
 
 
 class Forecast(NamedTuple):
-    """The mean of what may come (steps, features), and the bounds of its central share."""
+    """The mean of the next rows (steps, features), and the lower and upper bounds of a central interval."""
 
     mean: np.ndarray
     lower: np.ndarray
@@ -37,10 +37,10 @@ class Forecast(NamedTuple):
 
 
 class LocalAutoregression(BaseEstimator):
-    """The next value of a series, from the times at which it was as it is now; rows of X are in the order of time.
+    """The next value of a series, the local mean over past states; rows of X are in the order of time.
 
-    Parameters: `kernel` of states, a name with a `bandwidth` or a kernel of one's own, which may look at times; `lags`,
-    how many rows make a state, the newest first; `positional`, a kernel of times to be multiplied in; `summation`.
+    Parameters: `kernel` of states, a name with a `bandwidth` or a kernel object, which may depend on times; `lags`, how
+    many rows make a state, the newest first; `positional`, a kernel of times that multiplies it; `summation`.
 
     Attributes: `kernel_`; `measure_`, states that carry the rows after them at their times; `series_`;
     `n_features_in_`.
@@ -64,7 +64,7 @@ class LocalAutoregression(BaseEstimator):
         self.summation = summation
 
     def fit(self, X: Any, y: Any = None) -> "LocalAutoregression":
-        """Keep the states of the series."""
+        """Store the states of the series with the rows that follow them as `measure_`."""
         series = samples_of(self, X)
         check_count(self.lags, "lags")
         if len(series) <= self.lags:
@@ -83,13 +83,13 @@ class LocalAutoregression(BaseEstimator):
         return self
 
     def fitted(self) -> np.ndarray:
-        """x̂ of every row of the series from what came before it alone; NaN where nothing did."""
+        """x̂ of every row of the series from the rows before it alone; NaN where no state precedes it."""
         check_is_fitted(self)
         found = compiled(_from_the_past)(self.measure_, self.kernel_, self.summation or Auto())
         return np.concatenate([np.full((int(self.lags), self.series_.shape[1]), np.nan), np.asarray(found)])
 
     def smoothed(self) -> np.ndarray:
-        """m(x_t) of every row: one step of the local dynamical system, which looks at the series itself (one lag)."""
+        """m(x_t) of every row, one step of the local dynamical system on the series itself; `lags` must be 1."""
         check_is_fitted(self)
         if self.lags != 1:
             raise ArgumentError(f"A local dynamical system moves rows, but here a state has {self.lags} of them.")
@@ -99,10 +99,12 @@ class LocalAutoregression(BaseEstimator):
     def forecast(
         self, steps: int = 1, *, interval: float = 0.9, draws: int = 1000, random_state: Any = None
     ) -> Forecast:
-        """What comes after the series: means and central intervals of `draws` paths.
+        """Means and central intervals of the next `steps` rows, from `draws` random paths.
 
-        Each path draws, step by step, a state ∝ K and goes on as the series did after it. The first mean is the local
-        mean itself, the others are those of the paths.
+        Each path draws a past state with probability ∝ K at every step and continues with the row that followed it. The
+        first mean is the local mean itself, the others are means over the paths.
+
+        Parameters: `steps`; `interval`, the probability of the central interval; `draws`; `random_state`.
         """
         check_is_fitted(self)
         check_count(steps, "steps")
@@ -116,7 +118,7 @@ class LocalAutoregression(BaseEstimator):
         return Forecast(mean, *bounds)
 
     def _present(self) -> tuple[Array, Array]:
-        """The last state, and its time."""
+        """The last state and its time."""
         last = _states(self.series_, int(self.lags))[-1]
         return jnp.asarray(last), jnp.asarray(float(len(self.series_) - 1))
 
@@ -128,12 +130,13 @@ class LocalAutoregression(BaseEstimator):
 
 
 def _states(series: np.ndarray, lags: int) -> np.ndarray:
-    """Rows with the lags − 1 rows before them beside them, the newest first."""
+    """Every row joined with the lags − 1 rows before it, the newest first."""
     return np.concatenate([series[lags - 1 - lag : len(series) - lag] for lag in range(lags)], axis=1)
 
 
 def _from_the_past(measure: Measure, kernel: AbstractKernel, how: AbstractSummation) -> Array:
-    return seen_means(kernel * StrictlyCausal(), measure, measure, how)
+    """x̂ of every state from the states before it: strictly causal local means, NaN for the first."""
+    return seen_means_at(measure, kernel * StrictlyCausal(), measure, how)
 
 
 def _drawn_paths(
@@ -146,12 +149,12 @@ def _drawn_paths(
     steps: int,
     draws: int,
 ) -> Float[Array, "steps draws d"]:
-    """Paths from one state on; NaN from where a state sees nothing."""
-    kernel, nexts = kernel.among(measure), measure.carried
+    """Random continuations of one state; NaN from the step at which the kernel reaches no past state."""
+    kernel, nexts = kernel.bind(measure), measure.carried
 
     def step(now: tuple[Array, Array], key: Array) -> tuple[tuple[Array, Array], Array]:
         states, times = now
-        chosen = how.draw(key, kernel, measure, Sites(states, times), 1)[:, 0]
+        chosen = check_draws(how).draw(key, kernel, measure, Sites(states, times), 1)[:, 0]
         after = jnp.where(chosen[:, None] < 0, jnp.nan, nexts[chosen])
         older = states[:, : states.shape[1] - after.shape[1]]
         return (jnp.concatenate([after, older], axis=1), times + 1), after

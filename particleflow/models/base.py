@@ -1,22 +1,24 @@
-"""What estimators share: a kernel by its name and bandwidth or as it is, data as a measure, compiled readings.
+"""What estimators share: kernels by name and bandwidth, checked data as measures, compiled evaluations at queries.
 
 scikit-learn calls the width of a kernel its bandwidth: the `width` of a Gaussian, the `radius` of a kernel that ends.
 """
 
 from collections.abc import Callable
+from numbers import Number
 from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils import check_array
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from particleflow import kernels as k
-from particleflow.errors import ArgumentError, check_kind
-from particleflow.local import local_mean, log_normalizer
+from particleflow.errors import ArgumentError, ShapeError, check_kind, whole_number
 from particleflow.measure import Measure
 from particleflow.summation import AbstractSummation
+from particleflow.summation.local_mean import attention_weights, local_mean, local_moments, log_normalizer
 
 KERNELS: dict[str, Callable[[Any], k.AbstractRadialKernel]] = {
     "gaussian": k.Gaussian,
@@ -27,13 +29,14 @@ KERNELS: dict[str, Callable[[Any], k.AbstractRadialKernel]] = {
     "triangle": k.Triangle,
 }
 RULES = ("scott", "silverman")
-_LEAST_QUERIES = 64  # fewer are filled up, so that few programs are compiled
+_LEAST_QUERIES = 64  # fewer are padded to so many, so that few programs are compiled
 
 
 def kernel_of(kernel: Any, bandwidth: Any, points: np.ndarray) -> k.AbstractKernel:
-    """A kernel from its name and bandwidth, a number or a rule of thumb; a kernel of one's own as it is.
+    """A kernel of the package, from its name and bandwidth; a kernel object is returned unchanged.
 
-    scott: h = n^{−1/(d+4)}; silverman: h = (n (d + 2)/4)^{−1/(d+4)}, for data of unit variance.
+    Parameters: `kernel`, a key of `KERNELS` or a kernel; `bandwidth`, a number or a rule of `bandwidth_of`; `points`
+    (n, d), to which the rule is applied.
     """
     if not isinstance(kernel, str):
         check_kind(kernel, k.AbstractKernel, "kernel", f"a kernel, or one of {', '.join(map(repr, KERNELS))}")
@@ -44,7 +47,11 @@ def kernel_of(kernel: Any, bandwidth: Any, points: np.ndarray) -> k.AbstractKern
 
 
 def bandwidth_of(bandwidth: Any, points: np.ndarray) -> float:
-    """A positive number, from a number or a rule of thumb."""
+    """A positive number, from a number or a rule of thumb for points (n, d) of unit variance.
+
+    scott      h = n^{−1/(d+4)}                  Scott, Multivariate density estimation (1992)
+    silverman  h = (n (d + 2)/4)^{−1/(d+4)}      Silverman, Density estimation for statistics and data analysis (1986)
+    """
     count, dimension = points.shape
     if isinstance(bandwidth, str):
         if bandwidth not in RULES:
@@ -59,8 +66,7 @@ def bandwidth_of(bandwidth: Any, points: np.ndarray) -> float:
 
 def check_count(value: Any, name: str) -> None:
     """Raise unless an argument is a positive integer."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ArgumentError(f"Argument `{name}` must be a positive integer, but is {value!r}.")
+    whole_number(value, name)
 
 
 def check_share(value: Any, name: str) -> None:
@@ -70,33 +76,51 @@ def check_share(value: Any, name: str) -> None:
 
 
 def samples_of(estimator: Any, X: Any) -> np.ndarray:
-    """The rows of X, checked as scikit-learn does; their width is kept for queries."""
+    """The rows of X (n, d), checked by scikit-learn; the estimator's `n_features_in_` becomes d."""
     return np.asarray(validate_data(estimator, X, dtype=np.float64))
 
 
 def pairs_of(estimator: Any, X: Any, y: Any, **how: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of X and as many targets."""
+    """The rows of X (n, d) and as many targets, checked by scikit-learn; `how` are options of its `validate_data`."""
     points, targets = validate_data(estimator, X, y, dtype=np.float64, **how)
     return np.asarray(points), np.asarray(targets)
 
 
 def queries_of(estimator: Any, X: Any) -> np.ndarray:
-    """The rows of X as queries to an estimator that was fitted, as wide as its samples."""
+    """The rows of X as queries to a fitted estimator, refused where they are not as wide as its samples."""
     check_is_fitted(estimator)
     return np.asarray(validate_data(estimator, X, reset=False, dtype=np.float64))
 
 
+def weights_of(sample_weight: Any, count: int) -> np.ndarray:
+    """One weight ≥ 0 for each of `count` samples, not all zero; None or one number stand for equal weights."""
+    given = 1.0 if sample_weight is None else sample_weight
+    given = np.full(count, given) if isinstance(given, Number) else given
+    weights = check_array(given, ensure_2d=False, dtype="float64", input_name="sample_weight")
+    if weights.shape != (count,):
+        raise ShapeError(f"Argument `sample_weight` must have shape ({count},), but has {weights.shape}.")
+    if (weights < 0).any():
+        raise ArgumentError(f"Argument `sample_weight` must not be negative, but holds {weights.min():g}.")
+    if not weights.any():
+        raise ArgumentError("Argument `sample_weight` gives the samples no mass: every weight is zero.")
+    return weights
+
+
 def measure_of(points: np.ndarray, values: np.ndarray | None, sample_weight: Any) -> Measure:
-    """Samples as a probability measure, each at its index as its position, equal where no weights are given."""
-    weights = _check_sample_weight(sample_weight, points, dtype=np.float64, ensure_non_negative=True)
+    """Samples as a probability measure: weights that sum to one, and the index of a sample as its position.
+
+    Parameters: `points` (n, d); `values` (n,) or (n, k), None for the points themselves; `sample_weight` (n,) ≥ 0, a
+    number, or None for equal weights.
+    """
+    weights = weights_of(sample_weight, len(points))
     places = np.arange(len(points), dtype=np.float64)
     return Measure.weighted(points.astype(np.float64), weights / weights.sum(), values, places)
 
 
 def read(function: Callable[..., Array], points: np.ndarray, *given: Any) -> np.ndarray:
-    """What a compiled function (queries, *given) says of each query, as NumPy's; queries are padded to 2ᵏ of them.
+    """Evaluate a compiled function (queries, *given) at every row of `points`, as a NumPy array.
 
-    So an estimator that is asked for 100, 101 and 120 points compiles once.
+    Queries are padded to a power of two, so that 100, 101 and 120 points share one compiled program.
     """
     count = len(points)
     padded = max(_LEAST_QUERIES, 1 << (count - 1).bit_length())
@@ -108,15 +132,27 @@ _COMPILED: dict[Callable[..., Array], Callable[..., Array]] = {}
 
 
 def compiled(function: Callable[..., Array]) -> Callable[..., Array]:
-    """A function of a module, compiled once for all estimators."""
+    """The compiled form of a module-level function, shared by all estimators."""
     return _COMPILED.setdefault(function, eqx.filter_jit(function))
 
 
 def means_at(queries: Array, kernel: k.AbstractKernel, measure: Measure, how: AbstractSummation) -> Array:
-    """m at every query, as a function to `read`."""
+    """The local mean m at every query, in the order of arguments that `read` passes on."""
     return local_mean(kernel, measure, queries, summation=how)
 
 
 def log_masses_at(queries: Array, kernel: k.AbstractKernel, measure: Measure, how: AbstractSummation) -> Array:
-    """G at every query, as a function to `read`."""
+    """The log-mass G at every query, in the order of arguments that `read` passes on."""
     return log_normalizer(kernel, measure, queries, summation=how)
+
+
+def attention_weights_at(queries: Array, kernel: k.AbstractKernel, measure: Measure) -> Array:
+    """K(x, x_i) w_i / Σ_j K(x, x_j) w_j for every query, (m, n), in the order of arguments that `read` passes on."""
+    return attention_weights(kernel, measure, queries)
+
+
+def seen_means_at(queries: Any, kernel: k.AbstractKernel, measure: Measure, how: AbstractSummation) -> Array:
+    """The local mean m at every query, NaN where the kernel vanishes at every sample."""
+    moments = local_moments(kernel, measure, queries, summation=how)
+    nothing = jnp.isneginf(moments.log_mass)
+    return jnp.where(nothing.reshape(nothing.shape + (1,) * (moments.mean.ndim - 1)), jnp.nan, moments.mean)

@@ -19,8 +19,8 @@ from particleflow.summation import AbstractSummation, Auto
 class KernelClassifier(ClassifierMixin, BaseEstimator):
     """The class of most weight around a query: attention with classes as values.
 
-    Parameters: as for `KernelRegression`. Where a kernel that ends sees no sample, all classes are as probable as
-    they are among the samples.
+    Parameters: `kernel`, `bandwidth`, `summation` as for `KernelRegression`. Where a kernel of finite support reaches
+    no sample, the probabilities are the shares of the classes among the samples.
 
     Attributes: `classes_`, `kernel_`, `measure_`, `n_features_in_`.
     """
@@ -34,7 +34,7 @@ class KernelClassifier(ClassifierMixin, BaseEstimator):
         self.summation = summation
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "KernelClassifier":
-        """Keep the samples with their classes."""
+        """Store the samples, with one-hot classes as values, as `measure_`."""
         points, labels = pairs_of(self, X, y)
         check_classification_targets(labels)
         self.classes_, numbers = np.unique(labels, return_inverse=True)

@@ -1,7 +1,8 @@
-"""Denoising: the local mean undoes noise.
+"""Denoising: under Gaussian noise, the posterior mean of a sample is a local mean.
 
-If x = x₀ + σ ε with x₀ drawn from some samples, the best guess of x₀ is the local mean of these under the Gaussian of
-width σ, and what it would move x by is the score of the smoothed density (Tweedie; Robbins 1956, Vincent 2011):
+If x = x₀ + σ ε with x₀ drawn from some samples, the best guess of x₀ in mean square is the local mean of the samples
+under the Gaussian of width σ, and its difference from x is σ² times the score of the smoothed density (Tweedie; Robbins
+1956, Vincent 2011):
 
     E[x₀ | x] = m(x),    ∇ log p_σ(x) = (m(x) − x)/σ².
 
@@ -36,7 +37,7 @@ class Denoiser(TransformerMixin, BaseEstimator):
         self.summation = summation
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "Denoiser":
-        """Keep the samples."""
+        """Store the samples as `measure_`, and the Gaussian of the noise as `kernel_`."""
         points = samples_of(self, X)
         self.kernel_ = Gaussian(bandwidth_of(self.noise, points))
         self.measure_ = measure_of(points, None, sample_weight)

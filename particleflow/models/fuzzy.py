@@ -1,36 +1,34 @@
-"""Fuzzy rules: if x is near c_i, then y is what rule i says; all rules together are a local mean.
+"""Fuzzy rules "if x is near c_i, then y = a_i + b_i·x": inference over all rules is a local mean.
 
     membership   K(x, i) = Π_a exp(−(x_a − c_ia)²/(2 σ_ia²))                  conditions multiplied
     inference    ŷ(x) = Σ_i K(x, i) (a_i + b_i·x) / Σ_i K(x, i)               rules added
 
-Rules are the points of a measure, what they say are its values (a_i, b_i), and ŷ(x) is the local mean of these, put in
-at x: Takagi and Sugeno (1985); with b = 0 that of Mamdani's rules with products, sums and single consequents. With
-minimum in place of products it would be another kernel. But max–min inference, whose conclusion is the centroid of
-max_i min(K(x, i), consequent_i), is no local mean: it is not linear in what the rules say. `local_query` computes it,
-as it does for any operator.
+Rules are the points of a measure, their consequents (a_i, b_i) are its values, and ŷ(x) is the local mean of these,
+evaluated at x: Takagi and Sugeno (1985); with b = 0 that of Mamdani's rules with products, sums and single consequents.
+With minimum in place of products it would be another kernel. But max–min inference, whose conclusion is the centroid of
+max_i min(K(x, i), consequent_i), is no local mean: it is not linear in the consequents. `local_query` computes it, like
+any other operator.
 """
 
 from typing import Any
 
 import numpy as np
-from jaxtyping import Array
 from scipy.cluster.vq import kmeans2
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils import check_random_state
 
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.kernels import Membership
-from particleflow.local import attention_weights
 from particleflow.measure import Measure
-from particleflow.models.base import check_count, means_at, pairs_of, queries_of, read
+from particleflow.models.base import attention_weights_at, check_count, means_at, pairs_of, queries_of, read
 from particleflow.summation import AbstractSummation, Auto
 
 
 class FuzzyRules(RegressorMixin, MultiOutputMixin, BaseEstimator):
-    """Takagi–Sugeno rules with Gaussian conditions; what they say is learned by least squares.
+    """Takagi–Sugeno rules with Gaussian conditions, whose consequents are fitted by least squares.
 
     Parameters: `rules`, their centres (r, d), or a number of them, found by k-means; `widths`, a number, one a feature
-    (d,), or one a rule and feature (r, d); `affine`, whether a rule says a_i + b_i·x in place of a constant a_i;
+    (d,), or one a rule and feature (r, d); `affine`, whether a consequent is a_i + b_i·x in place of a constant a_i;
     `random_state` of k-means; `summation`.
 
     Attributes: `rules_`, the measure of rules, points (c, σ) and values (a, b); `centers_`, `widths_`; `consequents_`
@@ -54,23 +52,23 @@ class FuzzyRules(RegressorMixin, MultiOutputMixin, BaseEstimator):
         self.summation = summation
 
     def fit(self, X: Any, y: Any) -> "FuzzyRules":
-        """Place the rules, and learn what they say: the least squares of Σ_i w_i(x) (a_i + b_i·x) − y."""
+        """Place the rules, and fit their consequents: the least squares of Σ_i w_i(x) (a_i + b_i·x) − y."""
         points, targets = pairs_of(self, X, y, multi_output=True, y_numeric=True)
         self.centers_ = self._centres(points)
         self.widths_ = self._widths(self.centers_.shape)
         places = np.concatenate([self.centers_, self.widths_], axis=1)
         count, outputs = len(places), 1 if targets.ndim == 1 else targets.shape[1]
-        shares = read(_shares_at, points, Measure(places, np.zeros(count)))
+        shares = read(attention_weights_at, points, Membership(), Measure(places, np.zeros(count)))
         inputs = self._inputs(points)
         design = (shares[:, :, None] * inputs[:, None, :]).reshape(len(points), -1)
-        said = np.linalg.lstsq(design, targets.reshape(len(points), outputs).astype(np.float64), rcond=None)[0]
-        self.consequents_ = said.reshape(count, inputs.shape[1], outputs).transpose(0, 2, 1)
+        solved = np.linalg.lstsq(design, targets.reshape(len(points), outputs).astype(np.float64), rcond=None)[0]
+        self.consequents_ = solved.reshape(count, inputs.shape[1], outputs).transpose(0, 2, 1)
         self.rules_ = Measure(places, np.zeros(count), self.consequents_.reshape(count, -1))
         self._flat = targets.ndim == 1
         return self
 
     def predict(self, X: Any) -> np.ndarray:
-        """ŷ at every row of X: the local mean of what the rules say, put in at x."""
+        """ŷ at every row of X: the local mean of the consequents, evaluated at x."""
         points = queries_of(self, X)
         means = read(means_at, points, Membership(), self.rules_, self.summation or Auto())
         inputs = self._inputs(points)
@@ -78,14 +76,16 @@ class FuzzyRules(RegressorMixin, MultiOutputMixin, BaseEstimator):
         return found[:, 0] if self._flat else found
 
     def memberships(self, X: Any) -> np.ndarray:
-        """How much of each prediction comes from which rule, (queries, rules); rows sum to one."""
-        return read(_shares_at, queries_of(self, X), self.rules_)
+        """The weight of every rule in every prediction, (queries, rules); rows sum to one."""
+        return read(attention_weights_at, queries_of(self, X), Membership(), self.rules_)
 
     def _inputs(self, points: np.ndarray) -> np.ndarray:
+        """(1, x) of every point, which consequents multiply; 1 alone for constants."""
         ones = np.ones((len(points), 1))
         return np.concatenate([ones, points], axis=1) if self.affine else ones
 
     def _centres(self, points: np.ndarray) -> np.ndarray:
+        """The given centres, or those that k-means finds from randomly chosen different samples."""
         if np.ndim(self.rules) == 0:
             check_count(self.rules, "rules")
             different = np.unique(points, axis=0)
@@ -101,6 +101,7 @@ class FuzzyRules(RegressorMixin, MultiOutputMixin, BaseEstimator):
         return centres
 
     def _widths(self, shape: tuple[int, int]) -> np.ndarray:
+        """The given widths, positive, one a rule and feature."""
         widths = np.asarray(self.widths, np.float64)
         if widths.shape not in ((), shape[1:], shape):
             raise ShapeError(
@@ -109,7 +110,3 @@ class FuzzyRules(RegressorMixin, MultiOutputMixin, BaseEstimator):
         if not (np.isfinite(widths).all() and (widths > 0).all()):
             raise ArgumentError("Argument `widths` must be positive.")
         return np.array(np.broadcast_to(widths, shape))
-
-
-def _shares_at(queries: Array, rules: Measure) -> Array:
-    return attention_weights(Membership(), rules, queries)

@@ -20,17 +20,17 @@ from particleflow.errors import ArgumentError
 from particleflow.kernels import AbstractKernel, Attention, Rectified
 from particleflow.measure import Measure
 from particleflow.models.base import check_count, log_masses_at, means_at, queries_of, read, samples_of
-from particleflow.operators import kernel_difference
 from particleflow.summation import AbstractSummation, Auto
+from particleflow.summation.operators import kernel_difference
 
 
 class Hopfield(TransformerMixin, BaseEstimator):
-    """A memory of patterns, the rows of X, that completes what resembles one of them.
+    """An associative memory of patterns, the rows of X, that recalls the stored pattern nearest to a probe.
 
     Parameters: `beta`, the inverse temperature of the modern network, or None for the classical one, whose patterns
-    are ±1; `asynchronous`, whether units of the classical one change one after the other, in random order, by which
-    its energy never rises, in place of all at once, by which it may end in a cycle of two; `steps`, or sweeps of all
-    units, at most (one step of the modern network recalls a well-separated pattern); `random_state`.
+    are ±1; `asynchronous`, whether units of the classical one change one after the other in random order, which never
+    raises the energy, or all at once, which may end in a cycle of two; `steps`, or sweeps of all units, at most (one
+    step of the modern network recalls a well-separated pattern); `random_state` of the order; `summation`.
 
     Attributes: `patterns_`; `coupling_`, the matrix W of the classical network; `n_features_in_`.
     """
@@ -53,7 +53,7 @@ class Hopfield(TransformerMixin, BaseEstimator):
         self.summation = summation
 
     def fit(self, X: Any, y: Any = None) -> "Hopfield":
-        """Store the patterns."""
+        """Store the patterns, and for the classical network the matrix W."""
         patterns = samples_of(self, X)
         check_count(self.steps, "steps")
         self.patterns_ = patterns
@@ -65,12 +65,12 @@ class Hopfield(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: Any) -> np.ndarray:
-        """What every row of X ends in."""
+        """The state that every row of X, a probe, converges to within `steps`."""
         probes = queries_of(self, X)
         if self.beta is None:
             self._check_signs(probes, "probes")
-            return self._swept(probes) if self.asynchronous else _until_still(self._signs, probes, self.steps)
-        return _until_still(self._recalled, probes, self.steps)
+            return self._swept(probes) if self.asynchronous else _iterated(self._signs, probes, self.steps)
+        return _iterated(self._recalled, probes, self.steps)
 
     def energy(self, X: Any) -> np.ndarray:
         """The energy of every row of X."""
@@ -85,10 +85,12 @@ class Hopfield(TransformerMixin, BaseEstimator):
         return queries_of(self, X) @ self.patterns_.T / self.patterns_.shape[1]
 
     def _memory(self) -> tuple[AbstractKernel, Measure, AbstractSummation]:
+        """Kernel, measure and summation of the modern network."""
         count = len(self.patterns_)
         return Attention(self.beta), Measure(self.patterns_, np.zeros(count)), self.summation or Auto()
 
     def _recalled(self, probes: np.ndarray) -> np.ndarray:
+        """m(x), one step of the modern network."""
         return read(means_at, probes, *self._memory())
 
     def _coupling(self, patterns: np.ndarray) -> np.ndarray:
@@ -100,11 +102,12 @@ class Hopfield(TransformerMixin, BaseEstimator):
         return coupling
 
     def _signs(self, probes: np.ndarray) -> np.ndarray:
+        """sign(W x); a unit whose field is 0 keeps its sign."""
         fields = probes @ self.coupling_
         return np.where(fields == 0, probes, np.sign(fields))
 
     def _swept(self, probes: np.ndarray) -> np.ndarray:
-        """Unit by unit, in an order drawn for every sweep; all probes at once."""
+        """Update unit by unit, in a random order for every sweep, all probes together."""
         rng, states = check_random_state(self.random_state), probes.copy()
         for _ in range(self.steps):
             before = states.copy()
@@ -124,7 +127,8 @@ class Hopfield(TransformerMixin, BaseEstimator):
             )
 
 
-def _until_still(step: Any, states: np.ndarray, most: int) -> np.ndarray:
+def _iterated(step: Any, states: np.ndarray, most: int) -> np.ndarray:
+    """states ← step(states), until nothing changes, `most` times at most."""
     for _ in range(most):
         after = step(states)
         if np.array_equal(after, states):

@@ -1,6 +1,6 @@
-"""Missing values: what a sample lacks is the local mean of those who have it.
+"""Missing values: an unknown coordinate is the local mean over the samples in which it is known.
 
-x̂_a = Σ_{i: x_ia known} K(x, x_i) x_ia / Σ_{i: x_ia known} K(x, x_i),    K of the coordinates that both know
+x̂_a = Σ_{i: x_ia known} K(x, x_i) x_ia / Σ_{i: x_ia known} K(x, x_i),    K of the coordinates known in both
 """
 
 from typing import Any
@@ -18,10 +18,11 @@ from particleflow.summation import AbstractSummation, Auto
 
 
 class LocalImputer(TransformerMixin, BaseEstimator):
-    """Fills in NaN by local means over the samples that it was fitted to.
+    """Replace NaN by local means over the fitted samples.
 
-    Parameters: `kernel`, a name with a `bandwidth` or a radial kernel of one's own, of the distance over coordinates
-    that are known to both, scaled up to all of them; `summation`. Where no donor is seen, the mean of the feature.
+    Parameters: `kernel`, a name with a `bandwidth` or a radial kernel object, of the distance over the coordinates that
+    are known in both samples, scaled up to all of them; `summation`. Where the kernel reaches no sample in which a
+    feature is known, the mean of the feature is taken.
 
     Attributes: `kernel_`; `points_`, the samples as `kernels.observed` has them; `means_` of the features;
     `n_features_in_`.
@@ -35,19 +36,19 @@ class LocalImputer(TransformerMixin, BaseEstimator):
         self.summation = summation
 
     def fit(self, X: Any, y: Any = None) -> "LocalImputer":
-        """Keep the samples with their gaps."""
+        """Store the samples with their gaps, and the means of the features."""
         samples = np.asarray(validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan"))
         known = ~np.isnan(samples)
         if not known.any(axis=0).all():
             feature = int(np.argmin(known.any(axis=0)))
-            raise ArgumentError(f"Feature {feature} is missing in every sample: nobody can tell what it should be.")
+            raise ArgumentError(f"Feature {feature} is missing in every sample, so there is nothing to impute it from.")
         self.kernel_ = PartlyObserved(kernel_of(self.kernel, self.bandwidth, samples))
         self.points_ = np.array(observed(jnp.asarray(np.where(known, samples, 0.0)), known))
         self.means_ = np.nanmean(samples, axis=0)
         return self
 
     def transform(self, X: Any) -> np.ndarray:
-        """X with its gaps filled; what is known stays."""
+        """X with every NaN replaced; known values are unchanged."""
         check_is_fitted(self)
         rows = np.array(validate_data(self, X, reset=False, dtype=np.float64, ensure_all_finite="allow-nan"))
         known, how = ~np.isnan(rows), self.summation or Auto()
@@ -61,7 +62,7 @@ class LocalImputer(TransformerMixin, BaseEstimator):
         return rows
 
     def __sklearn_tags__(self) -> Any:
-        """Gaps are what it is for."""
+        """scikit-learn's tags of this estimator: NaN is allowed in its input."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags

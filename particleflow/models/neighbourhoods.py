@@ -1,11 +1,10 @@
-"""Linear neighbourhood propagation: labels spread along the weights by which neighbours make up a sample.
+"""Linear neighbourhood propagation: labels spread along the weights that reconstruct a sample from its neighbours.
 
     W_i = argmin_w |x_i − Σ_j w_j x_j|²,   w ≥ 0,  Σ_j w_j = 1,   j among the nearest others of x_i
     f ← α W f + (1 − α) y   →   (1 − α)(I − αW)⁻¹ y
 
 Source: Wang and Zhang, Label propagation through linear neighborhoods (2006). The rows of W are the kernel of a graph
-(`PositionMatrix(log W)`), Wf is its local mean, and what moves are values: `spread`, or a flow with the drift
-`Propagate`.
+(`PositionMatrix(log W)`), Wf is its local mean, and values move: `spread`, or a flow with the drift `Propagate`.
 """
 
 from typing import Any
@@ -14,30 +13,27 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import nnls
 from scipy.spatial import KDTree
-from sklearn.base import BaseEstimator, ClassifierMixin
 
 from particleflow.errors import ArgumentError
 from particleflow.kernels import PositionMatrix
-from particleflow.local import local_mean
 from particleflow.measure import Measure, Sites
 from particleflow.models.base import check_count, check_share, queries_of
-from particleflow.models.propagation import labels_of, shares_of, spread
-from particleflow.summation import AbstractSummation, Auto
+from particleflow.models.propagation import AbstractPropagation, labels_of, shares_of
+from particleflow.summation import AbstractSummation
+from particleflow.summation.local_mean import local_mean
 
 
-class LinearNeighbourhoodPropagation(ClassifierMixin, BaseEstimator):
-    """Classes of a few samples spread to all others; samples of class −1 have no label.
+class LinearNeighbourhoodPropagation(AbstractPropagation):
+    """Classes of a few samples spread to all others along reconstruction weights; samples of class −1 have no label.
 
-    Where −1 and 1 are all that there is, they are two classes: one alone would have nothing to tell.
+    Where −1 and 1 are the only labels, they are two classes and every sample is labelled.
 
-    Parameters: `n_neighbors`, from which every sample is made up; `alpha`, the share that a sample takes from its
+    Parameters: `n_neighbors`, from which every sample is reconstructed; `alpha`, the share that a sample takes from its
     neighbours at each step; `max_iter`; `tolerance` of the largest change; `summation`.
 
     Attributes: `classes_`; `weights_`, the matrix W; `label_distributions_`, the values at the fixed point as shares;
     `transduction_`, the class of every sample; `n_iter_`; `measure_`, samples with their values.
     """
-
-    measure_: Measure
 
     def __init__(
         self,
@@ -54,7 +50,7 @@ class LinearNeighbourhoodPropagation(ClassifierMixin, BaseEstimator):
         self.summation = summation
 
     def fit(self, X: Any, y: Any) -> "LinearNeighbourhoodPropagation":
-        """Spread the labels until nothing changes."""
+        """Propagate the labels until no value changes by more than `tolerance`."""
         points, begin, self.classes_ = labels_of(self, X, y)
         check_count(self.n_neighbors, "n_neighbors")
         check_count(self.max_iter, "max_iter")
@@ -63,42 +59,33 @@ class LinearNeighbourhoodPropagation(ClassifierMixin, BaseEstimator):
         self.weights_ = reconstruction_weights(points, n_neighbors=min(self.n_neighbors, max(1, len(points) - 1)))
         indices = np.arange(len(points), dtype=np.float64)
         measure = Measure.uniform(points, begin, indices)
-        taken = jnp.full(len(points), float(self.alpha))
-        how = self.summation or Auto()
-        values, count = spread(graph(self.weights_), measure, taken, how, int(self.max_iter), self.tolerance)
-        self.n_iter_ = int(count)
-        self.measure_ = measure.with_values(values)
-        self.label_distributions_ = shares_of(np.asarray(values))
-        self.transduction_ = self.classes_[self.label_distributions_.argmax(axis=1)]
+        self._spread(weight_kernel(self.weights_), measure, np.full(len(points), float(self.alpha)))
         return self
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """The values of the samples that make up every row of X, by the weights that do so, as shares."""
+        """The weighted values of the samples that reconstruct every row of X, as shares."""
         queries = queries_of(self, X)
         weights = reconstruction_weights(
             np.asarray(self.measure_.points), queries, n_neighbors=min(self.n_neighbors, self.measure_.count)
         )
         asking = Sites(jnp.asarray(queries), jnp.arange(len(queries)).astype(jnp.float64))
-        return shares_of(np.asarray(local_mean(graph(weights), self.measure_, asking, summation=self.summation)))
-
-    def predict(self, X: Any) -> np.ndarray:
-        """The class of the largest share."""
-        shares = self.predict_proba(X)
-        return self.classes_[shares.argmax(axis=1)]
+        means = local_mean(weight_kernel(weights), self.measure_, asking, summation=self.summation)
+        return shares_of(np.asarray(means))
 
 
-def graph(weights: np.ndarray) -> PositionMatrix:
-    """The kernel whose weights these are."""
+def weight_kernel(weights: np.ndarray) -> PositionMatrix:
+    """The kernel K(i, j) = W_ij of positions i and j, from the weights W (m, n)."""
     with np.errstate(divide="ignore"):
         return PositionMatrix(np.log(weights))
 
 
 def reconstruction_weights(points: Any, queries: Any = None, *, n_neighbors: int) -> np.ndarray:
-    """The weights (m, n) ≥ 0 of sum one by which the nearest points make up every query as well as they can.
+    """The weights W (m, n) ≥ 0, rows of sum one, with which the nearest points best reconstruct every query.
 
-    Without `queries` every point is made up of others. Where several weights do equally well (more neighbours than
-    coordinates, and x amid them) they are one of these. The constraint of the sum is exact: minimising
-    |Σ_j w_j (x_j − x)|² + (Σ_j w_j − 1)² over w ≥ 0 gives a multiple of the answer, by how well x can be met.
+    W_i = argmin_w |x_i − Σ_j w_j x_j|² over the `n_neighbors` points nearest to x_i; without `queries` every point is
+    reconstructed from others. Where several weights are best (more neighbours than coordinates, x inside their hull)
+    one of them is returned. The constraint of the sum is exact: minimising |Σ_j w_j (x_j − x)|² + (Σ_j w_j − 1)² over w
+    ≥ 0 gives a multiple of the answer, and the multiple is divided out.
     """
     points = np.asarray(points, np.float64)
     own = queries is None

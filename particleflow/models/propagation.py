@@ -1,13 +1,14 @@
-"""Labels that spread: points stay, and the values that they carry are replaced by their local means, again and again.
+"""Label propagation: points stay, and the values that they carry are replaced by their local means, repeatedly.
 
     f ← α K̃f + (1 − α) y,    (K̃f)(x) = m(x), the local mean of the values f
 
 With α = 0 on samples that have a label and 1 on all others this is label propagation (Zhu and Ghahramani 2002), whose
-fixed point is F_u = (I − P_uu)⁻¹ P_ul Y_l; with one α < 1 for all it spreads with a memory of where it began, and ends
-in (1 − α)(I − αP)⁻¹ Y (Zhou et al. 2004; `neighbourhoods` has it with the weights of local reconstructions). Both are
-MeanShift of values under a kernel that looks at points: a lazy mapping, iterated. As a flow: the drift `Propagate`.
+fixed point is F_u = (I − P_uu)⁻¹ P_ul Y_l; with one α < 1 for all it is label spreading, whose fixed point is
+(1 − α)(I − αP)⁻¹ Y (Zhou et al. 2004; `neighbourhoods` has it with the weights of local reconstructions). Both are
+MeanShift of values under a kernel of points. As a flow: the drift `Propagate`.
 """
 
+import abc
 from typing import Any
 
 import equinox as eqx
@@ -20,7 +21,6 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from particleflow.errors import ArgumentError
 from particleflow.kernels import AbstractKernel
-from particleflow.local import local_mean
 from particleflow.measure import Measure
 from particleflow.models.base import (
     check_count,
@@ -33,14 +33,47 @@ from particleflow.models.base import (
     read,
 )
 from particleflow.summation import AbstractSummation, Auto
+from particleflow.summation.local_mean import local_mean
 
 UNKNOWN = -1
 
 
-class LabelPropagation(ClassifierMixin, BaseEstimator):
+class AbstractPropagation(ClassifierMixin, BaseEstimator, abc.ABC):
+    """A classifier that spreads the labels of a few samples to all others, f ← α K̃f + (1 − α) y.
+
+    Members have the parameters `max_iter`, `tolerance` and `summation`; their `fit` makes the kernel, the measure and
+    α.
+    """
+
+    max_iter: int
+    tolerance: float
+    summation: AbstractSummation | None
+    classes_: np.ndarray
+    measure_: Measure
+
+    @abc.abstractmethod
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """The shares of the classes at every row of X, (m, classes)."""
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The class of the largest share at every row of X."""
+        shares = self.predict_proba(X)
+        return self.classes_[shares.argmax(axis=1)]
+
+    def _spread(self, kernel: AbstractKernel, measure: Measure, taken: np.ndarray) -> None:
+        """Iterate to the fixed point, and store it as values of `measure_`, as shares and as classes."""
+        how = self.summation or Auto()
+        values, count = spread(kernel, measure, jnp.asarray(taken), how, int(self.max_iter), self.tolerance)
+        self.n_iter_ = int(count)
+        self.measure_ = measure.with_values(values)
+        self.label_distributions_ = shares_of(np.asarray(values))
+        self.transduction_ = self.classes_[self.label_distributions_.argmax(axis=1)]
+
+
+class LabelPropagation(AbstractPropagation):
     """Classes of a few samples spread to all others along the kernel; samples of class −1 have no label.
 
-    Where −1 and 1 are all that there is, they are two classes: one alone would have nothing to tell.
+    Where −1 and 1 are the only labels, they are two classes and every sample is labelled.
 
     Parameters: `kernel` and `bandwidth` as for `KernelRegression`; `alpha`, None to hold the labels that are given, or
     a number below 1, the share that every sample takes from its neighbours at each step; `max_iter`; `tolerance` of the
@@ -51,7 +84,6 @@ class LabelPropagation(ClassifierMixin, BaseEstimator):
     """
 
     kernel_: AbstractKernel
-    measure_: Measure
 
     def __init__(
         self,
@@ -70,31 +102,19 @@ class LabelPropagation(ClassifierMixin, BaseEstimator):
         self.summation = summation
 
     def fit(self, X: Any, y: Any) -> "LabelPropagation":
-        """Spread the labels until nothing changes."""
+        """Propagate the labels until no value changes by more than `tolerance`."""
         points, begin, self.classes_ = labels_of(self, X, y)
         self._check()
         known = begin.any(axis=1)
         taken = np.where(known, 0.0, 1.0) if self.alpha is None else np.full(len(points), float(self.alpha))
         self.kernel_ = kernel_of(self.kernel, self.bandwidth, points)
-        measure = measure_of(points, begin, None)
-        values, count = spread(
-            self.kernel_, measure, jnp.asarray(taken), self.summation or Auto(), int(self.max_iter), self.tolerance
-        )
-        self.n_iter_ = int(count)
-        self.measure_ = measure.with_values(values)
-        self.label_distributions_ = shares_of(np.asarray(values))
-        self.transduction_ = self.classes_[self.label_distributions_.argmax(axis=1)]
+        self._spread(self.kernel_, measure_of(points, begin, None), taken)
         return self
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """The local mean of the values that have spread, as shares; 0 where nothing is seen."""
+        """The local mean of the propagated values, as shares; 0 where the kernel reaches no sample."""
         points = queries_of(self, X)
         return shares_of(read(means_at, points, self.kernel_, self.measure_, self.summation or Auto()))
-
-    def predict(self, X: Any) -> np.ndarray:
-        """The class of the largest share."""
-        shares = self.predict_proba(X)
-        return self.classes_[shares.argmax(axis=1)]
 
     def _check(self) -> None:
         if self.alpha is not None and not 0 < self.alpha < 1:
@@ -104,9 +124,9 @@ class LabelPropagation(ClassifierMixin, BaseEstimator):
 
 
 def labels_of(estimator: Any, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Samples, one-hot rows of their classes (0 where there is no label), and the classes; one label is needed.
+    """Samples, one-hot rows of their classes (0 where there is no label), and the classes.
 
-    UNKNOWN stands for no label, unless 1 is the only other one: ±1 are two classes.
+    UNKNOWN stands for no label, unless 1 is the only other one: ±1 are two classes. At least one label is needed.
     """
     points, labels = pairs_of(estimator, X, y)
     check_classification_targets(labels)
@@ -120,7 +140,7 @@ def labels_of(estimator: Any, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray, n
 
 
 def shares_of(values: np.ndarray) -> np.ndarray:
-    """Rows divided by their sums; 0 where there is nothing."""
+    """Rows divided by their sums; 0 where a row is 0."""
     whole = values.sum(axis=1, keepdims=True)
     return np.divide(values, whole, out=np.zeros_like(values), where=whole > 0)
 
@@ -134,7 +154,10 @@ def spread(
     most: int,
     tolerance: float,
 ) -> tuple[Float[Array, "n k"], Array]:
-    """f ← α m + (1 − α) y from f = y, the values of the measure, until nothing changes; the values, and how often."""
+    """Iterate f ← α m + (1 − α) y from f = y, the values of the measure; return the values and the number of steps.
+
+    Parameters: `taken`, the share α of every sample; `most` steps, ended by a largest change of `tolerance`.
+    """
     begin, share = measure.carried, taken[:, None]
 
     def step(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:

@@ -17,18 +17,29 @@ from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from particleflow.kernels import AbstractKernel, Others
-from particleflow.local import attention_weights, local_expectation, local_moments
 from particleflow.measure import Measure, Sites
-from particleflow.models.base import check_count, compiled, kernel_of, measure_of, pairs_of, queries_of, read
+from particleflow.models.base import (
+    attention_weights_at,
+    check_count,
+    compiled,
+    kernel_of,
+    measure_of,
+    pairs_of,
+    queries_of,
+    read,
+    seen_means_at,
+)
 from particleflow.summation import AbstractSummation, Auto
+from particleflow.summation.local_mean import local_expectation
 
 
 class KernelRegression(RegressorMixin, MultiOutputMixin, BaseEstimator):
     """Nadaraya–Watson regression, ŷ(x) = m(x): attention with targets as values.
 
     Parameters: `kernel`, a name ("gaussian", "laplace", "cauchy", "flat", "epanechnikov", "triangle") with a
-    `bandwidth` (a number, "scott" or "silverman"), or a kernel of one's own, which sees the samples' indices as
-    positions; `summation`, `Auto()` if left out. Where a kernel that ends sees no sample, the prediction is NaN.
+    `bandwidth` (a number, "scott" or "silverman"), or a kernel object, to which the samples' indices are positions;
+    `summation`, `Auto()` if left out. Where a kernel of finite support reaches no sample, the prediction is NaN.
+    Sources: Nadaraya, On estimating regression (1964); Watson, Smooth regression analysis (1964).
 
     Attributes: `kernel_`, `measure_`, `n_features_in_`.
     """
@@ -42,23 +53,23 @@ class KernelRegression(RegressorMixin, MultiOutputMixin, BaseEstimator):
         self.summation = summation
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "KernelRegression":
-        """Keep the samples: everything else happens when a prediction is asked for."""
+        """Store samples and targets as `measure_`, and the kernel as `kernel_`; sums are computed by `predict`."""
         _keep(self, X, y, sample_weight)
         return self
 
     def predict(self, X: Any) -> np.ndarray:
-        """ŷ at every row of X."""
+        """The prediction ŷ at every row of X."""
         points = queries_of(self, X)
-        return read(_local_constant, points, self.kernel_, self.measure_, self.summation or Auto())
+        return read(seen_means_at, points, self.kernel_, self.measure_, self.summation or Auto())
 
     def leave_one_out(self) -> np.ndarray:
-        """The prediction at every sample from all others; NaN where it sees none of them."""
+        """ŷ_{−i}(x_i), the prediction at every sample from all others; NaN where the kernel reaches none of them."""
         check_is_fitted(self)
         points, measure = np.asarray(self.measure_.points), self.measure_
         return np.array(compiled(_from_others)(points, self.kernel_, measure, self.summation or Auto()))
 
     def attention(self, X: Any) -> np.ndarray:
-        """How much of each prediction comes from which sample, (queries, samples); rows sum to one."""
+        """The weight of every sample in every prediction, (queries, samples); rows sum to one."""
         points = queries_of(self, X)
         return read(attention_weights_at, points, self.kernel_, self.measure_)
 
@@ -90,43 +101,28 @@ class LocalLinearRegression(RegressorMixin, MultiOutputMixin, BaseEstimator):
         self.summation = summation
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "LocalLinearRegression":
-        """Keep the samples: everything else happens when a prediction is asked for."""
+        """Store samples and targets as `measure_`, and the kernel as `kernel_`; sums are computed by `predict`."""
         check_count(self.degree, "degree")
         _keep(self, X, y, sample_weight)
         return self
 
     def predict(self, X: Any) -> np.ndarray:
-        """ŷ at every row of X."""
+        """The prediction ŷ at every row of X."""
         points = queries_of(self, X)
         powers = monomials(points.shape[1], int(self.degree))
         return read(_local_polynomial, points, self.kernel_, self.measure_, self.summation or Auto(), powers)
 
 
 def _keep(estimator: Any, X: Any, y: Any, sample_weight: Any) -> None:
-    """Samples and targets as a measure, and the kernel."""
+    """Store checked samples and targets as `measure_`, and the kernel as `kernel_`."""
     points, targets = pairs_of(estimator, X, y, multi_output=True, y_numeric=True)
     estimator.kernel_ = kernel_of(estimator.kernel, estimator.bandwidth, points)
     estimator.measure_ = measure_of(points, targets.astype(np.float64), sample_weight)
 
 
-def attention_weights_at(queries: Array, kernel: AbstractKernel, measure: Measure) -> Float[Array, "m n"]:
-    """The attention weights of queries, as a function that can be compiled."""
-    return attention_weights(kernel, measure, queries)
-
-
-def _local_constant(queries: Array, kernel: AbstractKernel, measure: Measure, how: AbstractSummation) -> Array:
-    return seen_means(kernel, measure, queries, how)
-
-
 def _from_others(queries: Array, kernel: AbstractKernel, measure: Measure, how: AbstractSummation) -> Array:
-    return seen_means(kernel * Others(), measure, Sites(queries, measure.positions), how)
-
-
-def seen_means(kernel: AbstractKernel, measure: Measure, queries: Any, how: AbstractSummation) -> Array:
-    """The local means, NaN where nothing is seen."""
-    moments = local_moments(kernel, measure, queries, summation=how)
-    nothing = jnp.isneginf(moments.log_mass)
-    return jnp.where(nothing.reshape(nothing.shape + (1,) * (moments.mean.ndim - 1)), jnp.nan, moments.mean)
+    """The local mean of all other samples at every sample: `Others` compares indices, which positions hold."""
+    return seen_means_at(Sites(queries, measure.positions), kernel * Others(), measure, how)
 
 
 def _local_polynomial(

@@ -1,6 +1,10 @@
-"""Ways to sum moments: `Dense`, `Blockwise`, and `Auto`, which chooses between them.
+"""The one operator, log-mass and local mean, what is read from it, and every way to sum it.
 
-What is summed (kernel, measure) knows nothing of how; so a summation of one's own fits wherever these do.
+    local_mean, nested_mean, localization, operators    what is read: means, weights, covariances, local fits
+    moments, base, prepared, candidates                 what a summation is; `auto` chooses one
+    exact, native, spectral, near_far, features         the ways to sum; `random_batch` for stochastic layers
+
+What is summed (kernel, measure) does not depend on how; so a summation of one's own fits wherever these do.
 """
 
 import lazy_loader

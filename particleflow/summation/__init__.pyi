@@ -2,11 +2,11 @@ from .auto import Auto as Auto
 from .base import AbstractSummation as AbstractSummation
 from .base import Choice as Choice
 from .base import Limits as Limits
-from .blockwise import Blockwise as Blockwise
-from .dense import Dense as Dense
+from .exact.blockwise import Blockwise as Blockwise
+from .exact.dense import Dense as Dense
+from .exact.separated import Separated as Separated
 from .features import Features as Features
-from .native import Native as Native
-from .near_far import NearFar as NearFar
+from .native.native import Native as Native
+from .near_far.near_far import NearFar as NearFar
 from .random_batch import RandomBatch as RandomBatch
-from .separated import Separated as Separated
 from .spectral import Spectral as Spectral

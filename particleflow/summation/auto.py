@@ -1,8 +1,8 @@
 """The choice among summations, open to inspection.
 
-Candidates are asked for a promise within the limits. Without a tolerance the first that gives one is taken, from shapes
-and forms alone; with one, the cheapest for these points. Promises take time, too: who seems to cost more than the one
-that was found is not asked before that one is passed over.
+Candidates promise an error and a cost within the limits. Without a tolerance the first that gives a promise is taken,
+from shapes and forms alone; with one, the cheapest for these points. Promises take time, too: a candidate whose cost is
+bounded by more than the best one found is looked at only after that one is passed over.
 """
 
 from collections.abc import Iterator
@@ -14,32 +14,35 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Int
 
-from particleflow._arrays import is_concrete, is_traced, remembered
+from particleflow._support.arrays import is_concrete, is_traced, remembered
 from particleflow.errors import ArgumentError
 from particleflow.kernels.base import AbstractKernel
-from particleflow.measure import Measure, Sites
-from particleflow.moments import Moments
-from particleflow.summation.base import AbstractSummation, Choice, Limits, as_query_sites
-from particleflow.summation.blockwise import Blockwise
-from particleflow.summation.dense import Dense
-from particleflow.summation.native import Native, library
-from particleflow.summation.separated import Separated
+from particleflow.measure import Measure
+from particleflow.summation.base import Choice, LeavesChoiceOpen, Limits, check_precision
+from particleflow.summation.candidates import Approximation, Candidate
+from particleflow.summation.exact.blockwise import Blockwise
+from particleflow.summation.exact.dense import Dense
+from particleflow.summation.exact.separated import Separated
+from particleflow.summation.moments import Moments
+from particleflow.summation.native.native import Native
+from particleflow.summation.prepared import PreparedSum, prepare
+from particleflow.summation.sampling import DrawsPoints, check_draws
 
 # The fastest first; the last one promises to sum whatever it is given, so there is always an answer.
-_EXACT: tuple[AbstractSummation, ...] = (Native(), Separated(), Dense(), Blockwise())
+_EXACT: tuple[Candidate, ...] = (Native(), Separated(), Dense(), Blockwise())
 
 
 @cache
-def _approximate() -> tuple[AbstractSummation, ...]:
-    """Those that are asked, and loaded, only where there is a tolerance to keep."""
+def _approximations() -> tuple[Approximation, ...]:
+    """The candidates with an error; loaded only where there is a tolerance to keep."""
     from particleflow.summation.features import Features
-    from particleflow.summation.near_far import NearFar
+    from particleflow.summation.near_far.near_far import NearFar
     from particleflow.summation.spectral import Spectral
 
     return Spectral(), NearFar(), Features()
 
 
-class Auto(AbstractSummation):
+class Auto(LeavesChoiceOpen, DrawsPoints):
     """`Native` where there is such a sum, `Separated` for kernels of a few positive features; else `Dense` while all
     pairs fit into `dense_bytes`, and `Blockwise` beyond.
 
@@ -61,25 +64,30 @@ class Auto(AbstractSummation):
 
     def choices(self, kernel: AbstractKernel, measure: Measure, queries: Any) -> Iterator[Choice]:
         """What could be used for these, and why, the cheapest first; the last one is exact."""
-        sites, limits = as_query_sites(queries), Limits(self.tolerance, self.dense_bytes)
-        exact = remembered(_exact, _EXACT, library().description, limits, kernel, measure, sites)
-        known = is_concrete(measure.points) and is_concrete(sites.points)
-        asked = _approximate() if self.tolerance is not None and known and not is_traced() else ()
-        # Bids, the lowest first: who is looked at again comes back with a better one, and then with a promise.
-        bids = [(each.least_cost(kernel, measure, sites, limits), place) for place, each in enumerate(asked)]
-        heapify(bids)
-        glanced: set[int] = set()
-        promised: dict[int, Choice] = {}
-        while bids and bids[0][0] < exact.cost:
-            place = heappop(bids)[1]
-            if place in promised:
-                yield self._kept(promised[place])
-            elif place not in glanced:
-                glanced.add(place)
-                heappush(bids, (asked[place].likely_cost(kernel, measure, sites, limits), place))
-            elif (found := asked[place].promise(kernel, measure, sites, limits)) is not None:
-                promised[place] = found
-                heappush(bids, (found.cost, place))
+        return self._choices(prepare(kernel, measure, queries))
+
+    def _choices(self, prepared: PreparedSum) -> Iterator[Choice]:
+        """The approximations that may be cheaper than the exact sum, then the exact one.
+
+        A priority queue by cost: lower bound after lower bound, then the promise. Each refinement re-enters the queue.
+        """
+        limits = Limits(self.tolerance, self.dense_bytes)
+        exact = remembered(_exact, _EXACT, prepared.library.description, limits, prepared)
+        known = is_concrete(prepared.measure.points) and is_concrete(prepared.queries.points)
+        candidates = _approximations() if self.tolerance is not None and known and not is_traced() else ()
+        bounds = [each.cost_bounds(prepared, limits) for each in candidates]
+        queue = [(next(each), place) for place, each in enumerate(bounds)]
+        heapify(queue)
+        promises: dict[int, Choice] = {}
+        while queue and queue[0][0] < exact.cost:
+            place = heappop(queue)[1]
+            if place in promises:
+                yield self._kept(promises[place])
+            elif (closer := next(bounds[place], None)) is not None:
+                heappush(queue, (closer, place))
+            elif (found := candidates[place].promise(prepared, limits)) is not None:
+                promises[place] = found
+                heappush(queue, (found.cost, place))
         yield self._kept(exact)
 
     def _kept(self, choice: Choice) -> Choice:
@@ -90,45 +98,43 @@ class Auto(AbstractSummation):
         return choice._replace(reason=f"{choice.reason}; {error}, within the tolerance {self.tolerance:.3g}")
 
     def allowed_error(self) -> float | None:
-        """The tolerance."""
+        """The tolerance; None where sums are exact."""
         return self.tolerance
 
     def exactly(self) -> "Auto":
         """The same without a tolerance."""
         return Auto(self.dense_bytes)
 
-    def leaves_open(self) -> bool:
-        """It does: any exact sum is as good."""
-        return True
-
     def tightened(self, factor: float) -> "Auto":
         """The same with `factor` times less tolerance."""
         return Auto(self.dense_bytes, None if self.tolerance is None else self.tolerance / factor)
 
     def moments(self, kernel: AbstractKernel, measure: Measure, queries: Any, values: Any = None) -> Moments:
-        """The moments of `measure` under `kernel`, seen from each query."""
-        return self.select(kernel, measure, queries).summation.moments(kernel, measure, queries, values)
+        """The moments of `measure` under `kernel`, seen from each query, by the best choice for them."""
+        prepared = prepare(kernel, measure, queries)
+        check_precision(kernel, measure, prepared.queries)
+        return self._best(prepared).summed(prepared, values)
 
     def draw(
         self, key: Array, kernel: AbstractKernel, measure: Measure, queries: Any, draws: int
     ) -> Int[Array, "m draws"]:
         """Indices of points drawn ∝ K(x, y) dμ(y), by what would be used for the moments."""
-        return self.select(kernel, measure, queries).summation.draw(key, kernel, measure, queries, draws)
+        how = check_draws(self._best(prepare(kernel, measure, queries)))
+        return how.draw(key, kernel, measure, queries, draws)
+
+    def _best(self, prepared: PreparedSum) -> Candidate:
+        chosen = next(self._choices(prepared)).summation
+        assert isinstance(chosen, Candidate)
+        return chosen
 
 
-def _exact(
-    candidates: tuple[AbstractSummation, ...],
-    native: str,
-    limits: Limits,
-    kernel: AbstractKernel,
-    measure: Measure,
-    sites: Sites,
-) -> Choice:
-    """The first exact candidate that promises to sum these, with what stood in the way of those before it.
+def _exact(candidates: tuple[Candidate, ...], native: str, limits: Limits, prepared: PreparedSum) -> Choice:
+    """The first exact candidate that promises to sum these, with what stood in the way of `Native`, the first of all.
 
     Exact sums promise by shapes and forms alone, and by what `native` code there is.
     """
-    promises = ((place, each.promise(kernel, measure, sites, limits)) for place, each in enumerate(candidates))
-    place, choice = next((place, promise) for place, promise in promises if promise is not None)
-    obstacles = filter(None, (each.obstacle(kernel, measure) for each in candidates[:place]))
-    return choice._replace(reason="; ".join([choice.reason, *obstacles]))
+    promises = ((each, each.promise(prepared, limits)) for each in candidates)
+    how, choice = next((each, promise) for each, promise in promises if promise is not None)
+    first = candidates[0]
+    obstacle = first.obstacle(prepared) if isinstance(first, Native) and how is not first else None
+    return choice if obstacle is None else choice._replace(reason=f"{choice.reason}; {obstacle}")

@@ -4,14 +4,13 @@ A summation takes any kernel and any measure and returns, for every query x,
 
     G(x) = log Σ_j w_j K(x, y_j),    m(x) = Σ_j w_j K(x, y_j) z_j / Σ_j w_j K(x, y_j).
 
-It says what it would do before it does it: `select` answers with a `Choice`. `promise` is the same question asked by
-`Auto`, with limits that the answer must keep; a summation that cannot keep them, or does not fit the kernel's forms,
-answers None and is passed over. So a new summation is one class, and one line in the list of candidates of `auto`.
-A promise takes sums and programs of its own, so that nobody is asked for one who would be dearer than another, by the
-least that it costs or by a glance at the points.
-An approximation promises something for the points it is shown (their extent, their weights), not for their number
-alone; where they are traced `Auto` allows none. What it would sum with (how many modes, features, cells) is settled in
-the summation that its choice names, so that compiled code knows it.
+A summation of one's own defines `moments`; the rest follows. `select` and `choices` say how sums would be made before
+they are made, as `Choice`s. Further abilities are classes that some summations inherit as well:
+
+    Candidate           `Auto` may choose it: it promises an error and a cost for given points (`candidates`)
+    Approximation       a candidate whose cost can be bounded before the points are looked at closely (`candidates`)
+    LeavesChoiceOpen    it chooses among others, within an error that its user allows
+    DrawsPoints         it draws points y ∝ K(x, y) dμ(y) (`sampling`)
 
 Errors are those of the mean, relative to max |z|, and of the log-mass, absolute. An exact summation has error 0, which
 means nothing beyond rounding.
@@ -24,18 +23,21 @@ a mask `Native` has one bound for all queries, and rows are independent to the l
 
 import abc
 from collections.abc import Iterator
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
-from jaxtyping import Array, Int
+from jaxtyping import Array
 
-from particleflow._arrays import as_float_array, check_same_dtype, strong_dtype_leaves
-from particleflow.errors import ArgumentError, ShapeError
+from particleflow._support.arrays import as_float_array, check_same_dtype, strong_dtype_leaves
+from particleflow.errors import ShapeError
 from particleflow.kernels.base import AbstractKernel
 from particleflow.measure import Measure, Sites
-from particleflow.moments import Moments
+from particleflow.summation.moments import Moments
 
-_EXPONENTIAL = 14  # what an exponential costs, in multiply-adds
+# What a pair takes, in times of what native code takes: roughly, for plans and choices, not for accounts.
+NATIVE_TIME, XLA_TIME = 1.0, 3.0
+_EXPONENTIAL_OPERATIONS = 14  # what an exponential costs, in multiply-adds
+_OPERATIONS_IN_SPACE = 6  # multiply-adds of a pair in three dimensions with three values
 
 
 class Limits(NamedTuple):
@@ -61,15 +63,7 @@ class Choice(NamedTuple):
 
 
 class AbstractSummation(eqx.Module):
-    """A way to evaluate moments; `relative_time` is what a pair takes, roughly, in times of what native code takes."""
-
-    relative_time: ClassVar[float] = 3.0
-
-    def pairs(self, measure: Measure, queries: Sites) -> float:
-        """The cost of a sum over all pairs: each takes some operations a coordinate and value, and an exponential."""
-        columns = value_columns(measure).shape[1]
-        each = (measure.dimension + columns + _EXPONENTIAL) / (6 + _EXPONENTIAL)
-        return self.relative_time * each * queries.points.shape[0] * measure.count
+    """A way to evaluate moments: how a kernel is summed over a measure, whatever they are."""
 
     @abc.abstractmethod
     def moments(self, kernel: AbstractKernel, measure: Measure, queries: Any, values: Any = None) -> Moments:
@@ -80,52 +74,59 @@ class AbstractSummation(eqx.Module):
         """
 
     def select(self, kernel: AbstractKernel, measure: Measure, queries: Any) -> Choice:
-        """What sums these, and why."""
+        """The summation that would sum exactly these points, and why."""
         return next(self.choices(kernel, measure, queries))
 
     def choices(self, kernel: AbstractKernel, measure: Measure, queries: Any) -> Iterator[Choice]:
-        """What could sum these, the best first: itself alone, unless it chooses among others."""
-        yield Choice(self, "as asked", cost=self.pairs(measure, as_query_sites(queries)))
+        """The summations that could sum these points, the best first: itself alone, unless it chooses among others.
 
-    def exactly(self) -> "AbstractSummation":
-        """The same without the approximations that it may choose."""
-        return self
+        Each is looked for when it is taken from the iterator, so that the second best costs nothing where the best
+        will do.
+        """
+        yield Choice(self, "as asked", cost=cost_of_pairs(measure, as_query_sites(queries)))
 
+
+class LeavesChoiceOpen(AbstractSummation):
+    """A summation whose user has left open how sums are taken: any exact sum is as good, or one of a small error."""
+
+    @abc.abstractmethod
     def allowed_error(self) -> float | None:
-        """The error that this summation may make by the wish of its user; None where nothing was said of errors."""
-        return None
+        """The error that its sums may have; None where nothing was said of errors, and sums are exact."""
 
-    def leaves_open(self) -> bool:
-        """Whether its user has left open how sums are taken, so that another exact sum may take its place."""
-        return False
+    @abc.abstractmethod
+    def exactly(self) -> AbstractSummation:
+        """The same without the approximations that it may choose."""
 
-    def tightened(self, factor: float) -> "AbstractSummation":
+    @abc.abstractmethod
+    def tightened(self, factor: float) -> AbstractSummation:
         """The same with `factor` times less error allowed, for what multiplies the errors of its sums."""
-        return self
 
-    def promise(self, kernel: AbstractKernel, measure: Measure, queries: Sites, limits: Limits) -> Choice | None:
-        """What this summation promises for these within some limits, known from shapes and forms; None: nothing."""
-        return None
 
-    def least_cost(self, kernel: AbstractKernel, measure: Measure, queries: Sites, limits: Limits) -> float:
-        """What `promise` would cost at least, in pairs, known from shapes and forms; ∞: there will be none."""
-        return 0.0
+def allowed_error(summation: AbstractSummation) -> float | None:
+    """The error that a summation may make by its user's wish; None where nothing was said of errors."""
+    return summation.allowed_error() if isinstance(summation, LeavesChoiceOpen) else None
 
-    def likely_cost(self, kernel: AbstractKernel, measure: Measure, queries: Sites, limits: Limits) -> float:
-        """What `promise` will cost, as far as a glance at the points tells; the least, where none is taken."""
-        return self.least_cost(kernel, measure, queries, limits)
 
-    def obstacle(self, kernel: AbstractKernel, measure: Measure) -> str | None:
-        """Why this summation cannot be used for these on this machine, None if it can: a choice tells it."""
-        return None
+def exactly(summation: AbstractSummation) -> AbstractSummation:
+    """A summation without the approximations that it may choose."""
+    return summation.exactly() if isinstance(summation, LeavesChoiceOpen) else summation
 
-    def draw(
-        self, key: Array, kernel: AbstractKernel, measure: Measure, queries: Any, draws: int
-    ) -> Int[Array, "m draws"]:
-        """Indices of points y drawn ∝ K(x, y) dμ(y), independently for each query; −1 where a query sees nothing."""
-        raise ArgumentError(
-            f"The summation {type(self).__name__} knows sums only and cannot draw points; use `Dense` or `Blockwise`."
-        )
+
+def tightened(summation: AbstractSummation, factor: float) -> AbstractSummation:
+    """A summation with `factor` times less error allowed, if it may choose one."""
+    return summation.tightened(factor) if isinstance(summation, LeavesChoiceOpen) else summation
+
+
+def cost_of_pairs(measure: Measure, queries: Sites, time: float = XLA_TIME) -> float:
+    """The cost of a sum over all pairs, in native pairs of three dimensions.
+
+    A pair takes a multiply-add a coordinate and a value column, and an exponential, each `time` times as long as in
+    native code.
+    """
+    columns = value_columns(measure).shape[1]
+    operations = measure.dimension + columns + _EXPONENTIAL_OPERATIONS
+    each = operations / (_OPERATIONS_IN_SPACE + _EXPONENTIAL_OPERATIONS)
+    return time * each * queries.points.shape[0] * measure.count
 
 
 def as_query_sites(queries: Any) -> Sites:

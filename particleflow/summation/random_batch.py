@@ -9,9 +9,9 @@ Errors of single evaluations are not small and nothing is promised of them: what
 become short, because errors of different steps cancel. So this is for explicit layers and fixed steps; control of the
 step takes the noise for error and will hardly move.
 
-A summation knows no time. Its batches are a function of the seed and of the bits of queries and points, so that points
-that have moved are shuffled anew, and a resumed run has the same batches as one that was never stopped. Points that do
-not move keep their batches.
+A summation does not depend on time. Its batches are a function of the seed and of the bits of queries and points, so
+that points that have moved are shuffled anew, and a resumed run has the same batches as one that was never stopped.
+Points that do not move keep their batches.
 """
 
 from typing import Any
@@ -21,28 +21,27 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, UInt
 
-from particleflow.errors import ArgumentError
+from particleflow.errors import whole_number
 from particleflow.kernels.base import AbstractKernel
 from particleflow.measure import Measure, Sites
-from particleflow.moments import Moments
 from particleflow.summation.base import (
     AbstractSummation,
-    Choice,
-    Limits,
     as_query_sites,
     check_precision,
     logits_of,
     value_columns,
 )
+from particleflow.summation.moments import Moments
 
-_TOGETHER = 32  # batches that are summed at once
+_BATCHES_TOGETHER = 32  # summed at once
 
 
 class RandomBatch(AbstractSummation):
     """Sums over a random batch of sources for every query: stochastic, O(m · batch), for any kernel.
 
-    The error of one evaluation falls as batch^{−½} and is kept within no tolerance; see the module's first lines. A
-    query whose batch it cannot see has no mass there (log-mass −∞, mean 0), though others may be in its sight.
+    The error of one evaluation falls as batch^{−½} and is kept within no tolerance: what converges are trajectories, as
+    fixed steps become short (random batch method, Jin, Li and Liu 2020). A query that sees nothing of its batch has no
+    mass there (log-mass −∞, mean 0), though it may see other sources.
 
     Parameters: `batch`, the number of sources that a query sees; `seed`.
     """
@@ -53,8 +52,7 @@ class RandomBatch(AbstractSummation):
     def __check_init__(self):
         for name, least in (("batch", 1), ("seed", 0)):
             given = getattr(self, name)
-            if not isinstance(given, int) or isinstance(given, bool) or given < least:
-                raise ArgumentError(f"Argument `{name}` must be an integer of at least {least}, but is {given!r}.")
+            whole_number(given, name, least)
 
     def moments(self, kernel: AbstractKernel, measure: Measure, queries: Any, values: Any = None) -> Moments:
         """The moments of a batch of `measure` for each query, masses scaled up to those of the whole."""
@@ -64,10 +62,6 @@ class RandomBatch(AbstractSummation):
         if sites.points.shape[0] == 0:
             return Moments.nothing(0, columns.shape[1], columns.dtype)
         return _moments(self, kernel, measure, sites, columns)
-
-    def promise(self, kernel: AbstractKernel, measure: Measure, queries: Sites, limits: Limits) -> Choice | None:
-        """Nothing, ever."""
-        return None
 
 
 @eqx.filter_jit  # a loop outside `jit` would be compiled again at every call
@@ -90,7 +84,7 @@ def _moments(how: RandomBatch, kernel: AbstractKernel, measure: Measure, queries
         )
         return Moments.from_logits(logits_of(kernel, ours, theirs, log_weights), values[source])
 
-    found = jax.lax.map(one, (rows, sources, log_weights), batch_size=_TOGETHER)
+    found = jax.lax.map(one, (rows, sources, log_weights), batch_size=_BATCHES_TOGETHER)
     back = jnp.argsort(jnp.where(in_group, rows, queries.points.shape[0]).ravel())[: queries.points.shape[0]]
     return jax.tree_util.tree_map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[back], found)
 

@@ -8,15 +8,41 @@ source's index alone, so that the draws do not depend on how the sources were cu
 query, source and draw.
 """
 
+import abc
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
+from particleflow.errors import ArgumentError
 from particleflow.kernels.base import AbstractKernel
 from particleflow.measure import Measure, Sites
-from particleflow.summation.base import logits_of
-from particleflow.summation.blocks import Sources, source_blocks
+from particleflow.summation.base import AbstractSummation, logits_of
+from particleflow.summation.exact.blocks import Sources, source_blocks
+
+
+class DrawsPoints(AbstractSummation):
+    """A summation that can draw points of the measure as well as sum over them."""
+
+    @abc.abstractmethod
+    def draw(
+        self, key: Array, kernel: AbstractKernel, measure: Measure, queries: Any, draws: int
+    ) -> Int[Array, "m draws"]:
+        """Indices of points y drawn ∝ K(x, y) dμ(y), independently for each query; −1 where a query sees nothing.
+
+        One key gives the same draws with every summation that draws.
+        """
+
+
+def check_draws(summation: AbstractSummation) -> DrawsPoints:
+    """The summation, if it can draw points; else it is refused."""
+    if not isinstance(summation, DrawsPoints):
+        raise ArgumentError(
+            f"The summation {type(summation).__name__} can only sum and cannot draw points; use `Dense` or `Blockwise`."
+        )
+    return summation
 
 
 @eqx.filter_jit  # a loop outside `jit` would be compiled again at every call
@@ -32,13 +58,14 @@ def drawn_indices(
 
 
 def _drawn_by_one(key: Array, kernel: AbstractKernel, query: Sites, sources: Sources, draws: int) -> Int[Array, " d"]:
+    """The source of the largest score, of each draw, kept while blocks of sources go by."""
     lifted = jax.tree_util.tree_map(lambda leaf: leaf[None], query)
     dtype = query.points.dtype
 
     def noise(index: Array) -> Array:
         return jax.random.gumbel(jax.random.fold_in(key, index), (draws,), dtype)
 
-    def race(so_far: tuple[Array, Array], block: Sources) -> tuple[tuple[Array, Array], None]:
+    def keep_best(so_far: tuple[Array, Array], block: Sources) -> tuple[tuple[Array, Array], None]:
         best, winner = so_far
         logits = logits_of(kernel, lifted, block[0], block[1])[0]
         scores = logits[:, None] + jax.vmap(noise)(block[2])
@@ -47,5 +74,5 @@ def _drawn_by_one(key: Array, kernel: AbstractKernel, query: Sites, sources: Sou
         better = score > best
         return (jnp.where(better, score, best), jnp.where(better, block[2][row], winner)), None
 
-    nobody = jnp.full(draws, -jnp.inf, dtype), jnp.full(draws, -1, sources[2].dtype)
-    return jax.lax.scan(race, nobody, sources)[0][1]
+    no_source = jnp.full(draws, -jnp.inf, dtype), jnp.full(draws, -1, sources[2].dtype)
+    return jax.lax.scan(keep_best, no_source, sources)[0][1]

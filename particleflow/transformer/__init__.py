@@ -1,38 +1,12 @@
-"""The transformer itself: real architecture, real weights, real text.
+"""Transformers as flows: trained or random weights, embedded texts, and what happens to tokens along depth.
 
-embedding    words to points and back              blocks       attention and feed-forward, with norms in their places
-network      an embedding, a flow, an unembedding  loading      trained weights from a folder
+embedding            words to points and back             layer_blocks        attention, feed-forward, their norms
+network              embedding, flow of layers, head      random_networks     any architecture, random weights
+loading              trained networks from a folder       checkpoint_files    reading and checking their tensors
+checkpoint_layouts   BERT, DistilBERT and GPT-2           tokenizer           words and their numbers
+depth_statistics     anisotropy, rank, spectra of heads   scenario_kinds      the kinds that scenario files name
 """
 
-from particleflow.transformer.analysis import Depth, HeadSpectrum, along_depth, analogy, head_spectra
-from particleflow.transformer.blocks import LayerParts, stacked
-from particleflow.transformer.embedding import Embedding, Unembedding
-from particleflow.transformer.loading import load
-from particleflow.transformer.network import EncoderDecoder, Transformer
-from particleflow.transformer.pictures import depth_figure
-from particleflow.transformer.random_networks import Architecture, random_encoder_decoder, random_transformer
-from particleflow.transformer.tokens import Tokenizer
+import lazy_loader
 
-__all__ = [
-    "Architecture",
-    "Depth",
-    "Embedding",
-    "EncoderDecoder",
-    "HeadSpectrum",
-    "LayerParts",
-    "Tokenizer",
-    "Transformer",
-    "Unembedding",
-    "along_depth",
-    "analogy",
-    "depth_figure",
-    "head_spectra",
-    "load",
-    "random_encoder_decoder",
-    "random_transformer",
-    "stacked",
-]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

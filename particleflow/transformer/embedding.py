@@ -1,11 +1,11 @@
-"""From words to points, and back: embeddings and unembeddings.
+"""Embeddings, from words to points, and unembeddings, from points to distributions over words.
 
-    x_i = N(c E[word_i] + p(i) + T[type_i])            a token's first place
-    P(next word = v | x) ∝ exp(⟨x, E_v⟩ + b_v)         what the last place says of the word after it
+    x_i = N(c E[word_i] + p(i) + T[type_i])            the embedded token
+    P(next word = v | x) ∝ exp(⟨x, E_v⟩ + b_v)         the prediction from the last hidden state
 
-A one-hot vector is the row of an identity; a dense embedding is a linear map of it, E times the one-hot vector, read as
-a row of a table. The unembedding is the one operator again: the weights of the measure of all words, tilted by b, under
-the kernel exp⟨x, y⟩, as seen from x.
+A dense embedding is a linear map of one-hot vectors, computed by taking rows of the table E. The unembedding is softmax
+attention: the attention weights of a query x over the measure of all words, with weights e^b, under the kernel
+exp⟨x, y⟩.
 """
 
 from typing import Any
@@ -16,19 +16,19 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from particleflow._arrays import as_float_array, as_scalar, is_concrete, plus, progression
-from particleflow._shown import shown
-from particleflow.drifts.plain import FeedForward
+from particleflow._support.arrays import as_float_array, as_scalar, is_concrete, plus, progression
+from particleflow._support.representation import shown
+from particleflow.dynamics.drifts.pointwise import FeedForward
+from particleflow.dynamics.geometry import LayerNorm
 from particleflow.errors import ArgumentError, DtypeError, ShapeError
-from particleflow.geometry import LayerNorm
-from particleflow.kernels.inner import Attention
-from particleflow.kernels.positional import AbstractEncoding
-from particleflow.local import attention_weights
+from particleflow.kernels.inner_product import Attention
+from particleflow.kernels.positional import AbstractEncoding, FiniteEncoding
 from particleflow.measure import Measure, Sites
+from particleflow.summation.local_mean import attention_weights
 
 
 class Embedding(eqx.Module):
-    """Token, position and type embeddings, added and normalised; see the module's first lines.
+    """Token, position and type embeddings, added and normalised: x_i = N(c E[word_i] + p(i) + T[type_i]).
 
     Parameters: `table` E with one row a word; `positions`, a learned `PositionTable` or the `Sinusoidal` encoding, None
     for none; `types` T, one row a token type, None for none; `norm` N, None for none; `scale` c of the table;
@@ -74,7 +74,7 @@ class Embedding(eqx.Module):
 
     @staticmethod
     def one_hot(vocabulary: int, **settings: Any) -> "Embedding":
-        """Every word an axis of its own: the table is an identity, and no two words are more alike than others."""
+        """The embedding of words as one-hot vectors: the table is an identity; `settings` as for `Embedding`."""
         return Embedding(jnp.eye(vocabulary), **settings)
 
     @property
@@ -90,10 +90,10 @@ class Embedding(eqx.Module):
     @property
     def longest(self) -> int | None:
         """The number of words in the longest text that there are positions for; None where there is no limit."""
-        return None if self.positions is None else self.positions.longest
+        return self.positions.longest if isinstance(self.positions, FiniteEncoding) else None
 
     def __call__(self, ids: Any, types: Any = None) -> Float[Array, "n d"]:
-        """The first places of some words, given by their numbers and, where there are any, types."""
+        """The embedded tokens (n, d) of word numbers `ids` (n,) and, where the embedding has them, `types` (n,)."""
         known = as_ids(ids, "ids", self.vocabulary)
         if self.types is None and types is not None:
             raise ArgumentError("Argument `types` was given, but this embedding has no token types.")
@@ -111,7 +111,7 @@ class Embedding(eqx.Module):
         return _embedded(self, known, kinds, places)
 
     def measure(self, ids: Any, types: Any = None, mask: Any = None) -> Measure:
-        """The tokens as a measure with their places as positions; a padded token (mask 0) has no weight."""
+        """The embedded tokens as a measure with positions 0, 1, …; a padded token (`mask` 0) has no weight."""
         points = self(ids, types)
         places = progression(0.0, 1.0, points.shape[0], points.dtype)
         if mask is None:
@@ -126,10 +126,10 @@ class Embedding(eqx.Module):
 
 
 class Unembedding(eqx.Module):
-    """What a token says of the next word: P(v | x) ∝ exp(⟨f(x), E_v⟩ + b_v).
+    """The prediction of a word from a hidden state: P(v | x) ∝ exp(⟨f(x), E_v⟩ + b_v).
 
-    Parameters: `table` E with one row a word, often that of the embedding; `bias` b; `transform` and `norm`, what f
-    applies in turn, as the head of BERT does, None for nothing.
+    Parameters: `table` E with one row a word, often that of the embedding; `bias` b; `transform` and `norm`, which f
+    applies in turn, as in the head of BERT, None for the identity.
     """
 
     table: Float[Array, "v d"]
@@ -152,13 +152,13 @@ class Unembedding(eqx.Module):
         return Measure(self.table, flat if self.bias is None else self.bias)
 
     def seen(self, states: Float[Array, "n d"]) -> Float[Array, "n d"]:
-        """f(x), what is compared with the words."""
+        """f(x), the states that are compared with the words."""
         if self.transform is not None:
             states = self.transform(0.0, Sites(states), Measure.uniform(states))
         return states if self.norm is None else self.norm.normalise(states)
 
     def logits(self, states: Float[Array, "n d"]) -> Float[Array, "n v"]:
-        """⟨f(x), E_v⟩ + b_v."""
+        """The logits ⟨f(x), E_v⟩ + b_v of every word."""
         words = self.words
         return Attention().log_matrix(self.seen(states), words.points) + words.log_weights[None, :]
 
@@ -185,7 +185,7 @@ def _embedded(embedding: Embedding, ids: Array, types: Array | None, places: Arr
 
 
 def as_ids(ids: Any, name: str, count: int) -> Int[Array, " n"]:
-    """A list of whole numbers from 0 to count − 1, checked as far as they are known."""
+    """Word or type numbers from 0 to count − 1, checked unless they are traced."""
     if not is_concrete(ids):
         return ids
     numbers = np.asarray(ids)

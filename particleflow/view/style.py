@@ -25,7 +25,12 @@ from particleflow.errors import ArgumentError
 
 @dataclass(frozen=True)
 class Theme:
-    """The colours and sizes of one look; `sequential` and `cyclic` name or hold matplotlib colour maps."""
+    """The colours and sizes of one look.
+
+    `background` and `panel` are the colours of the page and of axes, `muted` and `grid` those of frames and lines,
+    `shade` that of plateaus and of fog; `categories` are the first category colours and `lightness` the range of OKLCH
+    lightness of all others. `font_size` and `line_width` are in points, `width`, of a whole figure, in inches.
+    """
 
     name: str
     background: str
@@ -84,6 +89,7 @@ def settings(theme: Theme) -> dict[str, Any]:
 
 
 def _page_settings(theme: Theme) -> dict[str, Any]:
+    """Settings of the figure as a whole: size, background, layout, files, and lines."""
     return {
         "figure.facecolor": theme.background,
         "figure.figsize": (theme.width, theme.width * 0.62),
@@ -101,6 +107,7 @@ def _page_settings(theme: Theme) -> dict[str, Any]:
 
 
 def _axes_settings(theme: Theme) -> dict[str, Any]:
+    """Settings of axes, ticks, titles and grids."""
     ticks = {
         f"{axis}tick.{name}": value
         for axis in "xy"
@@ -132,6 +139,7 @@ def _axes_settings(theme: Theme) -> dict[str, Any]:
 
 
 def _font_settings(theme: Theme) -> dict[str, Any]:
+    """Settings of text: font families and their sizes; LaTeX is never run."""
     size = theme.font_size
     return {
         # the second has the glyphs that the first lacks; twice the same would be looked up twice for every word
@@ -201,9 +209,9 @@ def oklab(colors: np.ndarray) -> np.ndarray:
 
 
 def differences(colors: np.ndarray) -> np.ndarray:
-    """How unlike colours (k, 3) are, (k, k): distances in OKLab where lightness counts a quarter.
+    """The differences of colours (k, 3), (k, k): distances in OKLab with lightness weighted by a quarter.
 
-    Two blues of different lightness are still two blues.
+    Readers tell two hues apart in a crowd of dots, but hardly two blues of different lightness.
     """
     places = oklab(colors) * np.array([0.25, 1.0, 1.0])
     return np.linalg.norm(places[:, None] - places[None], axis=-1)
@@ -251,7 +259,7 @@ def label_colors(labels: np.ndarray, theme: Theme | None = None) -> np.ndarray:
 
 
 def _density_map(theme: Theme):
-    """Zero is the page itself; then blue-green to the far end of the lightness scale."""
+    """A colour map whose zero is the colour of the page, then blue-green to the far end of the lightness scale."""
     from matplotlib.colors import LinearSegmentedColormap, to_rgb
 
     value = np.linspace(0, 1, 33)[1:]
@@ -262,6 +270,7 @@ def _density_map(theme: Theme):
 
 
 def _diverging_map(theme: Theme):
+    """A colour map from blue over the colour of the page, which is zero, to orange."""
     from matplotlib.colors import LinearSegmentedColormap, to_rgb
 
     ends = ["#0b4f80", "#4f9ccb"], ["#e79a4c", "#a33d05"]
@@ -281,6 +290,7 @@ def colormap(kind: str = "density", theme: Theme | None = None):
 
 
 def _sequential_map(theme: Theme):
+    """Matplotlib's viridis, or cividis in print, whose lightness is even in greyscale."""
     from matplotlib import colormaps
 
     return colormaps["cividis" if theme.name == "print" else "viridis"]

@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from particleflow.analysis import cluster_counts, summarize
-from particleflow.store.writer import TrajectoryWriter
-from particleflow.trajectory import Trajectory
+from particleflow.trajectory.store.file_writer import TrajectoryWriter
+from particleflow.trajectory.trajectory import Trajectory
 
 
 def unit(points: np.ndarray) -> np.ndarray:

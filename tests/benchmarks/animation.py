@@ -17,9 +17,9 @@ mpl.use("Agg")
 
 import numpy as np
 
-from particleflow.trajectory import Trajectory
+from particleflow.trajectory.trajectory import Trajectory
 from particleflow.view import animate, style
-from particleflow.view.animation.movie import Movie
+from particleflow.view.movie.movie import Movie
 
 LIMIT = 20.0
 SIZE = (1280, 720)

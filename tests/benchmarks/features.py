@@ -22,9 +22,9 @@ import numpy as np
 
 from particleflow.kernels import Attention
 from particleflow.measure import Measure
-from particleflow.moments import Moments
 from particleflow.summation import Features, Native
-from particleflow.summation.features.summation import Method
+from particleflow.summation.features.features import Method
+from particleflow.summation.moments import Moments
 
 WANTED, SEEDS = 3e-2, 3
 RANKS = [2**power for power in range(4, 12)]

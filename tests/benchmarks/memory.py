@@ -21,8 +21,8 @@ def measure(count: int, dimension: int, precision: str) -> None:
     import numpy as np
 
     from particleflow.kernels import Attention
-    from particleflow.local import local_mean
     from particleflow.measure import Measure
+    from particleflow.summation.local_mean import local_mean
 
     rng = np.random.default_rng(0)
     points = rng.normal(size=(count, dimension))

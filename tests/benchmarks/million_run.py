@@ -35,9 +35,10 @@ def simulation(folder: Path, count: int, *, products: bool) -> list[str]:
 
 def make(phase: str, folder: Path) -> None:
     """One product of the run in a folder, and how long it alone took."""
-    from particleflow import analysis, products, view
-    from particleflow.analysis.tracking import ClusterTrack
-    from particleflow.trajectory import Trajectory
+    from particleflow import analysis, view
+    from particleflow.analysis.clusters.tracking import ClusterTrack
+    from particleflow.app.runs import run_outputs as products
+    from particleflow.trajectory.trajectory import Trajectory
 
     with Trajectory.open(folder / "trajectory.h5") as trajectory:
         known: Any = None

@@ -25,7 +25,7 @@ from sklearn.datasets import load_sample_image, make_blobs
 from sklearn.metrics import adjusted_rand_score
 
 from particleflow.models import MeanShiftClustering, non_local_means, segmented
-from particleflow.summation.native import library
+from particleflow.summation.native.build import library
 
 
 def timed(task: Callable[[], Any]) -> tuple[Any, float, float]:

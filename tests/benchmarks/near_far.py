@@ -22,7 +22,7 @@ from turns import median_times
 from particleflow import kernels as k
 from particleflow.measure import Measure
 from particleflow.summation import Auto, Native
-from particleflow.summation.native import library
+from particleflow.summation.native.build import library
 
 SAMPLE = 2048  # queries of the exact sum
 

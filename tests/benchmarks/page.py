@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from playwright.sync_api import sync_playwright
 
-from particleflow.trajectory import Trajectory
+from particleflow.trajectory.trajectory import Trajectory
 from particleflow.view import page as write_page
 
 

@@ -26,7 +26,7 @@ def peak_megabytes() -> float:
 
 def stream(folder: str, frames: int, fsync: bool) -> dict[str, float]:
     """Write a run of N = 10,000, d = 3 in windows of 20 frames, and time the writer alone."""
-    from particleflow.store import TrajectoryWriter
+    from particleflow.trajectory.store import TrajectoryWriter
 
     rng = np.random.default_rng(0)
     points = rng.normal(size=(WINDOW, COUNT, DIMENSION))
@@ -49,7 +49,7 @@ def stream(folder: str, frames: int, fsync: bool) -> dict[str, float]:
 def run(folder: str, frames: int, fsync: bool) -> dict[str, float]:
     """A real run, attention on the sphere at rtol 1e-6, and the share of its time that goes into storing it."""
     import particleflow as pf
-    from particleflow.recording import Recorder
+    from particleflow.simulation.recording.recorder import Recorder
 
     spent, keep = 0.0, Recorder.append
 
@@ -74,7 +74,7 @@ def run(folder: str, frames: int, fsync: bool) -> dict[str, float]:
 
 def read(folder: str) -> dict[str, float]:
     """Read some frames, every hundredth, and one particle through time, of a file: its size must not matter."""
-    from particleflow.trajectory import Trajectory
+    from particleflow.trajectory.trajectory import Trajectory
 
     before = peak_megabytes()
     with Trajectory.open(folder) as trajectory:
@@ -89,7 +89,7 @@ def read(folder: str) -> dict[str, float]:
 
 def cold(folder: str) -> dict[str, float]:
     """Import, open and read one frame, from the start of the interpreter."""
-    from particleflow.trajectory import Trajectory
+    from particleflow.trajectory.trajectory import Trajectory
 
     with Trajectory.open(folder) as trajectory:
         points = trajectory[len(trajectory) // 2].points

@@ -23,10 +23,10 @@ from turns import medians
 
 import particleflow as pf
 from particleflow.kernels import Attention
-from particleflow.local import local_mean
 from particleflow.measure import Measure
 from particleflow.summation import Blockwise, Dense, Native
-from particleflow.summation.native import library
+from particleflow.summation.local_mean import local_mean
+from particleflow.summation.native.build import library
 
 BETA, DIMENSIONS = 4.0, (2, 3, 8, 16, 64)
 PAIRS = 3e7  # so many pairs make one repetition

@@ -16,7 +16,7 @@ import numpy as np
 import particleflow as pf
 from particleflow import kernels
 from particleflow.discretization import FiniteVolumes
-from particleflow.initial import CircleWave, DensityFunction
+from particleflow.dynamics.initial import CircleWave, DensityFunction
 
 
 def _attention() -> pf.Flow:

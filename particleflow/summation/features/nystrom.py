@@ -20,13 +20,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from particleflow.measure import Measure
-from particleflow.moments import Moments, finite_maximum
-from particleflow.summation.features.form import Curves, LowRankForm
+from particleflow.summation.features.positive_definite import Curves, LowRankForm
 from particleflow.summation.features.trigonometric import signed_moments
-from particleflow.summation.native import Native
+from particleflow.summation.moments import Moments, finite_maximum
+from particleflow.summation.native.native import Native
 
-_CANDIDATES = 4  # candidates a landmark
-_ROUNDINGS = 10.0  # λ in roundings a landmark
+_CANDIDATES_A_LANDMARK = 4
+REGULARISATION_ULPS = 10.0  # λ, in eps · number of landmarks
+PIVOT_ULPS = 10  # a residual of 1 − κ̂ below so many eps is explained
 
 
 def nystrom_moments(form: LowRankForm, values: Float[Array, "n k"], landmarks: Float[Array, "r k"]) -> Moments:
@@ -44,8 +45,8 @@ def nystrom_moments(form: LowRankForm, values: Float[Array, "n k"], landmarks: F
 
 @eqx.filter_jit
 def factor(kernel: Curves, landmarks: Float[Array, "r k"]) -> Float[Array, "r r"]:
-    """The Cholesky factor of κ(L, L) + λ."""
-    rounding = _ROUNDINGS * len(landmarks) * float(jnp.finfo(landmarks.dtype).eps)
+    """The lower Cholesky factor of κ(L, L) + λ for landmarks L."""
+    rounding = REGULARISATION_ULPS * len(landmarks) * float(jnp.finfo(landmarks.dtype).eps)
     inner = jnp.exp(kernel.log_matrix(landmarks, landmarks))
     return jnp.linalg.cholesky(inner + rounding * jnp.eye(len(landmarks), dtype=inner.dtype))
 
@@ -54,7 +55,7 @@ def factor(kernel: Curves, landmarks: Float[Array, "r k"]) -> Float[Array, "r r"
 def chosen_landmarks(seed: int, form: LowRankForm, log_weights: Float[Array, " n"], rank: int) -> Array:
     """The places of R sources, or of all where there are fewer; which ones they are has no derivative."""
     count = len(form.keys)
-    pool = min(count, _CANDIDATES * rank)
+    pool = min(count, _CANDIDATES_A_LANDMARK * rank)
     noise = jax.random.gumbel(jax.random.key(seed), (count,), form.keys.dtype)
     drawn = jax.lax.top_k(jax.lax.stop_gradient(log_weights) + noise, pool)[1]
     places = form.keys[drawn]
@@ -74,6 +75,6 @@ def pivots(kernel: Curves, places: Float[Array, "n k"], rank: int) -> Int[Array,
         left = jnp.where(left < 0, left, jnp.maximum(left - jnp.square(column), 0.0)).at[pivot].set(-1.0)
         return rows.at[:, index].set(column), left, taken.at[index].set(pivot)
 
-    count, rounding = len(places), 10 * float(jnp.finfo(places.dtype).eps)
+    count, rounding = len(places), PIVOT_ULPS * float(jnp.finfo(places.dtype).eps)
     start = jnp.zeros((count, rank), places.dtype), jnp.ones(count, places.dtype), jnp.zeros(rank, jnp.int32)
     return jax.lax.fori_loop(0, rank, step, start)[2]

@@ -16,9 +16,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from particleflow.moments import Moments, Sums, finite_maximum
-from particleflow.summation.blocks import blocks
-from particleflow.summation.features.form import LowRankForm
+from particleflow.summation.exact.blocks import blocks
+from particleflow.summation.features.positive_definite import LowRankForm
+from particleflow.summation.moments import Moments, Sums, finite_maximum
 
 _BLOCK = 2**19  # so many entries of φ at once
 

@@ -1,6 +1,1 @@
-"""The exact sum in native code: `Native`, the summation; `library`, what of it there is on this machine."""
-
-from particleflow.summation.native.build import library
-from particleflow.summation.native.summation import Native
-
-__all__ = ["Native", "library"]
+"""The exact sum in native code: `native.Native`, the summation, and `build.library`, what there is on this machine."""

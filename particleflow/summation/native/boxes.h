@@ -2,7 +2,8 @@
 //
 // A k-d tree without nodes: the points of a piece are parted at a multiple of the size of a leaf, along the coordinate in
 // which they reach furthest, and so on with both parts. Left parts are powers of two, in leaves, so that GROUPED leaves
-// that follow each other are a branch, too, and so are any other power of two. Ties are broken by index: the order is a function of the points alone.
+// that follow each other are a branch, too, and so are any other power of two. Ties are broken by index: the order is a
+// function of the points alone.
 #pragma once
 #include <cmath>
 #include <utility>
@@ -15,7 +16,7 @@ constexpr int GROUPED = 64;
 
 typedef std::vector<double> Numbers;
 
-// Rows in another order.
+// The rows of an array, copied in another order.
 inline void pick_rows(const double *rows, const std::vector<int> &index, int columns, const Workers &workers, double *to) {
   workers.rows((int)index.size(), [&](int first, int end) {
     for (int i = first; i < end; i++) std::copy_n(rows + (size_t)index[i] * columns, columns, to + (size_t)i * columns);
@@ -77,7 +78,7 @@ class Order {
     return middle;
   }
 
-  // What std::nth_element does, without branches that nobody can predict: half the time. After too many bad pivots it is
+  // What std::nth_element does, without branches that processors mispredict: half the time. After too many bad pivots it is
   // left to the other.
   static void select(Along *first, Along *nth, Along *end) {
     for (int round = 0; end - first > 32; round++) {

@@ -1,9 +1,10 @@
 """The native library: built once on the machine it runs on, kept in a folder only its user can write, and registered.
 
 The key of a library is a hash of everything that decides its code: sources, flags, compiler, processor and jaxlib. It
-is compiled beside its place and renamed, under a lock, so that processes that start together build it once and none
-ever loads a part of it. Where it cannot be had (no compiler, a broken one, a folder that others can write), `library`
-says why, and sums go through XLA; a compiler that failed is not asked again until something of the key changes.
+is compiled under a temporary name and renamed, under an exclusive lock, so that processes that start together build it
+once and none ever loads a part of it. Where it cannot be had (no compiler, a broken one, a folder that others can
+write), `library` returns the reason, and sums go through XLA; a failed build is remembered and not tried again until
+something of the key changes.
 """
 
 import ctypes
@@ -26,48 +27,51 @@ _HERE = Path(__file__).parent
 _FLAGS = ("-std=gnu++17", "-O2", "-fPIC", "-fno-math-errno", "-ffp-contract=fast", "-w", "-pthread")
 _TUNED = {"x86_64": "-march=native", "AMD64": "-march=native", "aarch64": "-mcpu=native", "arm64": "-mcpu=native"}
 _COMPILERS = ("c++", "g++", "clang++")
-_TOO_LONG = 120.0  # seconds
+_COMPILER_SECONDS = 120.0  # after which a compiler is stopped
 TARGETS = ("moments", "adjoint")
 
 
 class Library(NamedTuple):
-    """What there is: the file and the names of its targets for XLA, or the reason why there is none."""
+    """The library of this machine: its file and key, or no file and the reason why there is none."""
 
     path: Path | None
     reason: str
     key: str = ""
 
-    def target(self, name: str) -> str:
-        """The name under which XLA knows a function; with the key in it, compiled programs never meet another one."""
-        return f"particleflow_{name}_{self.key}"
-
     @property
     def description(self) -> str:
-        """What there is, in a word or two, the same for the same code."""
+        """The key, or the reason why there is no library: the same text for the same code."""
         return self.key if self.path is not None else f"none ({self.reason})"
 
 
+def target(name: str, key: str) -> str:
+    """The name of a function of the library of this key for XLA: compiled programs never meet another library."""
+    return f"particleflow_{name}_{key}"
+
+
 def _say(text: str) -> None:
+    """Print a sentence to stderr, if it is a terminal."""
     if sys.stderr.isatty():
         print(text, file=sys.stderr, flush=True)
 
 
-_known: list[Library] = []  # what this process has found
+_found: list[Library] = []  # the library of this process, once it was looked for
 
 
 def library(say: Callable[[str], None] = _say) -> Library:
-    """The library for this process, built if need be and registered with XLA; it can be turned off at any time.
+    """The library for this process, built if need be and registered with XLA; `PARTICLEFLOW_NATIVE=0` turns it off.
 
-    `say` is told before a build begins, which takes some seconds.
+    `say` is called with a sentence before a build begins, which takes some seconds.
     """
     if os.environ.get(SWITCH, "").strip().lower() in _OFF:
         return Library(None, f"turned off by {SWITCH}={os.environ[SWITCH]}")
-    if not _known:
-        _known.append(_find(say))
-    return _known[0]
+    if not _found:
+        _found.append(_find(say))
+    return _found[0]
 
 
 def _find(say: Callable[[str], None]) -> Library:
+    """The library, built if there is a compiler and none was built before; else the reason why there is none."""
     import jax
 
     if jax.default_backend() != "cpu":
@@ -93,12 +97,14 @@ def folder() -> Path:
 
 
 def _compiler() -> str | None:
+    """The compiler of the environment variable CXX, or the first usual one on the path."""
     wish = os.environ.get("CXX", "").split()[:1]
     found = (shutil.which(name) for name in (*wish, *_COMPILERS))
     return next((path for path in found if path), None)
 
 
 def _sources() -> list[Path]:
+    """The headers and sources of the library, in one order."""
     return sorted(path for path in _HERE.iterdir() if path.suffix in (".h", ".cc"))
 
 
@@ -111,22 +117,26 @@ def _processor() -> str:
 
 
 def _key(compiler: str) -> str:
+    """A hash of all that decides the code of a library."""
     from importlib.metadata import version as installed
 
-    version = subprocess.run([compiler, "--version"], capture_output=True, timeout=_TOO_LONG, check=False).stdout
+    version = subprocess.run(
+        [compiler, "--version"], capture_output=True, timeout=_COMPILER_SECONDS, check=False
+    ).stdout
     decisive = [path.name.encode() + path.read_bytes() for path in _sources()]
-    said = (*_flags(), compiler, _processor(), installed("jaxlib"), platform.platform())
-    decisive += [version, *(text.encode() for text in said)]
+    texts = (*_flags(), compiler, _processor(), installed("jaxlib"), platform.platform())
+    decisive += [version, *(text.encode() for text in texts)]
     return hashlib.sha256(b"\0".join(decisive)).hexdigest()[:20]
 
 
 def _flags() -> tuple[str, ...]:
+    """The compiler's flags: tuned to this processor, without which sums take four to six times as long."""
     tuned = _TUNED.get(platform.machine())
     return _FLAGS if tuned is None else (*_FLAGS, tuned)
 
 
 def _built(compiler: str, key: str, place: Path, say: Callable[[str], None]) -> Path:
-    """The library's path, compiled now if nobody has before; OSError says why there is none."""
+    """The library's path, compiled now unless it was before; raises OSError with the reason if it cannot be."""
     _make_private(place)
     path, failure = place / f"moments-{key}.so", place / f"moments-{key}.failed"
     if not path.exists():
@@ -141,18 +151,18 @@ def _built(compiler: str, key: str, place: Path, say: Callable[[str], None]) -> 
 
 
 def _make_private(place: Path) -> None:
-    """A folder that nobody else can write to: what is loaded from it runs with the rights of its user."""
+    """Make a folder that only its user can write: what is loaded from it runs with the rights of its user."""
     place.parent.mkdir(parents=True, exist_ok=True)
     place.mkdir(mode=0o700, exist_ok=True)
     _check_private(place)
     for parent in place.parents:
         mode = parent.stat().st_mode
         if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-            raise PermissionError(f"everybody can write to {parent}, so nothing is loaded from {place}")
+            raise PermissionError(f"all users can write to {parent}, so nothing is loaded from {place}")
 
 
 def _check_private(path: Path) -> None:
-    """Raise unless a file or folder is ours, no link, and nobody else can write to it."""
+    """Raise unless a file or folder is our user's, is no link, and cannot be written by other users."""
     found = path.lstat()
     if stat.S_ISLNK(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
         raise PermissionError(f"others may have written {path}, so it is not loaded")
@@ -160,7 +170,7 @@ def _check_private(path: Path) -> None:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Whoever else builds is waited for; the lock goes with the process that holds it."""
+    """Exclusive build lock; released if its holder dies."""
     import fcntl
 
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -172,7 +182,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _compile(compiler: str, path: Path, failure: Path) -> None:
-    """Three objects side by side, then one library, renamed to its place when it is whole."""
+    """Compile three objects side by side, link them, and rename the library to its place when it is whole."""
     import jax
 
     with tempfile.TemporaryDirectory(dir=path.parent, prefix="building-") as work:
@@ -184,36 +194,36 @@ def _compile(compiler: str, path: Path, failure: Path) -> None:
         ]
         whole = Path(work) / "moments.so"
         objects = [f"{work}/{name}.o" for name in parts]
-        said = _run(commands) or _run([[compiler, *_flags(), "-shared", "-o", str(whole), *objects]])
-        if said is None:
+        error = _run(commands) or _run([[compiler, *_flags(), "-shared", "-o", str(whole), *objects]])
+        if error is None:
             whole.chmod(0o500)
             whole.replace(path)
         else:
-            failure.write_text(f"{Path(compiler).name} could not build it: {said}", encoding="utf-8")
+            failure.write_text(f"{Path(compiler).name} could not build it: {error}", encoding="utf-8")
             raise OSError(failure.read_text(encoding="utf-8"))
 
 
 def _run(commands: list[list[str]]) -> str | None:
-    """Run commands side by side; None if all succeed, else the first line of complaint."""
+    """Run commands side by side; None if all succeed, else the first line that reports an error."""
     environment = os.environ | {"LC_ALL": "C"}
     options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
     running = [subprocess.Popen(command, env=environment, errors="replace", **options) for command in commands]
-    said = None
+    reported = None
     for process in running:
         try:
-            errors = process.communicate(timeout=_TOO_LONG)[1]
+            errors = process.communicate(timeout=_COMPILER_SECONDS)[1]
         except subprocess.TimeoutExpired:
             process.kill()
-            errors = process.communicate()[1] or f"it took longer than {_TOO_LONG:.0f} s"
+            errors = process.communicate()[1] or f"it took longer than {_COMPILER_SECONDS:.0f} s"
         if process.returncode:
             lines = [line for line in errors.splitlines() if line.strip()]
             complaint = next((line for line in lines if "error" in line), (lines or ["it failed without a word"])[0])
-            said = said or complaint[:300]
-    return said
+            reported = reported or complaint[:300]
+    return reported
 
 
 def _registered(path: Path, key: str) -> Library:
-    """Load the library and make its functions known to XLA."""
+    """Load the library and register its functions with XLA."""
     import jax
 
     found = Library(path, "built for this processor", key)
@@ -221,7 +231,7 @@ def _registered(path: Path, key: str) -> Library:
         code = ctypes.CDLL(str(path))
         for name in TARGETS:
             handler = jax.ffi.pycapsule(getattr(code, f"particleflow_{name}"))
-            jax.ffi.register_ffi_target(found.target(name), handler, platform="cpu")
+            jax.ffi.register_ffi_target(target(name, key), handler, platform="cpu")
     except (OSError, AttributeError) as error:
         return Library(None, f"{path} cannot be loaded: {error}")
     return found

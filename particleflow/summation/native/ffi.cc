@@ -1,4 +1,4 @@
-// The door to XLA: operands in, problems out, tasks to XLA's own threads.
+// The only file that includes XLA's FFI: it reads operands into problems and hands work to XLA's own threads.
 //
 // Operands come untyped, because decoding typed lists of arguments costs seconds of building. All have the same leading
 // axes, of any number, each as long as that of the results or 1: a batch in which some operands are shared.
@@ -85,7 +85,7 @@ struct Call {
 // there is no band), and (power, least, most, slope, scale).
 const int PROBLEM = 7;
 
-// What does not change with numbers; a negative tolerance asks for all pairs, see Problem.
+// The attributes of a call, as for Problem; with a negative tolerance all pairs are summed.
 struct Form {
   int64_t inner, profile, packet;
   double tolerance;

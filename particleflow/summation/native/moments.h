@@ -4,7 +4,7 @@
 //     mass_i = sum_j e^(score_ij - shift_i),    mean_i = sum_j e^(score_ij - shift_i) z_j / mass_i
 //
 // Sums of blocks are joined without rounding (TwoSum), so that errors do not grow with the number of sources. A tile of
-// queries is summed in one order whoever sums it, so that results do not depend on the number of threads.
+// queries is summed in one order on any thread, so that results do not depend on the number of threads.
 #pragma once
 #include <algorithm>
 #include <cstdlib>
@@ -43,7 +43,7 @@ template <class T, int PURPOSE> T *scratch(size_t count) {
   return (T *)memory.data;
 }
 
-// How far a query's scores spread below a bound of theirs, from what it may see alone: see sight.h.
+// Bounds of the scores of every query, from the sources that it may see alone (sight.h).
 template <class T> struct Sight;
 
 // Bounds of the scores, from the lengths of features (Cauchy and Schwarz): score_ij <= reach |q_i| + highest. The largest

@@ -4,7 +4,7 @@
 // first term is the same for all sources of a query, the second one tilts their weights. So a box around a tile and one
 // around a leaf of sources bound all their scores, and with the weight of the leaf the mass it can add. Leaves are summed
 // from the largest bound down, in few rounds, until the bounds of all others are together less than `allowed` times the
-// least mass of the tile: the error is what was asked for, whatever the points are.
+// least mass of the tile: the error is at most the tolerance, whatever the points are.
 #pragma once
 #include <cstdint>
 #include <limits>

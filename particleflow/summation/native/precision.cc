@@ -1,4 +1,5 @@
-// The sums of one precision, PRECISION: float and double are two objects, so that two processes can make them.
+// The sums of one precision, PRECISION: float and double are two objects, so that two processes can compile them side
+// by side.
 #include "work.h"
 
 namespace particleflow {

@@ -1,4 +1,4 @@
-// Problems: what is summed, as arrays that somebody else owns.
+// Problems: what is summed, as arrays in the caller's memory, and the curves that native code knows by number.
 #pragma once
 #include <cstddef>
 
@@ -27,7 +27,7 @@ template <class T> struct Problem {
   bool banded() const { return query_positions != nullptr; }
   int blocks() const { return (sources + BLOCK - 1) / BLOCK; }
 
-  // The same without its first queries.
+  // The problem of the queries from `first` on.
   Problem queries_from(int first) const {
     Problem rest = *this;
     rest.queries -= first, rest.query_features += (size_t)first * features, rest.mean += (size_t)first * columns;

@@ -17,7 +17,7 @@ template <class T> struct Sight {
 
   explicit Sight(const Problem<T> &p) : top(p.queries), spread(p.queries) {
     const Range<T> positions(p.key_positions, p.sources);
-    if (positions.low != positions.low) {  // there is no order with NaN: nobody has a bound
+    if (positions.low != positions.low) {  // there is no order with NaN: no query has a bound
       std::fill(spread.begin(), spread.end(), positions.low);
       return;
     }

@@ -21,7 +21,7 @@ template <class T> constexpr int TERMS = sizeof(T) == 8 ? BLOCK : 24;
 
 // scores[source][V] = bias[source] + <q, s>, or |q - s|^2 without it, for `count` sources, which are rows of `columns`
 // numbers `stride` apart. A group reads GROUP rows side by side; the last one repeats its last row, in scores that
-// nobody reads.
+// are never read.
 template <class T, int V, bool DISTANCES>
 NOINLINE void products(int count, int stride, int columns, const Vector<T> *__restrict queries,
                        const T *__restrict sources, const T *__restrict bias, Vector<T> *__restrict scores) {

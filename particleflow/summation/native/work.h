@@ -67,7 +67,7 @@ template <class T> bool is_widened(const Problem<T> &p, const Bounds<T> &bounds)
   return sizeof(T) < sizeof(double) && (is_coarse(p, bounds.spread) || is_near(p, bounds));
 }
 
-// Rows in another order, and room for results that go back to where they belong.
+// A problem's rows in another order, and room for results that go back to where they belong.
 struct Sorted {
   const Workers &workers;
   std::deque<Numbers> kept;
@@ -171,7 +171,7 @@ template <class T, class Wanted> bool sum_widened(const Problem<T> &p, const Wor
   return true;
 }
 
-// Queries that see a band of positions, each in the precision that what it sees asks for. Those in double precision are
+// Queries that see a band of positions, each in the precision that the scores of the sources it sees need. Those in double precision are
 // cut into tiles as all of them would be: a tile of another width might round otherwise.
 template <class T> bool sum_in_sight(const Problem<T> &p, const Workers &workers) {
   const Sight<T> sight(p);

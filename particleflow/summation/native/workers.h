@@ -1,4 +1,4 @@
-// Workers: threads that somebody else owns, and how work is shared out among them.
+// Workers: the caller's threads, and how work is shared out among them.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -31,7 +31,7 @@ struct Workers {
   std::function<void(std::function<void()>)> schedule;
   double worth_sharing = WORTH_SHARING;
 
-  // Do items 0 ... items - 1, each once. The caller works, too, and waits only for items that somebody has begun: it
+  // Do items 0 ... items - 1, each once. The caller works, too, and waits only for items that have been begun: it
   // cannot wait for ever, whatever the other threads are busy with. False if an item fails.
   bool share(int items, const std::function<bool(int)> &work) const {
     if (std::min(count, items) == 1) {

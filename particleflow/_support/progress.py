@@ -1,0 +1,81 @@
+"""Progress of long work: the one type of function that is told of it, and the bar that shows it on a terminal.
+
+Analyses, pictures and products take a `Progress` or None. `simulate` and `learn`, whose users want more than two
+numbers at every step, take any function; `reporting` draws the bar where they pass `progress=True`.
+"""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+from particleflow.errors import ArgumentError
+
+# Called with how much is done, and of how much; with (0, 0) where work has begun whose length is not known yet.
+Progress = Callable[[int, int], None]
+
+
+def reporting(
+    progress: bool | Callable[..., None] | None, label: str, total: int, told: Callable[..., tuple[int, str]]
+) -> AbstractContextManager[Callable[..., None]]:
+    """A function to call at every step of long work: the user's own, or one that moves a bar, or one without effect.
+
+    Parameters: `progress`, a function of the user's, true for a bar, false or None for nothing; the `label` and the
+    `total` of the bar; `told`, from the arguments of the function to how much is done and a few words of detail. The
+    bar goes to stderr, and only where that is a terminal or a notebook: a pipe or a log file stays empty.
+    """
+    if callable(progress):
+        return nullcontext(progress)
+    if progress not in (True, False, None):
+        raise ArgumentError(f"Argument `progress` must be true, false or a function, but is {progress!r}.")
+    console = _console() if progress else None
+    return nullcontext(lambda *step: None) if console is None else _moved_bar(console, label, total, told)
+
+
+@contextmanager
+def _moved_bar(
+    console: Any, label: str, total: int, told: Callable[..., tuple[int, str]]
+) -> Iterator[Callable[..., None]]:
+    with make_bar(console, remaining=True) as bar:
+        task = bar.add_task(f"compiling, then {label}", total=total, details="")
+
+        def show(*step: Any) -> None:
+            done, details = told(*step)
+            bar.update(task, description=label, completed=done, details=details)
+
+        yield show
+
+
+def _console() -> Any:
+    """Where a bar can be drawn, or None."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    return console if sys.stderr.isatty() or console.is_jupyter else None
+
+
+def make_bar(console: Any, *, remaining: bool = False) -> Any:
+    """A bar with a description, the details of its task and the time elapsed.
+
+    Parameters: the `console` of rich that it is drawn on; `remaining`, whether it estimates the time that is left.
+    """
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+    from rich.table import Column
+
+    # bar and details share what the others leave: else a narrow terminal would show neither percentage nor time
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=None, table_column=Column(ratio=1)),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[details]}", markup=False, table_column=Column(ratio=3, no_wrap=True)),
+        TimeElapsedColumn(),
+    )
+    left = (TextColumn("left", markup=False), TimeRemainingColumn()) if remaining else ()
+    return Progress(*columns, *left, console=console, transient=False, expand=True)

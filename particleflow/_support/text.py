@@ -1,0 +1,41 @@
+"""Text for people: sizes, counts, names of kinds, and text from files that may hold anything."""
+
+from typing import Any
+
+
+def readable_size(size: float) -> str:
+    """A number of bytes in the unit that suits it."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} TB"
+
+
+def plural(count: int, noun: str) -> str:
+    """A count with its noun: 1 frame, 2 frames, 1,200 frames."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def printable(text: Any) -> str:
+    """Text that cannot play tricks on a terminal: no control characters besides the ends of lines."""
+    return "".join(letter if letter.isprintable() or letter == "\n" else " " for letter in str(text))
+
+
+def one_line(value: Any, longest: int = 300) -> str:
+    """Text from a file for a terminal in one line: no control characters, and at most so many letters."""
+    return printable(str(value)[:longest]).replace("\n", " ")
+
+
+def kind_of(cls: type) -> str:
+    """The kind of a class in scenarios and in stored runs: its own `kind` where it has one, else its snake-case name.
+
+    A class has a `kind` where its name says more than the family it is found in: `GaussianClosure` is the
+    discretization "gaussian".
+    """
+    return vars(cls).get("kind") or snake_case(cls.__name__)
+
+
+def snake_case(name: str) -> str:
+    """A class name in snake case: AbcDef becomes abc_def."""
+    return "".join("_" + letter.lower() if letter.isupper() else letter for letter in name).lstrip("_")

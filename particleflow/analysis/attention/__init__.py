@@ -1,0 +1,1 @@
+"""Attention matrices: rank, entropy, leaders, and how few features are enough."""

@@ -1,0 +1,193 @@
+"""Metastable plateaus, dwell times and the collapse time, from the cluster count and the energy.
+
+A plateau is a tread of the cluster count: a stretch of frames over which it does not change, after the first real
+merge. That is the first frame k whose count, and every later one, is below every earlier one,
+
+    max(counts[k:]) < min(counts[:k]):
+
+before it clusters are chains of the start, which come and go. A crowd so dense that it starts as one chain first breaks
+up, and nothing is below one: there the rule counts from the frame with the most clusters on, and a count that stays as
+it is from there on is a plateau, too. A count that never changes is one plateau. Without counts
+a plateau is where the energy is nearly flat, |dE/ds| ≤ flatness · (max E − min E) / (total length in s), where s is t
+or, for log-spaced frames, log₁₀ t. It counts if it lasts at least `minimum` of the total length in s. Dwell times are
+given in time and in decades of time. Both series are numbers of the measure, which weights have entered already.
+"""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from particleflow.analysis.reading import FloatArray, as_series, in_units, is_log_spaced, mean
+from particleflow.errors import ArgumentError
+
+_FEW = 4
+
+
+@dataclass(frozen=True)
+class Plateau:
+    """One stretch of frames `first` … `last` at rest.
+
+    count: clusters on it (None if no count was given); energy: its mean (None if none was given); dwell and decades:
+    length in time and in log₁₀ time (None if it starts at t ≤ 0); open_start, open_end: it reaches the first or the
+    last frame, so that its dwell time is only a lower bound.
+    """
+
+    first: int
+    last: int
+    start: float
+    end: float
+    dwell: float
+    decades: float | None
+    count: int | None
+    energy: float | None
+    open_start: bool
+    open_end: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plateau as a table for JSON."""
+        return asdict(self)
+
+
+def find_plateaus(
+    times: ArrayLike,
+    counts: ArrayLike | None = None,
+    energy: ArrayLike | None = None,
+    *,
+    scale: str = "auto",
+    flatness: float = 0.1,
+    minimum: float = 0.03,
+) -> list[Plateau]:
+    """Find the metastable plateaus of a run, in time order.
+
+    times, counts, energy: (T,), at least one of counts and energy; with counts the energy only describes the plateaus.
+    scale: "linear" or "log" for the clock s; "auto" takes "log" for log-spaced frames (frames at t ≤ 0 are then left
+    out). flatness (without counts), minimum: as described above.
+    """
+    if counts is None and energy is None:
+        raise ArgumentError("`find_plateaus` needs `counts`, `energy` or both.")
+    if scale not in ("auto", "linear", "log"):
+        raise ArgumentError(f'Argument `scale` must be "auto", "linear" or "log", but is {scale!r}.')
+    clock = np.asarray(times, dtype=np.float64)
+    for values in (counts, energy):
+        if values is not None:
+            clock, _ = as_series(times, values)
+    logarithmic = scale == "log" or (scale == "auto" and is_log_spaced(clock))
+    kept = np.flatnonzero(clock > 0) if logarithmic else np.arange(clock.size)
+    if kept.size < 2:
+        return []
+    ruler = np.log10(clock[kept]) if logarithmic else clock[kept]
+    length = ruler[-1] - ruler[0]
+    if counts is not None:
+        calm = _treads(np.asarray(counts)[kept])
+    else:
+        calm = _flat(ruler, np.asarray(energy, dtype=np.float64)[kept], flatness)
+    stretches = [(a, b) for a, b in _runs(calm) if ruler[b] - ruler[a] >= minimum * length]
+    return [_plateau(clock, counts, energy, int(kept[a]), int(kept[b]), kept) for a, b in stretches]
+
+
+def first_real_merge(counts: ArrayLike) -> int | None:
+    """Return the first frame k with max(counts[k:]) < min(counts[:k]), or None if there is none.
+
+    From it on the count is below everything it was before, for good: fluctuations up and down are no merges. Of counts
+    that begin with 1, one chain that breaks up, those before the first of the largest are passed over; if the largest
+    then stays to the end, it is that one.
+    """
+    array = np.asarray(counts, dtype=np.float64)
+    broken = int(np.argmax(array)) if array.size and array[0] == 1 else 0
+    array = array[broken:]
+    lowest_before = np.minimum.accumulate(array)[:-1]
+    highest_after = np.maximum.accumulate(array[::-1])[::-1][1:]
+    frames = np.flatnonzero(highest_after < lowest_before)
+    if frames.size:
+        return broken + int(frames[0]) + 1
+    return broken if broken and np.ptp(array) == 0 else None
+
+
+def metastable(plateaus: Iterable[Plateau], initial_count: int) -> list[Plateau]:
+    """Return the plateaus on which particles have found each other: at most ¾ of the first count, or four clusters.
+
+    A count that stands still at more is that of particles that have hardly met.
+
+    plateaus: as of `find_plateaus` with counts; initial_count: clusters in the first frame.
+    """
+    most = max(0.75 * initial_count, _FEW)
+    return [each for each in plateaus if each.count is not None and each.count <= most]
+
+
+def spreads(counts: ArrayLike, last_labels: ArrayLike) -> bool:
+    """Tell whether nothing gathers: the count ends above its start, was never larger, and most clusters are alone.
+
+    counts: (T,); last_labels: (N,), the clusters of the last frame. What splits into parties does not spread.
+    """
+    array = np.asarray(counts)
+    alone = np.unique(np.asarray(last_labels), return_counts=True)[1] == 1
+    return bool(array[-1] > array[0] and array[-1] == array.max() and 2 * alone.sum() > alone.size)
+
+
+def collapse_time(times: ArrayLike, counts: ArrayLike, *, target: int = 1) -> tuple[float, float] | None:
+    """Return the frame times (before, at) between which the count reaches `target` for good, or None if it does not.
+
+    A run that is collapsed from its first frame on gives that time twice.
+
+    times, counts: (T,); target: how many clusters count as collapsed.
+    """
+    clock, array = as_series(times, counts, "counts")
+    above = np.flatnonzero(array > target)
+    if above.size == 0:
+        return float(clock[0]), float(clock[0])
+    last = int(above[-1])
+    if last == clock.size - 1:
+        return None
+    return float(clock[last]), float(clock[last + 1])
+
+
+def _treads(counts: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Tell for every interval whether the count stays, after the first real merge or because it never changes."""
+    still = np.diff(counts) == 0
+    begin = first_real_merge(counts)
+    if begin is None:
+        return still if still.all() else np.zeros_like(still)
+    return still & (np.arange(still.size) >= begin)
+
+
+def _flat(ruler: FloatArray, energy: FloatArray, flatness: float) -> NDArray[np.bool_]:
+    """Tell for every interval whether |ΔE| ≤ flatness · (max E − min E) · Δs / (total length), up to rounding of E."""
+    if not np.isfinite(energy).all():
+        raise ArgumentError(f"`energy` must be finite, but is not in frame {int(np.argmin(np.isfinite(energy)))}.")
+    energy, _ = in_units(energy)
+    allowed = flatness * (energy.max() - energy.min()) / (ruler[-1] - ruler[0]) if ruler[-1] > ruler[0] else 0.0
+    rounding = 8 * np.finfo(float).eps * np.abs(energy).max()
+    return np.abs(np.diff(energy)) <= allowed * np.diff(ruler) + rounding
+
+
+def _runs(calm: NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """Return (first, last) frames of the maximal runs of calm intervals."""
+    edges = np.diff(np.concatenate([[False], calm, [False]]).astype(np.int8))
+    return list(zip(np.flatnonzero(edges == 1).tolist(), np.flatnonzero(edges == -1).tolist(), strict=True))
+
+
+def _plateau(
+    clock: FloatArray,
+    counts: ArrayLike | None,
+    energy: ArrayLike | None,
+    first: int,
+    last: int,
+    kept: NDArray[np.int64],
+) -> Plateau:
+    """Describe the frames first … last; decades = log₁₀(end / start)."""
+    start, end = float(clock[first]), float(clock[last])
+    return Plateau(
+        first=first,
+        last=last,
+        start=start,
+        end=end,
+        dwell=end - start,
+        decades=float(np.log10(end / start)) if start > 0 else None,
+        count=None if counts is None else int(np.asarray(counts)[first]),
+        energy=None if energy is None else mean(np.asarray(energy)[first : last + 1]),
+        open_start=first == int(kept[0]),
+        open_end=last == int(kept[-1]),
+    )

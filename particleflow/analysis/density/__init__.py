@@ -1,0 +1,1 @@
+"""Densities: cells, peaks and modes."""

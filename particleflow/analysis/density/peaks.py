@@ -1,0 +1,263 @@
+"""The peaks of a density: the clusters of a run that has no particles, how heavy they are and since when they stand.
+
+From every cell the steepest way up through neighbours ends on a local maximum; the cells of one maximum are its basin.
+Lowering a water level, two basins meet at the highest pass between them, and the lower maximum, of height h, over a
+pass at height s, is a peak if
+
+    h > s,   h ≥ contrast · s        and its basin holds at least the share `least` of the mass,
+
+else its basin counts to the one across the pass: cells of one density that touch, as the two beside a maximum that lies
+between them, are one peak whatever the contrast. For the highest maximum of all, s is the lowest density of the frame:
+a density that is nearly even has no peak at all. (This is the persistence of superlevel sets with a ratio for a
+difference, so that it does not depend on units.) In the end every cell of a basin whose maximum is no peak belongs to
+the nearest peak, so that a plain between two peaks is shared.
+
+Through time a peak goes on as the peak in whose next basin its top lies; if several do, the heaviest goes on and the
+others have merged into it.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from particleflow._support.text import plural
+from particleflow.analysis.density.cells import Cells, cells_of
+from particleflow.analysis.reading import FloatArray, IntArray, Progress, as_weights, frame_weights, single_run
+from particleflow.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from particleflow.trajectory.trajectory import Trajectory
+
+CONTRAST = 2.0  # how many times as dense as its pass a peak is at least
+LEAST = 0.01  # share of the mass that a peak holds at least
+_SAME_SHARE = 1e-9  # densities that differ by a smaller share count as equal: volumes of cells are no more exact
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """The peaks of one density, the heaviest first: `tops` (k,) their cells, `heights` and `masses` (k,).
+
+    `basins` (N,) is the number of the peak that each cell belongs to, −1 where there is none.
+    """
+
+    tops: IntArray
+    heights: FloatArray
+    masses: FloatArray
+    basins: IntArray
+
+
+@dataclass(frozen=True)
+class Peak:
+    """One peak through time: the `frames` (k,) in which it stands, its `masses`, `heights` (k,) and `places` (k, d).
+
+    `into` is the label of the peak that it has merged into, −1 if it stands in the last frame or has only vanished.
+    """
+
+    label: int
+    frames: IntArray
+    masses: FloatArray
+    heights: FloatArray
+    places: FloatArray
+    into: int = -1
+
+
+@dataclass(frozen=True, repr=False)
+class PeakTrack:
+    """The peaks of a run: `counts` (T,) at `times` (T,), and `peaks`, all there ever were, by label."""
+
+    contrast: float
+    least: float
+    times: FloatArray
+    counts: IntArray
+    peaks: tuple[Peak, ...]
+
+    @property
+    def last(self) -> list[Peak]:
+        """The peaks of the last frame, the heaviest first."""
+        there = [peak for peak in self.peaks if peak.frames[-1] == len(self.times) - 1]
+        return sorted(there, key=lambda peak: -peak.masses[-1])
+
+    @property
+    def rule(self) -> str:
+        """What counts as a peak, in words."""
+        return (
+            f"a peak is at least {self.contrast:g} times as dense as the pass to a higher one, or as the lowest "
+            f"density, and holds {100 * self.least:g} % of the mass"
+        )
+
+    def __repr__(self) -> str:
+        """A card of four lines: how many peaks there were, and the last ones."""
+        changed = np.flatnonzero(self.counts != self.counts[-1])
+        since = float(self.times[0 if changed.size == 0 else changed[-1] + 1])
+        masses = ", ".join(f"{peak.masses[-1]:.3g}" for peak in self.last[:8]) or "none"
+        lines = [
+            f"PeakTrack over {plural(len(self.times), 'frame')}, t = {self.times[0]:g} to {self.times[-1]:g}",
+            f"  peaks   {self.counts[0]} → {self.counts[-1]}, unchanged since t = {since:.6g}",
+            f"  masses  {masses}",
+            f"  rule    {self.rule}",
+        ]
+        return "\n".join(lines)
+
+
+def find_peaks(cells: Cells, masses: FloatArray, *, contrast: float = CONTRAST, least: float = LEAST) -> Peaks:
+    """Return the peaks of masses on cells: maxima of the density m_i / V_i that stand out from their surroundings.
+
+    A maximum of height h whose highest pass to a higher one lies at s is a peak if h > s, h ≥ contrast · s and its
+    basin holds at least the share `least` of the mass; for the highest of all, s is the lowest density. Basins of other
+    maxima count to the peak across their pass, and plains in between to the nearest peak.
+
+    Parameters: `cells`; `masses` (N,); `contrast` ≥ 1; `least` in [0, 1).
+    """
+    if not contrast >= 1 or not 0 <= least < 1:
+        raise ArgumentError(f"A peak needs contrast ≥ 1 and 0 ≤ least < 1, but they are {contrast} and {least}.")
+    mass = as_weights(masses, len(cells.volumes))
+    density = mass / cells.volumes
+    tops, basins = _ascents(cells.neighbours, density)
+    passes = _passes(cells.neighbours, density, basins)
+    owner = _owners(density[tops], _sums(basins, mass, len(tops)), passes, contrast, least)
+    if not _stands_out(density.max(), density.min(), contrast):
+        return Peaks(np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0), np.full(len(mass), -1))
+    heavy = _sums(owner[basins], mass, len(tops)) >= least  # a spike may be the highest and too light
+    kept = np.flatnonzero((owner == np.arange(len(tops))) & heavy)
+    number = np.full(len(tops), -1)
+    number[kept] = np.arange(len(kept))
+    own = number[basins]
+    shared = np.flatnonzero(own < 0)
+    if shared.size:
+        own[shared] = cells.distances(shared, tops[kept]).argmin(axis=1)
+    held = _sums(own, mass, len(kept))
+    order = np.argsort(-held, kind="stable")
+    return Peaks(tops[kept][order], density[tops[kept]][order], held[order], np.argsort(order)[own])
+
+
+def _stands_out(height: float, level: float, contrast: float) -> bool:
+    """Whether a maximum of this height is a peak over a pass at this level."""
+    return bool(height > (1 + _SAME_SHARE) * level and height >= contrast * level)
+
+
+def _sums(numbers: IntArray, mass: FloatArray, count: int) -> FloatArray:
+    """The mass of each of so many basins."""
+    return np.bincount(numbers, mass, count).astype(np.float64)
+
+
+def _ascents(neighbours: IntArray, density: FloatArray) -> tuple[IntArray, IntArray]:
+    """The local maxima, and the number of the one that the steepest way up from every cell leads to.
+
+    Of equal densities the later cell is the higher one, so that a plain is one basin and not many.
+    """
+    rank = np.empty(len(density), dtype=np.int64)
+    rank[np.argsort(density, kind="stable")] = np.arange(len(density))
+    best = neighbours[np.arange(len(density)), rank[neighbours].argmax(axis=1)]
+    upward = np.where(rank[best] > rank, best, np.arange(len(density)))
+    while not np.array_equal(further := upward[upward], upward):
+        upward = further
+    tops, basins = np.unique(upward, return_inverse=True)
+    return tops, basins
+
+
+def _passes(neighbours: IntArray, density: FloatArray, basins: IntArray) -> list[tuple[float, int, int]]:
+    """The highest pass (height, one basin, other basin) between any two basins that touch, the highest first."""
+    cell = np.repeat(np.arange(len(basins)), neighbours.shape[1])
+    other = neighbours.ravel()
+    across = basins[cell] < basins[other]
+    cell, other = cell[across], other[across]
+    level = np.minimum(density[cell], density[other])
+    key = basins[cell] * (int(basins.max()) + 1) + basins[other]
+    order = np.lexsort((-level, key))
+    first = np.ones(len(order), dtype=bool)
+    first[1:] = np.diff(key[order]) != 0
+    chosen = order[first]
+    chosen = chosen[np.argsort(-level[chosen], kind="stable")]
+    return list(zip(level[chosen].tolist(), basins[cell[chosen]].tolist(), basins[other[chosen]].tolist(), strict=True))
+
+
+def _owners(
+    heights: FloatArray, masses: FloatArray, passes: list[tuple[float, int, int]], contrast: float, least: float
+) -> IntArray:
+    """The maximum that every basin belongs to in the end, which for a peak is its own."""
+    lake = list(range(len(heights)))  # basins that are one below the water level; the root is their highest maximum
+    goes_to = list(range(len(heights)))
+    held = masses.tolist()
+
+    def root(table: list[int], entry: int) -> int:
+        """The end of a chain of entries, halving the chain on the way (union-find)."""
+        while table[entry] != entry:
+            table[entry] = table[table[entry]]
+            entry = table[entry]
+        return entry
+
+    for level, one, other in passes:
+        high, low = root(lake, one), root(lake, other)
+        if high == low:
+            continue
+        across = one
+        if (heights[high], high) < (heights[low], low):
+            high, low, across = low, high, other
+        lake[low] = high
+        if not _stands_out(heights[low], level, contrast) or held[low] < least:
+            heir = root(goes_to, across)
+            goes_to[low] = heir
+            held[heir] += held[low]
+    return np.array([root(goes_to, entry) for entry in range(len(heights))], dtype=np.int64)
+
+
+def track_peaks(
+    trajectory: "Trajectory", *, contrast: float = CONTRAST, least: float = LEAST, progress: Progress | None = None
+) -> PeakTrack:
+    """Follow the peaks of a density through time, frame by frame.
+
+    A peak goes on as the peak of the next frame in whose basin its top lies; of several the heaviest goes on, and the
+    others have merged into it. What no peak goes on as is new.
+
+    Parameters: `trajectory`, one run that is a density on cells; `contrast` and `least`, those of `find_peaks`;
+    `progress(done, total)`, called after every frame.
+    """
+    run = single_run(trajectory)
+    cells = cells_of(run)
+    if cells is None:
+        raise ArgumentError(
+            "Peaks are found in a density on cells (of a line, a circle, a lattice in the plane or S²), but this run "
+            "is none; `track_clusters` follows particles."
+        )
+    history: dict[int, list[tuple[int, float, float, int]]] = {}
+    into: dict[int, int] = {}
+    counts = np.zeros(len(run), dtype=np.int64)
+    before: tuple[Peaks, list[int]] | None = None
+    for frame in range(len(run)):
+        found = find_peaks(cells, frame_weights(run, frame), contrast=contrast, least=least)
+        labels = _labels(before, found, history, into)
+        counts[frame] = len(labels)
+        for place, label in enumerate(labels):
+            row = frame, float(found.masses[place]), float(found.heights[place]), int(found.tops[place])
+            history.setdefault(label, []).append(row)
+        before = found, labels
+        if progress is not None:
+            progress(frame + 1, len(run))
+    peaks = tuple(_peak(cells, label, rows, into.get(label, -1)) for label, rows in sorted(history.items()))
+    return PeakTrack(contrast, least, np.asarray(run.times, dtype=np.float64), counts, peaks)
+
+
+def _labels(
+    before: tuple[Peaks, list[int]] | None, found: Peaks, history: dict[int, list], into: dict[int, int]
+) -> list[int]:
+    """The labels of the peaks of a frame after those of the frame before; new ones follow the last."""
+    labels = [-1] * len(found.tops)
+    for top, label in zip(before[0].tops, before[1], strict=True) if before else ():  # the heaviest first
+        heir = int(found.basins[top])
+        if heir >= 0 and labels[heir] < 0:
+            labels[heir] = label
+        elif heir >= 0:
+            into[label] = labels[heir]
+    fresh = max(history, default=-1)
+    for place, label in enumerate(labels):
+        if label < 0:
+            fresh += 1
+            labels[place] = fresh
+    return labels
+
+
+def _peak(cells: Cells, label: int, rows: list[tuple[int, float, float, int]], into: int) -> Peak:
+    """One peak through time from its rows (frame, mass, height, cell)."""
+    frames, masses, heights, tops = (np.array(column) for column in zip(*rows, strict=True))
+    return Peak(label, frames, masses, heights, cells.points[tops], into)

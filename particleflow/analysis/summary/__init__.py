@@ -1,0 +1,1 @@
+"""Everything at once: the numbers of a run as one table."""

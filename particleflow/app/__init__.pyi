@@ -1,0 +1,1 @@
+from . import scenario as scenario

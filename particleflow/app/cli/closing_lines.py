@@ -1,0 +1,173 @@
+"""The lines with which `run` and `analyze` end: what became of the clusters, how it was found, and what to open.
+
+They are made from the summary in the run's folder, which may be missing or not of our form: then a line is left out.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from particleflow._support.text import plural
+from particleflow.app.runs.folder_contents import PAGE_FILE, products_in, read_summary
+
+_LISTED_TREADS = 3  # of each of these so many are named, the others left out
+_LISTED_SERIES = 3
+_LISTED_MERGES = 3
+_LISTED_MASSES = 5
+
+
+def clusters_line(summary: dict[str, Any] | None) -> str | None:
+    """What became of the clusters: "449 → 4 clusters; 5 until t = 12.4"; None where it is not known.
+
+    Of a density what became of its peaks: "0 → 3 peaks since t = 0.315; masses 0.333, 0.333, 0.333". Of particles that
+    noise or repulsion keeps apart, what was recorded: chains that come and go are no clusters.
+    """
+    try:
+        if summary is None:
+            return None
+        if isinstance(summary.get("runs"), list):
+            return _ensemble_line(summary)
+        if summary.get("peaks") is not None:
+            return _peaks_line(summary["peaks"])
+        if summary.get("kept_apart_by") is not None:
+            return _apart_line(summary)
+        return None if summary.get("clusters") is None else _run_line(summary)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError):  # no summary of ours
+        return None
+
+
+def _run_line(summary: dict[str, Any]) -> str:
+    """ "449 → 4 clusters; 5 until t = 12.4": first and last number, and the longest-lived numbers in between."""
+    from particleflow.analysis.clusters.plateaus import find_plateaus, metastable
+
+    clusters = summary["clusters"]
+    first, last = int(clusters["initial_count"]), int(clusters["final_count"])
+    if first == last and len(set(clusters["counts"])) == 1:
+        return f"{plural(last, 'cluster')} from the first frame to the last"
+    times, counts = clusters["times"], clusters["counts"]
+    found = metastable(find_plateaus(times, counts), first)
+    treads = dict.fromkeys(plateau.count for plateau in found if plateau.count not in (None, last))
+    words = [f"{count} until t = {_first_time_after(count, times, counts):.4g}" for count in treads]
+    if not words:
+        other = next(count for count in reversed(counts) if count != last)
+        words = [f"{last} since t = {_first_time_after(other, times, counts):.4g}"]
+    return f"{first} → {plural(last, 'cluster')}; {', '.join(words[-_LISTED_TREADS:])}"
+
+
+def _peaks_line(peaks: dict[str, Any]) -> str:
+    """ "0 → 3 peaks since t = 0.315; masses 0.333, 0.333, 0.333": of a density, with the masses at the end."""
+    first, last, counts = int(peaks["initial_count"]), int(peaks["final_count"]), peaks["counts"]
+    masses = [f"{float(each['mass']):.3g}" for each in peaks["last"]]
+    shown = ", ".join([*masses[:_LISTED_MASSES], *(["…"] if len(masses) > _LISTED_MASSES else [])])
+    held = f"; mass{'es' if len(masses) > 1 else ''} {shown}" if masses else ""
+    if len(set(counts)) == 1:
+        return f"{plural(last, 'peak')} from the first frame to the last{held}"
+    other = next(count for count in reversed(counts) if count != last)
+    return f"{first} → {plural(last, 'peak')} since t = {_first_time_after(other, peaks['times'], counts):.4g}{held}"
+
+
+def _apart_line(summary: dict[str, Any]) -> str:
+    """ "kept apart by noise; energy 0.51 → 0.66": what keeps particles apart, and what was recorded of them."""
+    ends = [
+        f"{name.replace('_', ' ')} {float(each['first']):.3g} → {float(each['last']):.3g}"
+        for name, each in summary["observables"].items()
+        if each["first"] is not None and each["last"] is not None
+    ]
+    return "; ".join([f"kept apart by {summary['kept_apart_by']}", ", ".join(ends[:_LISTED_SERIES])]).removesuffix("; ")
+
+
+def _first_time_after(count: int, times: list[float], counts: list[int]) -> float:
+    """The first saved time from which on there are never so many clusters again."""
+    return float(times[len(counts) - counts[::-1].index(count)])
+
+
+def _ensemble_line(summary: dict[str, Any]) -> str | None:
+    """ "8 runs with 2 to 4 clusters at the end, 2.9 on average"; None where no run has a number."""
+    clusters, peaks = (summary["aggregate"].get(name) or {"runs": 0} for name in ("final_count", "final_peaks"))
+    final, noun = (clusters, "cluster") if clusters["runs"] else (peaks, "peak")
+    if not final["runs"]:
+        return None
+    least, most = int(final["minimum"]), int(final["maximum"])
+    spread = plural(least, noun) if least == most else f"{least} to {plural(most, noun)}"
+    return f"{plural(int(final['runs']), 'run')} with {spread} at the end, {float(final['mean']):.4g} on average"
+
+
+def words_line(summary: dict[str, Any] | None) -> str | None:
+    """Which words became one: "12 words in 1 cluster: first mat with rug (t = 4.48), …"; None without words."""
+    try:
+        found = None if summary is None else summary.get("words")
+        if summary is None or found is None:
+            return None
+        clusters, merges = int(summary["clusters"]["final_count"]), found["listed_merges"]
+        told = [
+            f"{_side(each['survivor'])} with {_side(each['absorbed'])} (t = {float(each['time']):.4g})"
+            for each in merges[: _LISTED_MERGES - 1] + merges[_LISTED_MERGES - 1 :][-1:]
+        ]
+        if len(merges) > _LISTED_MERGES:
+            told[-1:] = ["…", f"last {told[-1]}" if found["complete"] else told[-1]]
+        lead = "first" if found["complete"] else "for example"
+        became = f"{lead} {', '.join(told)}" if told else "no two different ones became one"
+        return f"{plural(int(found['different']), 'word')} in {plural(clusters, 'cluster')}: {became}"
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError):  # no summary of ours
+        return None
+
+
+def _side(side: dict[str, Any]) -> str:
+    """The words of a cluster in a summary."""
+    from particleflow.trajectory.words import listed
+
+    return listed([str(word) for word in side["words"]], int(side["different"]))
+
+
+def threshold_line(summary: dict[str, Any] | None) -> str | None:
+    """The linking distance behind the counts and where it comes from; of a density what counts as a peak."""
+    try:
+        runs = (summary or {}).get("runs")
+        one = runs[0] if isinstance(runs, list) else summary or {}
+        if one.get("peaks") is not None:
+            return str(one["peaks"]["rule"])
+        thresholds = one["thresholds"]
+        distance, metric = float(thresholds["cluster_distance"]), str(thresholds["cluster_metric"])
+        return f"linked at {metric} distance {distance:.4g} ({thresholds['cluster_reason']})"
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError):
+        return None
+
+
+def stale_line(folder: Path, before: dict[str, Any] | None, now: dict[str, Any]) -> str | None:
+    """Which products show clusters at another distance than the summary that takes the place of the one before."""
+    others = [file for name, file in products_in(folder).items() if name != "summary"]
+    if before is None or not others or threshold_line(before) == threshold_line(now):
+        return None
+    return f"{', '.join(others)}: made at another distance; `plot`, `animate` and `view` make them again"
+
+
+def closing_lines(folder: Path, run: Any) -> list[str]:
+    """The lines at the end of a run: clusters and words; how far it came, at what cost; what to open."""
+    summary = read_summary(folder)
+    lines = clusters_line(summary), words_line(summary), _extent_line(run), _page_line(folder)
+    return [line for line in lines if line]
+
+
+def analysis_lines(folder: Path, summary: dict[str, Any]) -> list[str]:
+    """The lines at the end of an analysis: clusters, their words, the distance behind them, what to open."""
+    lines = clusters_line(summary), words_line(summary), threshold_line(summary), _page_line(folder)
+    return [line for line in lines if line]
+
+
+def _extent_line(run: Any) -> str:
+    """ "t = 20 after 400 frames, 1234 steps, 3.21 s", as far as the metadata tell."""
+    statistics = run.metadata.get("statistics") or {}
+    parts = [plural(len(run), "frame")]
+    if "accepted steps" in statistics:
+        parts.append(plural(int(statistics["accepted steps"]), "step"))
+    if "wall seconds" in statistics:
+        parts.append(f"{float(statistics['wall seconds']):.3g} s")
+    reached = f"t = {float(run.times[-1]):.4g} after " if len(run) else ""
+    return reached + ", ".join(parts)
+
+
+def _page_line(folder: Path) -> str:
+    """The page to open, or the command that makes it."""
+    products = products_in(folder)
+    if "page" in products:
+        return f"open {folder / PAGE_FILE}"
+    return f"`particleflow view {folder}` makes the interactive page"

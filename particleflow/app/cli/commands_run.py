@@ -1,0 +1,243 @@
+"""The commands `run`, `resume` and `check`.
+
+Options are described in the docstrings as cyclopts reads them; `particleflow.app.runs.driver` does the work.
+"""
+
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+
+from particleflow._support.text import plural
+from particleflow.app.cli.closing_lines import closing_lines
+from particleflow.app.cli.console import Meter, RunMeter, note, result, result_json
+from particleflow.app.cli.options import AllowCode, Device, Flag, Native, Overrides, Quiet, Scenario
+from particleflow.app.cli.signal_thread import INTERRUPTED
+from particleflow.errors import ResumedElsewhere, UserError
+from particleflow.trajectory.status import Status
+
+if TYPE_CHECKING:
+    from particleflow.app.runs.driver import PlannedRun
+    from particleflow.app.runs.run_outputs import Outcome
+    from particleflow.app.scenario.scenario import Scenario as Loaded
+    from particleflow.simulation.plan import Cost
+
+Switch = Annotated[bool | None, Parameter(show_default=False)]
+
+
+def run(
+    scenario: Scenario,
+    /,
+    *,
+    set_: Overrides = [],  # noqa: B006
+    output: Path | None = None,
+    summary: Switch = None,
+    figures: Switch = None,
+    movie: Switch = None,
+    page: Switch = None,
+    device: Device = None,
+    native: Native = "on",
+    allow_code: AllowCode = False,
+    json: Flag = False,
+    quiet: Quiet = False,
+) -> int:
+    """Run a scenario into a folder of its own, and print the folder.
+
+    Parameters
+    ----------
+    output
+        The folder of this run; outputs/SCENARIO/NUMBER if left out.
+    summary
+        Write summary.json.
+    figures
+        Write the figures.
+    movie
+        Write the movie.
+    page
+        Write the interactive page.
+    json
+        Print what was made as JSON.
+    """
+    from particleflow.app.cli.device import prepare
+    from particleflow.app.runs.driver import PlannedRun, new_run_folder
+    from particleflow.app.scenario import scenario as scenarios
+
+    description = prepare(device, native)
+    switches = {"summary": summary, "figures": figures, "movie": movie, "page": page}
+    chosen = [f"output.{name}={str(on).lower()}" for name, on in switches.items() if on is not None]
+    loaded = scenarios.load(scenario, [*set_, *chosen], allow_code=allow_code)
+    if loaded.document.sweep is not None:
+        note("This file has a [sweep]; running the scenario alone. `particleflow sweep` runs all of it.", quiet=quiet)
+    planned = PlannedRun(loaded)
+    with new_run_folder(planned, output) as folder:
+        note(f"{loaded.title[:200]}\n  into {folder} on {description}", quiet=quiet)
+        note_chosen(loaded, quiet=quiet)
+        return run_and_report(planned, folder, json=json, quiet=quiet)
+
+
+def resume(
+    run: Path,
+    /,
+    *,
+    retry: Literal["failed"] | None = None,
+    device: Device = None,
+    native: Native = "on",
+    allow_code: AllowCode = False,
+    json: Flag = False,
+    quiet: Quiet = False,
+) -> int:
+    """Go on with a run (or a sweep) that was interrupted or killed, and make the products it lacks.
+
+    Parameters
+    ----------
+    run
+        The folder of a run or of a sweep, or the trajectory file of a run.
+    retry
+        Of a sweep, run those that failed once more; those that a full disk stopped are run in any case.
+    json
+        Print what was made as JSON.
+    """
+    from particleflow.app.cli.device import prepare
+    from particleflow.app.runs import run_folder
+    from particleflow.app.runs.driver import PlannedRun
+    from particleflow.app.scenario import scenario as scenarios
+
+    folder = run_folder.folder_of(run)
+    if (folder / run_folder.MANIFEST_FILE).is_file():
+        from particleflow.app.cli.commands_sweep import resume_sweep
+
+        return resume_sweep(
+            folder, device=device, native=native, allow_code=allow_code, retry_failed=retry is not None, json=json,
+            quiet=quiet,
+        )  # fmt: skip
+    if retry is not None:
+        raise UserError(f"Option --retry is for sweeps, but {folder} holds a single run: leave it out.")
+    description = prepare(device, native)
+    loaded = scenarios.load(run_folder.scenario_file(folder), allow_code=allow_code)
+    note(f"{loaded.title[:200]}\n  resumed in {folder} on {description}", quiet=quiet)
+    return run_and_report(PlannedRun(loaded, resumed=True), folder, json=json, quiet=quiet)
+
+
+def check(
+    scenario: Scenario,
+    /,
+    *,
+    set_: Overrides = [],  # noqa: B006
+    allow_code: AllowCode = False,
+    json: Flag = False,
+    quiet: Quiet = False,
+) -> int:
+    """Check a scenario completely without running it.
+
+    Parameters
+    ----------
+    json
+        Print the result as JSON.
+    """
+    from particleflow.app.cli.device import prepare
+    from particleflow.app.scenario import scenario as scenarios
+
+    prepare()
+    try:
+        loaded = scenarios.load(scenario, set_, allow_code=allow_code)
+        setup = loaded.build()
+        cost, runs = setup.cost(), 1
+        if loaded.document.sweep is not None:
+            from particleflow.app.sweep import plan_sweep
+
+            runs = len(plan_sweep(loaded).runs)
+    except UserError as error:
+        if not json:
+            raise
+        problems = [{"path": each.path, "message": each.message} for each in getattr(error, "problems", ())]
+        result_json({"ok": False, "message": str(error), "problems": problems})
+        return 2
+    facts = {
+        "ok": True,
+        "title": loaded.title,
+        "particles": setup.start.count,
+        "dimension": setup.start.dimension,
+        "frames": len(setup.times),
+        "runs": runs,
+        "cost": cost._asdict(),
+        "warnings": cost.warnings(),
+        "chosen": loaded.document.chosen,
+    }
+    if json:
+        result_json(facts)
+    elif not quiet:
+        sweep = f", {plural(runs, 'run')}" if loaded.document.sweep is not None else ""
+        note(f"{loaded.name} is fine: {plural(facts['particles'], 'particle')} in dimension {facts['dimension']}, "
+             f"{plural(facts['frames'], 'frame')}{sweep}.")  # fmt: skip
+        note_chosen(loaded)
+        for line in [*cost.lines(), *(f"Warning: {each}" for each in cost.warnings())]:
+            note(f"  {line}")
+    return 0
+
+
+def note_chosen(loaded: "Loaded", *, quiet: bool = False) -> None:
+    """Print the values that a scenario left open, as they were chosen."""
+    if chosen := loaded.document.chosen:
+        note("  chosen: " + ", ".join(f"{path} = {value}" for path, value in chosen.items()), quiet=quiet)
+
+
+def run_and_report(planned: "PlannedRun", folder: Path, *, json: bool | None, quiet: bool) -> int:
+    """Run a scenario in its folder, show how far it is, and say how it went; returns an exit code.
+
+    Parameters: `json` is whether the result is printed as JSON, None for no result at all.
+    """
+    from particleflow.app.runs import driver
+    from particleflow.summation.native.build import library
+
+    with Meter(quiet=quiet) as meter:
+        library(lambda text: meter.update(text, 0, 0))
+        meter.update("compiling, then the first frame", 0, 0)
+        listener = driver.Listener(
+            lambda cost: _announce(cost, quiet=quiet), _run_meter(planned.scenario, meter), meter.update
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", ResumedElsewhere)
+            warnings.showwarning = lambda message, *_, **__: note(str(message), quiet=quiet)
+            trajectory, outcome = driver.run(planned, folder, listener)
+        with trajectory:
+            lines = closing_lines(folder, trajectory) if planned.products else []
+    return _finish(outcome, lines, json=json, quiet=quiet)
+
+
+def _run_meter(loaded: "Loaded", meter: Meter) -> RunMeter:
+    """The progress of a run up to its last saved time, with clusters as its geometry and its event link them."""
+    from particleflow.app.scenario.scenario import save_times
+
+    times, geometry, event = save_times(loaded.document.time), loaded.document.geometry, loaded.document.event
+    return RunMeter(
+        meter, float(times[-1]), len(times), None if geometry is None else geometry.made,
+        None if event is None else event.made.linking_distance(),
+    )  # fmt: skip
+
+
+def _announce(cost: "Cost", *, quiet: bool) -> None:
+    """Print one line on the cost of a run, and warnings about implausible cost."""
+    note(f"  {cost.lines()[0]}", quiet=quiet)
+    for warning in cost.warnings():
+        note(f"Warning: {warning}", quiet=quiet)
+
+
+def _finish(outcome: "Outcome", lines: list[str], *, json: bool | None, quiet: bool) -> int:
+    """Say how a run went, in lines for people and with its folder (or JSON) for programs; returns an exit code."""
+    for name, reason in outcome.failures.items():
+        note(f"The {name} could not be made: {reason}")
+    if outcome.status == Status.INTERRUPTED:
+        note(f"Interrupted after {plural(outcome.frames, 'frame')}; `particleflow resume {outcome.folder}` goes on.")
+    elif outcome.message:
+        note(f"The run is {outcome.status}: {outcome.message}", quiet=quiet)
+    if outcome.status != Status.INTERRUPTED:
+        for line in lines:
+            note(line, quiet=quiet)
+    if json:
+        result_json({**vars(outcome), "folder": str(outcome.folder)})
+    elif json is not None:
+        result(str(outcome.folder))
+    if outcome.status == Status.INTERRUPTED:
+        return INTERRUPTED
+    return 1 if outcome.failures else 0

@@ -1,0 +1,36 @@
+"""The device that JAX computes on, as the command line's options say."""
+
+import os
+
+from particleflow.errors import UserError
+
+
+def prepare(device: str | None = None, native: str = "on") -> str:
+    """Choose the device that JAX computes on and return its description; native sums may be turned "off"."""
+    if native == "off":
+        os.environ["PARTICLEFLOW_NATIVE"] = "0"
+    import jax
+
+    known = _platforms()
+    if device is not None:
+        kind, _, number = device.partition(":")
+        try:
+            jax.config.update("jax_default_device", jax.devices(kind)[int(number or 0)])
+        except (RuntimeError, ValueError, IndexError) as error:
+            raise UserError(f"There is no device {device!r}; here is: {known}.") from error
+    chosen = jax.config.jax_default_device or jax.devices()[0]  # pyright: ignore[reportAttributeAccessIssue]
+    return f"{chosen.platform}:{chosen.id} ({chosen.device_kind})"
+
+
+def _platforms() -> str:
+    """The kinds of devices that JAX finds here, or an error that says what the environment asks for in vain."""
+    import jax
+
+    try:
+        return ", ".join(sorted({each.platform for each in jax.devices()}))
+    except (RuntimeError, AssertionError) as error:  # JAX asserts that what JAX_PLATFORMS names is there
+        wish = jax.config.jax_platforms  # pyright: ignore[reportAttributeAccessIssue]
+        raise UserError(
+            f"JAX finds no device of the kind {wish!r}, which JAX_PLATFORMS asks for. "
+            "Set it to cpu or leave it out, or install JAX for that device."
+        ) from error

@@ -1,0 +1,117 @@
+"""Two runs side by side: how their scenarios differ, and what both recorded in one picture."""
+
+import contextlib
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from particleflow._support import toml
+from particleflow.analysis.density.cells import is_density
+from particleflow.app.runs.folder_contents import SCENARIO_FILE, kept_threshold
+from particleflow.app.runs.run_outputs import track
+from particleflow.errors import ParticleflowError, ShapeError, UserError
+
+if TYPE_CHECKING:
+    from particleflow.trajectory.trajectory import Trajectory
+
+_MOST_PANELS = 12
+
+
+def scenario_differences(first: dict[str, Any], second: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """Where two scenarios differ: key, value in the first, value in the second ("" where there is none)."""
+    return [(key, _shown(a), _shown(b)) for key, a, b in toml.differences(first, second)]
+
+
+def scenario_of(run: "Trajectory", folder: Path) -> dict[str, Any]:
+    """The scenario of a run, from its file or from its folder; empty for a run that had none."""
+    text = run.metadata.get("scenario")
+    if not isinstance(text, str) or not text.strip():
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            text = (folder / SCENARIO_FILE).read_text(encoding="utf-8")
+    try:
+        return tomllib.loads(text) if isinstance(text, str) else {}
+    except (ValueError, RecursionError):
+        return {}
+
+
+def _shown(value: Any) -> str:
+    """A value as it is written in a scenario; nothing where a key is missing."""
+    return "" if value is toml.REMOVED else toml.value_text(value)
+
+
+def draw_comparison(
+    runs: "tuple[Trajectory, Trajectory]", folders: tuple[Path, Path], labels: tuple[str, str], target: Path
+) -> Path:
+    """Draw what two runs both recorded, one panel each, and the number of clusters of both, into a file."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    from particleflow import view
+    from particleflow.analysis.reading import is_log_spaced
+    from particleflow.view.plots.saving import save_figure
+
+    named = dict(zip(labels, runs, strict=True))
+    log = any(is_log_spaced(run.times) for run in runs)
+    panels: list[Callable[[Any], Any]] = [
+        lambda ax, name=name: view.compare(named, name, log=log, ax=ax) for name in _shared(runs)
+    ]
+    counts = _counts(runs, folders)
+    if counts is not None:
+        of = "peaks" if is_density(runs[0]) else "clusters"
+        panels.insert(0, lambda ax: view.compare(named, counts=counts, of=of, log=log, ax=ax))
+    if not panels:
+        raise UserError("The two runs have nothing in common that could be drawn: no observable, and no clusters.")
+    with view.style.use("light"):
+        figure = _figure_of(panels[:_MOST_PANELS])
+        target.parent.mkdir(exist_ok=True)
+        save_figure(figure, target)
+        plt.close(figure)
+    return target
+
+
+def _shared(runs: "tuple[Trajectory, Trajectory]") -> list[str]:
+    """The observables that both runs have as one number a frame."""
+    from particleflow.view.plots.time.series import observable_values
+
+    shared = []
+    for name in runs[0].observables:
+        with contextlib.suppress(ShapeError, ValueError, TypeError, KeyError):
+            for run in runs:
+                observable_values(run, name)
+            shared.append(name)
+    return shared
+
+
+def _counts(runs: "tuple[Trajectory, Trajectory]", folders: tuple[Path, Path]) -> list[Any] | None:
+    """The cluster counts of both runs, each at its own threshold, or the peaks of two densities.
+
+    None where they cannot be compared: in an ensemble, or of particles and a density.
+    """
+    if any(run.runs is not None for run in runs) or is_density(runs[0]) != is_density(runs[1]):
+        return None
+    try:
+        found = [track(run, kept_threshold(folder)) for run, folder in zip(runs, folders, strict=True)]
+    except ParticleflowError:
+        return None
+    return None if any(each is None for each in found) else [each.counts for each in found]
+
+
+def _figure_of(panels: list[Callable[[Any], Any]]) -> Any:
+    """One figure with so many panels, in two columns where there are more than three; one legend for all."""
+    import matplotlib.pyplot as plt
+
+    columns = 1 if len(panels) <= 3 else 2
+    rows = -(-len(panels) // columns)
+    size = (6.4 * columns, 2.9 * rows)
+    figure, axes = plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
+    for place, ax in enumerate(axes.flat):
+        if place >= len(panels):
+            ax.set_visible(False)
+            continue
+        panels[place](ax)
+        if place and ax.get_legend() is not None:
+            ax.get_legend().remove()
+    return figure

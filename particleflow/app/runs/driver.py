@@ -1,0 +1,138 @@
+"""The driver of runs from scenarios: a planned run and its folder in, the stored trajectory and its products out.
+
+The command line (`run`, `resume`, `replay`), `particleflow.run` and the runs of a sweep that become folders of their
+own all come here:
+
+    planned = PlannedRun(scenario)          # builds the scenario, its plan and its cost, each once
+    with new_run_folder(planned) as folder:
+        trajectory, outcome = run(planned, folder)
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from particleflow._support.user_code import blamed
+from particleflow.app.runs.folder_contents import TRAJECTORY_FILE
+from particleflow.app.runs.run_folder import discard_if_empty, freeze, new_folder
+from particleflow.app.runs.run_outputs import Outcome, make_products
+from particleflow.errors import ParticleflowError, RunError
+from particleflow.trajectory.status import Status
+
+if TYPE_CHECKING:
+    from particleflow.app.scenario.scenario import Scenario, Setup
+    from particleflow.simulation.plan import Cost
+    from particleflow.simulation.window_loop import Frames
+    from particleflow.trajectory.trajectory import Trajectory
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """A scenario that is about to run; `resumed`: on from what is in its folder; `products`: make them at the end."""
+
+    scenario: "Scenario"
+    resumed: bool = False
+    products: bool = True
+
+    @cached_property
+    def setup(self) -> "Setup":
+        """The scenario built, with its plan and its cost; made when it is first needed, and once."""
+        return self.scenario.build()
+
+
+def _silent(*_: Any) -> None:
+    """Say nothing."""
+
+
+@dataclass(frozen=True)
+class Listener:
+    """The functions that a run calls on its way; by default it says nothing.
+
+    Parameters: `cost` is called with the cost before a run begins; `windows` with every window (true for a bar on the
+    terminal); `products` with the name of a product, how much of it is done, and of how much.
+    """
+
+    cost: "Callable[[Cost], None]" = _silent
+    windows: "bool | Callable[[Frames], None] | None" = None
+    products: Callable[[str, int, int], None] = _silent
+
+
+@contextmanager
+def new_run_folder(planned: PlannedRun, output: str | Path | None = None) -> Iterator[Path]:
+    """Make the folder of a new run, and take it back if the block ends before there is a trajectory.
+
+    Parameters: `output`, the folder itself; the next number in outputs/SCENARIO if left out. Nothing is made on disk
+    before the scenario is known to be right.
+    """
+    _ = planned.setup
+    folder = new_folder(planned.scenario.stem, output)
+    try:
+        yield folder
+    finally:
+        discard_if_empty(folder)
+
+
+def run(planned: PlannedRun, folder: Path, listener: Listener | None = None) -> tuple["Trajectory", Outcome]:
+    """Run a scenario in its folder and make its products; returns the open trajectory and what was made.
+
+    A run that has come to its end is not touched again, only completed with the products it lacks.
+    """
+    say = listener or Listener()
+    trajectory = (_ended(folder) if planned.resumed else None) or _recorded(planned, folder, say)
+    outcome = Outcome(folder, trajectory.status, trajectory.metadata.get("message"), len(trajectory))
+    if planned.products and outcome.status != Status.INTERRUPTED:
+        wanted = planned.scenario.document.output.model_dump()
+        try:
+            make_products(folder, trajectory, wanted, outcome, say.products)
+        except BaseException as error:
+            trajectory.close()
+            if isinstance(error, KeyboardInterrupt):
+                hint = f"The run is {outcome.status}; `particleflow resume {folder}` makes the products it lacks."
+                raise KeyboardInterrupt(hint) from None
+            raise
+    return trajectory, outcome
+
+
+def _ended(folder: Path) -> "Trajectory | None":
+    """The trajectory in a folder if its run has come to its end, else None."""
+    from particleflow.trajectory.trajectory import Trajectory
+
+    if not (folder / TRAJECTORY_FILE).exists():
+        return None
+    trajectory = Trajectory.open(folder / TRAJECTORY_FILE)
+    if trajectory.status in (Status.FINISHED, Status.STOPPED):
+        return trajectory
+    trajectory.close()
+    return None
+
+
+def _recorded(planned: PlannedRun, folder: Path, say: Listener) -> "Trajectory":
+    """Record the plan into the folder, from its start or from its last checkpoint, with the scenario beside it."""
+    from particleflow.simulation.recording.recording import Recording
+    from particleflow.simulation.simulate import record
+
+    scenario, setup, path = planned.scenario, planned.setup, folder / TRAJECTORY_FILE
+    text = scenario.text if planned.resumed else freeze(scenario, folder, setup.drawing)
+    provenance = {
+        "title": scenario.title,
+        "name": scenario.name,
+        "scenario": text,
+        "seed": scenario.document.seed,
+        **setup.facts,
+        "chosen": scenario.document.chosen,
+    }
+    kept = Recording(
+        path, resume=planned.resumed and path.exists(), labels=setup.labels, words=setup.words, provenance=provenance,
+        **setup.storing,
+    )  # fmt: skip
+    say.cost(setup.cost())
+    try:
+        return record(setup.plan, kept, say.windows)
+    except ParticleflowError:
+        raise
+    except Exception as error:
+        reason = blamed(error) or f"{type(error).__name__}: {str(error)[:300]}"
+        raise RunError(f"The run in {folder} failed: {reason}") from error

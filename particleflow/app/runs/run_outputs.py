@@ -1,0 +1,207 @@
+"""The products of a run: summary, figures, movie and page, each made once and whole, or noted with what went wrong."""
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from particleflow._support.files import written_folder
+from particleflow._support.own_process import is_command_line
+from particleflow._support.progress import Progress
+from particleflow.analysis.density.cells import is_density
+from particleflow.app.runs.extent import check_extent
+from particleflow.app.runs.folder_contents import FILES, PAGE_FILE, PRODUCTS, SUMMARY_FILE, kept_threshold
+from particleflow.errors import ParticleflowError
+
+if TYPE_CHECKING:
+    from particleflow.trajectory.trajectory import Trajectory
+
+Report = Callable[[str, int, int], None]  # the same, after the name of what is made
+Maker = Callable[[Path, "Trajectory", "_Analysis", Progress], str]
+
+
+@dataclass
+class Outcome:
+    """What a run left: its folder, how it ended, the products made, and the reasons for those that failed."""
+
+    folder: Path
+    status: str
+    message: str | None = None
+    frames: int = 0
+    products: dict[str, str] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+
+
+def make_products(
+    folder: Path, trajectory: "Trajectory", wanted: dict[str, bool], outcome: Outcome, report: Report | None = None
+) -> None:
+    """Make the products that are wanted and not there yet; one that fails is noted and the others go on.
+
+    For the command line other processes draw figures and movie meanwhile; in a program of a user's nothing is started.
+    """
+    if len(trajectory) == 0:
+        return
+    say = report or (lambda *_: None)
+    makers: dict[str, Maker] = {"summary": _summary, "figures": _figures, "movie": _movie, "page": _page}
+    analysis, due = _Analysis(trajectory, kept_threshold(folder), say), []
+    for name in PRODUCTS:
+        there = [file for file in FILES[name] if (folder / file).exists()]
+        if there:
+            outcome.products[name] = there[0]
+        elif wanted.get(name, True):
+            due.append(name)
+    with contextlib.ExitStack() as until:
+        elsewhere = is_command_line() and "figures" in due and len(due) > 1
+        waited = _drawn_elsewhere(folder, trajectory, analysis, due, until) if elsewhere else {}
+        for name in [*(name for name in due if name not in waited), *waited]:  # what others draw is there last
+            maker = waited.get(name) or makers[name]
+            _make(name, outcome, partial(maker, folder, trajectory, analysis, partial(say, name)))
+
+
+def _make(name: str, outcome: Outcome, maker: Callable[[], str]) -> None:
+    """Make a product, or note why it failed: a picture that cannot be drawn must not cost the run."""
+    try:
+        outcome.products[name] = maker()
+    except Exception as error:
+        kind = "" if isinstance(error, ParticleflowError) else f"{type(error).__name__}: "
+        outcome.failures[name] = f"{kind}{str(error)[:300]}"
+
+
+def _drawn_elsewhere(
+    folder: Path, trajectory: "Trajectory", analysis: "_Analysis", due: list[str], until: contextlib.ExitStack
+) -> dict[str, Maker]:
+    """Let other processes draw the figures and the movie; returns what waits for them, by their names.
+
+    They are stopped if they still run when `until` ends. Nothing is returned where all is to be drawn here.
+    """
+    from particleflow.app.runs.drawing_process import DrawingProcesses, NotStartedError, cores
+
+    if cores() < 2 or trajectory.path is None:
+        return {}
+    movie = folder / _movie_name() if "movie" in due else None
+    try:
+        drawing = DrawingProcesses(Path(trajectory.path), folder / "figures", movie)
+    except Exception:  # drawing them here says what is wrong
+        return {}
+    until.callback(drawing.stop)
+    failure: Exception | None = None
+    try:
+        drawing.begin(*_found(trajectory, analysis, movie is not None))
+    except Exception as error:
+        failure = error
+
+    def wait(finish: Callable[[Progress], None], product: str, make: Maker) -> Maker:
+        def waited(folder: Path, trajectory: "Trajectory", analysis: "_Analysis", progress: Progress) -> str:
+            if failure is not None:
+                raise failure
+            progress(0, 0)
+            try:
+                finish(progress)
+            except NotStartedError:
+                return make(folder, trajectory, analysis, progress)
+            return product
+
+        return waited
+
+    figures = {"figures": wait(drawing.finish, "figures", _figures)}
+    return figures if movie is None else {"movie": wait(drawing.finish_movie, movie.name, _movie), **figures}
+
+
+def _found(trajectory: "Trajectory", analysis: "_Analysis", movie: bool) -> tuple[Any, Any]:
+    """What the drawing processes take: the clusters, and the counts that a movie shows.
+
+    They find the peaks of a density themselves, as fast as those could be handed over.
+    """
+    clusters = None if is_density(trajectory) else analysis.track
+    return clusters, _movie_counts(trajectory, analysis) if movie else None
+
+
+class _Analysis:
+    """The clusters of a run, or its peaks, computed when they are first needed and then shared by all products."""
+
+    def __init__(self, trajectory: "Trajectory", threshold: float | None, say: Report):
+        self._trajectory, self._threshold, self._say = trajectory, threshold, say
+        self._track: Any = None
+
+    @property
+    def track(self) -> Any:
+        """The clusters of the (first) run through time; of a density its peaks."""
+        if self._track is None:
+            name = "peaks" if is_density(self._trajectory) else "clusters"
+            self._say(name, 0, 0)
+            self._track = track(self._trajectory, self._threshold, partial(self._say, name))
+        return self._track
+
+
+def track(trajectory: "Trajectory", threshold: float | None = None, progress: Progress | None = None) -> Any:
+    """The clusters of the (first) run through time, linked at a distance that the analysis chooses if left out.
+
+    A density has peaks instead, for which there is no distance; None where it is not on cells.
+    """
+    from particleflow.analysis import track_clusters, track_peaks
+    from particleflow.analysis.density.cells import cells_of, refuse_threshold
+    from particleflow.analysis.reading import first_run
+
+    check_extent(trajectory)
+    run = first_run(trajectory)
+    if not is_density(run):
+        return track_clusters(run, threshold, progress=progress)
+    refuse_threshold(threshold)
+    return None if cells_of(run) is None else track_peaks(run, progress=progress)
+
+
+def _summary(folder: Path, trajectory: "Trajectory", analysis: _Analysis, progress: Progress) -> str:
+    """Write the summary, with the clusters or peaks that all products share."""
+    from particleflow.analysis import write_summary
+
+    known = analysis.track
+    progress(0, 0)
+    write_summary(trajectory, folder / SUMMARY_FILE, track=known, progress=progress)
+    return SUMMARY_FILE
+
+
+def _figures(folder: Path, trajectory: "Trajectory", analysis: _Analysis, progress: Progress) -> str:
+    """Draw every figure into a folder that appears when all of them are there."""
+    from particleflow import view
+
+    clusters = analysis.track
+    progress(0, 0)
+    with written_folder(folder / "figures") as unfinished:  # a folder of figures is always a complete one
+        view.figures(trajectory, unfinished, analysis=clusters, progress=progress)
+    return "figures"
+
+
+def _movie(folder: Path, trajectory: "Trajectory", analysis: _Analysis, progress: Progress) -> str:
+    """Draw the movie, with the number of clusters or peaks beside the particles."""
+    from particleflow import view
+
+    name, counts = _movie_name(), _movie_counts(trajectory, analysis)
+    progress(0, 0)
+    view.animate(trajectory, folder / name, counts=counts, colors=trajectory.labels, progress=progress)
+    return name
+
+
+def _movie_name() -> str:
+    """An MP4 where there is an encoder, else a GIF."""
+    return "movie.mp4" if find_spec("imageio_ffmpeg") else "movie.gif"
+
+
+def _movie_counts(trajectory: "Trajectory", analysis: _Analysis) -> Any:
+    """The numbers of clusters or peaks that the movie shows beside the particles, if they mean something."""
+    from particleflow.view.findings import pick, worth_showing
+
+    return pick(worth_showing(trajectory, analysis.track), "counts")
+
+
+def _page(folder: Path, trajectory: "Trajectory", analysis: _Analysis, progress: Progress) -> str:
+    """Write the interactive page."""
+    from particleflow import view
+    from particleflow.view.findings import worth_showing
+
+    clusters = worth_showing(trajectory, analysis.track) or False
+    progress(0, 0)
+    view.page(trajectory, folder / PAGE_FILE, analysis=clusters, progress=progress)
+    return PAGE_FILE

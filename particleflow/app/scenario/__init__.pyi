@@ -1,0 +1,17 @@
+from .scenario import Drawing as Drawing
+from .scenario import Scenario as Scenario
+from .scenario import Setup as Setup
+from .scenario import describe as describe
+from .scenario import find as find
+from .scenario import from_document as from_document
+from .scenario import key_for as key_for
+from .scenario import load as load
+from .scenario import make_flow as make_flow
+from .scenario import make_setup as make_setup
+from .scenario import make_start as make_start
+from .scenario import read_text as read_text
+from .scenario import safe_name as safe_name
+from .scenario import save_times as save_times
+from .scenario import shipped as shipped
+from .writing import save_scenario as save_scenario
+from .writing import table_of as table_of

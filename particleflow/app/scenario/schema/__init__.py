@@ -1,0 +1,39 @@
+"""From the tables of a scenario file to checked constructor calls.
+
+Nothing is declared twice: signatures and annotations of the classes say what a file may hold, their docstrings what it
+means. A file is read from the top of this list to its end:
+
+    registry        which class stands behind a `kind`
+    argument_types  the pydantic type of each parameter of its constructor, from the annotation
+    numbers         arrays that are in a file of their own, or random
+    tables          the pydantic model of a kind, and the check of one table
+    calls           the checked call of a constructor, which is made again for every seed
+    document        the keys that belong to no class, and how tables must fit each other
+    problems        everything that is wrong, with the path of the key, the value and what was expected
+
+`json_schema` writes all of it down for editors, `descriptions` for people.
+"""
+
+from particleflow.app.scenario.schema.calls import Spec
+from particleflow.app.scenario.schema.descriptions import Kind, all_kinds, find_kinds
+from particleflow.app.scenario.schema.document import Document, OutputTable, RecordTable, TimeTable, read_document
+from particleflow.app.scenario.schema.json_schema import json_schema
+from particleflow.app.scenario.schema.problems import Problem, Problems, ScenarioError
+from particleflow.app.scenario.schema.registry import Registry
+
+__all__ = [
+    "Document",
+    "Kind",
+    "OutputTable",
+    "Problem",
+    "Problems",
+    "RecordTable",
+    "Registry",
+    "ScenarioError",
+    "Spec",
+    "TimeTable",
+    "all_kinds",
+    "find_kinds",
+    "json_schema",
+    "read_document",
+]

@@ -1,0 +1,161 @@
+"""What can be written in a scenario, in words: every kind with its docstring and its parameters.
+
+Nothing is declared here. Kinds come from the registry, parameters from the constructors' signatures, and what they mean
+from the docstrings: of each parameter the clause that names it.
+"""
+
+import inspect
+import string
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from particleflow._support.toml import value_text
+from particleflow.app.scenario.schema.argument_types import words_of
+from particleflow.app.scenario.schema.document import ScenarioFile
+from particleflow.app.scenario.schema.problems import shown, suggestion
+from particleflow.app.scenario.schema.registry import Registry
+from particleflow.app.scenario.schema.tables import model_of
+from particleflow.errors import UserError
+
+TABLE = "table"
+_IN_NAMES = string.ascii_letters + "_`"
+
+
+@dataclass(frozen=True)
+class KindParameter:
+    """One key of a table: what it takes, what it means, and its default where it may be left out."""
+
+    name: str
+    expected: str
+    required: bool
+    default: Any
+    meaning: str
+
+    @property
+    def default_text(self) -> str | None:
+        """The default as it would be written in a file; None where there is none."""
+        if self.required or self.default is None:
+            return None
+        try:
+            return value_text(self.default)
+        except (ValueError, TypeError):  # an array, or an object that no file can name
+            return shown(self.default)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of table (or one of the tables that have no kind): its family, its docstring and its parameters."""
+
+    family: str
+    name: str
+    docstring: str
+    parameters: tuple[KindParameter, ...]
+
+    @property
+    def sentence(self) -> str:
+        """The first sentence of the docstring in one line."""
+        return next(iter(clauses_of(self.docstring)), "")
+
+    @property
+    def example(self) -> str:
+        """The table with the parameters that must be given."""
+        needed = [each.name for each in self.parameters if each.required]
+        if self.family == TABLE:
+            return "\n".join([f"[{self.name}]", *(f"{name} = …" for name in needed)])
+        kind = f'kind = "{self.name}"'
+        return f"{{ {', '.join([kind, *(f'{name} = …' for name in needed)])} }}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the kind for JSON."""
+        parameters = [{**vars(each), "default": each.default_text} for each in self.parameters]
+        return {"family": self.family, "kind": self.name, "description": self.docstring, "parameters": parameters}
+
+
+def all_kinds(family: str | None = None) -> list[Kind]:
+    """Every kind of one family, or of all of them, in the order of the families; installed plugins are among them."""
+    registry = Registry()
+    registry.load_plugins()
+    names = [each.name for each in registry.families]
+    if family is not None and family not in (*names, TABLE):
+        wish = family.removesuffix("s") if family.removesuffix("s") in (*names, TABLE) else family
+        if wish == family:
+            raise UserError(f"There is no family {family[:80]!r}: {suggestion(family, [*names, TABLE])}")
+        family = wish
+    found = [_kind(name, kind, target) for name in names for kind, target in sorted(registry.kinds(name).items())]
+    return [kind for kind in (*found, *_tables()) if family in (None, kind.family)]
+
+
+def find_kinds(name: str) -> list[Kind]:
+    """The kinds of a name, which may be in several families; "kernel.gaussian" is that of one."""
+    family, _, kind = name.rpartition(".")
+    known = all_kinds(family or None)
+    found = [each for each in known if each.name == kind]
+    if not found:
+        hint = suggestion(kind, {each.name for each in known})
+        raise UserError(f"There is no kind {name[:80]!r}: {hint} `particleflow kinds` lists all.")
+    return found
+
+
+def _kind(family: str, kind: str, target: Any) -> Kind:
+    """A kind with the keys of its table: the parameters of the constructor, then those that its family adds."""
+    docstring = _docstring(target)
+    constructor = inspect.cleandoc(vars(target).get("__init__", target).__doc__ or "")
+    fields = {name: field for name, field in model_of(family, target, kind).model_fields.items() if name != "kind"}
+    return Kind(family, kind, docstring, tuple(_parameters(fields, docstring, constructor)))
+
+
+def _parameters(fields: Mapping[str, FieldInfo], *docstrings: str) -> Iterator[KindParameter]:
+    """The keys of a table; what one means is in its description or in the first docstring that says it."""
+    for name, field in fields.items():
+        said = (field.description or "", *(meaning_of(name, docstring) for docstring in docstrings))
+        default = None if field.is_required() else field.get_default()
+        yield KindParameter(name, words_of(field), field.is_required(), default, next(filter(None, said), ""))
+
+
+def _docstring(target: Any) -> str:
+    """The docstring of a class or a function of its own; that of a class it descends from says nothing about it."""
+    return inspect.cleandoc(vars(target).get("__doc__") or target.__doc__ or "")
+
+
+def _tables() -> Iterator[Kind]:
+    """The tables of a file that are no constructor calls."""
+    for name, field in ScenarioFile.model_fields.items():
+        if inspect.isclass(field.annotation) and issubclass(field.annotation, BaseModel):
+            docstring = inspect.cleandoc(field.annotation.__doc__ or "")
+            yield Kind(TABLE, name, docstring, tuple(_parameters(field.annotation.model_fields, docstring)))
+
+
+def meaning_of(name: str, docstring: str) -> str:
+    """The clause of a docstring that says what a parameter means.
+
+    That is the first one that begins with its name (in backticks, or before a colon), without the name unless it
+    speaks of other parameters, too; else the first one that has the name in backticks; else the first with the word.
+    """
+    heads = (f"`{name}`", f"{name}:")
+    begun, others = [], []
+    for clause in clauses_of(docstring):
+        head = next((each for each in heads if clause.startswith(each)), None)
+        rest = "" if head is None else clause.removeprefix(head).lstrip(" ,:")
+        begun += [clause if "`" in rest else rest] if rest else []
+        others += [clause] if head is None else []
+    quoted = [clause for clause in others if heads[0] in clause]
+    plain = [clause for clause in others if name in _words(clause)]
+    return next(iter((*begun, *quoted, *plain)), "")
+
+
+def clauses_of(docstring: str) -> list[str]:
+    """The clauses of a docstring, each in one line: what full stops, semicolons and empty lines end."""
+    found = []
+    for paragraph in docstring.split("\n\n"):
+        line = " ".join(paragraph.split())
+        found += [each.removeprefix("Parameters: ") for each in line.replace("; ", ". ").removesuffix(".").split(". ")]
+    return [clause for clause in found if clause]
+
+
+def _words(clause: str) -> set[str]:
+    """The names in a clause: what stands between spaces, digits, brackets and signs."""
+    return set("".join(letter if letter in _IN_NAMES else " " for letter in clause).split())

@@ -1,0 +1,30 @@
+"""Sweeps: one scenario over many values of its keys.
+
+sweep_plan      the [sweep] table, read once, and the values of every run; member_builder builds the runs
+execute         groups of runs that compile to one program, run one after the other; `groups` are their files
+manifest        how every run stands, on disk
+results         one table of what was found; sweep_figures draws it
+replay          one run of a sweep as a run of its own
+"""
+
+from particleflow.app.sweep.execute import plan_groups, run_sweep, start_sweep
+from particleflow.app.sweep.manifest import Manifest
+from particleflow.app.sweep.replay import member_folder, member_scenario, member_values
+from particleflow.app.sweep.results import write_results
+from particleflow.app.sweep.sweep_figures import draw_phase_diagram, draw_sweep
+from particleflow.app.sweep.sweep_plan import SweepPlan, plan_sweep
+
+__all__ = [
+    "Manifest",
+    "SweepPlan",
+    "draw_phase_diagram",
+    "draw_sweep",
+    "member_folder",
+    "member_scenario",
+    "member_values",
+    "plan_groups",
+    "plan_sweep",
+    "run_sweep",
+    "start_sweep",
+    "write_results",
+]

@@ -1,0 +1,72 @@
+"""The files of a group of runs: its results (.npz) and, on request, its trajectories (.h5), each there whole or not."""
+
+import shutil
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from particleflow._support.files import reason_of, replace, written
+from particleflow.errors import RunError, StoreError
+from particleflow.trajectory.store import checkpoint_folder
+
+GROUPS_FOLDER = "groups"
+_DAMAGE = (OSError, ValueError, KeyError, EOFError, RuntimeError, MemoryError, zipfile.BadZipFile, zlib.error)
+
+
+def group_path(folder: Path, index: int) -> Path:
+    """The results of a group of the sweep in `folder`."""
+    return folder / GROUPS_FOLDER / f"{index:05d}.npz"
+
+
+def save_group(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    """Write the results of a group; they are on disk when this returns."""
+    with written(path) as partial:
+        np.savez(partial, **arrays)  # pyright: ignore[reportArgumentType]
+
+
+def load_group(path: Path, runs: int) -> dict[str, np.ndarray]:
+    """The results of a group of so many runs; a file that does not hold all of them is a `StoreError`."""
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive}
+        for name, values in arrays.items():
+            if name != "times" and values.shape[:1] != (runs,):
+                raise ValueError(f"{name} has the shape {values.shape}, but there are {runs} runs")
+        if not {"times", "end_times"} <= arrays.keys():
+            raise ValueError("it has no times")
+    except _DAMAGE as error:
+        raise StoreError(
+            f"{path} is damaged ({reason_of(error)}). `particleflow resume` computes its runs again."
+        ) from error
+    return arrays
+
+
+@contextmanager
+def trajectories_beside(target: Path) -> Iterator[Path]:
+    """A path for trajectories that take the place of `target` when the runs have ended.
+
+    Runs that came to a bad end keep the frames before it. What else stops the block leaves the old file, and what a
+    killed process left is removed. The caller holds the lock of the sweep, so that no other process writes there.
+    """
+    partial = target.with_name(f".{target.stem}.partial{target.suffix}")
+    _discard(partial)
+    try:
+        yield partial
+        replace(partial, target)
+    except RunError:
+        if partial.exists():
+            replace(partial, target)
+        raise
+    finally:
+        _discard(partial)
+
+
+def _discard(partial: Path) -> None:
+    """Remove a partial trajectory with its lock and its checkpoints, which are of no use without it."""
+    partial.unlink(missing_ok=True)
+    partial.with_name(f"{partial.name}.lock").unlink(missing_ok=True)
+    shutil.rmtree(checkpoint_folder(partial), ignore_errors=True)

@@ -1,0 +1,232 @@
+"""Pictures of a sweep: the phase diagram its table names, or else its numbers over the one or two keys it sweeps."""
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from particleflow._support.files import own_folder
+from particleflow._support.text import plural
+from particleflow.app.sweep.manifest import DONE, Manifest
+from particleflow.app.sweep.results import finished_groups, phase_values, repetitions, table
+
+_MOST_PANELS = 6
+_MOST_TICKS = 8  # swept values that are written at the axis one by one
+_SPARSE = 4  # with so many times more cells than runs, runs are points in the plane and no grid
+_SYMBOLS = {"beta": "β"}
+_NOT_DRAWN = ("run", "state", "message")
+
+Row = dict[str, Any]
+
+
+def draw_phase_diagram(manifest: Manifest, phase: Any, count: int | None = None) -> Path:
+    """Draw the mean of one observable over two keys (one may be "time") into figures/phase_diagram.png."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from particleflow import view
+
+    x, y, values = phase_values(manifest, phase.x, phase.y, phase.value)
+    overlay = _overlay(phase, x, y, count)
+    with view.style.use("light"):
+        axes = view.phase_diagram(
+            x, y, values, x_label=_label(phase.x), y_label=_label(phase.y), value_label=_label(phase.value),
+            overlay=overlay, overlay_label="equiangular tokens" if overlay is not None else "",
+            title=manifest.title, runs=repetitions(manifest, {phase.x, phase.y} - {"time"}),
+        )  # fmt: skip
+        return _saved(axes.figure, manifest, "phase_diagram")
+
+
+def draw_sweep(manifest: Manifest) -> Path | None:
+    """Draw the numbers of a sweep over its axes into figures/sweep.png; None where it has no axis, or more than two.
+
+    One axis: the median of the runs at each value, with the band from 10 to 90 % where there are several. Two axes: the
+    mean of the runs at each pair.
+    """
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    from particleflow import view
+
+    rows = [row for row in table(manifest) if row["state"] == DONE]
+    axes, values = swept_axes(manifest.keys, rows), drawn_values(manifest.keys, rows)
+    if not 1 <= len(axes) <= 2 or not values:
+        return None
+    columns = 1 if len(values) == 1 else 2
+    lines = -(-len(values) // columns)
+    with view.style.use("light"):
+        figure, panels = plt.subplots(
+            lines, columns, figsize=(6.0 * columns, 4.0 * lines), squeeze=False, layout="constrained"
+        )
+        figure.suptitle("\n".join([view.style.clean(manifest.title), *_statistic(rows, axes)]))
+        draw: Callable[..., None] = _draw_line if len(axes) == 1 else _draw_plane
+        for place, ax in enumerate(panels.flat):
+            if place < len(values):
+                draw(ax, rows, axes, values[place])
+            else:
+                ax.set_visible(False)
+        return _saved(figure, manifest, "sweep")
+
+
+def _statistic(rows: list[Row], axes: list[str]) -> list[str]:
+    """The line below the title that says which statistic is drawn where several runs share a place on the axes."""
+    most = max(Counter(tuple(_hashable(row[axis]) for axis in axes) for row in rows).values())
+    words = "median, and 10 to 90 %," if len(axes) == 1 else "mean"
+    return [f"{words} of {most} runs at each place"] if most > 1 else []
+
+
+def swept_axes(keys: list[str], rows: list[Row]) -> list[str]:
+    """The keys that differ between runs; seeds are repetitions, and an axis only where nothing else differs."""
+    varied = [key for key in keys if len({_hashable(row.get(key)) for row in rows}) > 1]
+    return [key for key in varied if key != "seed"] or varied
+
+
+def drawn_values(keys: list[str], rows: list[Row]) -> list[str]:
+    """The columns of the table that hold a number that differs between runs, clusters first."""
+    columns = dict.fromkeys(name for row in rows for name in row if name not in (*keys, *_NOT_DRAWN))
+    numbers = {name: [row[name] for row in rows if _is_finite(row.get(name))] for name in columns}
+    found = [name for name, column in numbers.items() if column and (name != "end_time" or len(set(column)) > 1)]
+    return sorted(found, key=lambda name: name != "clusters")[:_MOST_PANELS]
+
+
+def _draw_line(ax: Any, rows: list[Row], axes: list[str], value: str) -> None:
+    """The median of a number over one key, with a band where several runs share a value of the key."""
+    from particleflow.view import style
+
+    kept = [row for row in rows if _is_finite(row.get(value))]
+    places, names = _places([row[axes[0]] for row in kept])
+    numbers = np.array([float(row[value]) for row in kept])
+    xs = np.unique(places)
+    groups = [numbers[places == x] for x in xs]
+    most = max(map(len, groups))
+    low, middle, high = (np.array([np.quantile(group, share) for group in groups]) for share in (0.1, 0.5, 0.9))
+    color = style.palette(1)[0]
+    if most > 1 and names is not None:  # between kinds there is nothing to draw a line through
+        bars = [middle - low, high - middle]
+        ax.errorbar(xs, middle, bars, color=color, fmt="o", capsize=4)
+    elif most > 1:
+        ax.fill_between(xs, low, high, color=color, alpha=0.2, linewidth=0)
+        ax.plot(xs, middle, color=color)
+    else:
+        joined = names is None and axes[0] != "seed"
+        ax.plot(xs, middle, color=color, marker="o", markersize=4, linestyle="-" if joined else "")
+    ax.set(xlabel=style.clean(_label(axes[0])), ylabel=style.clean(_label(value)))
+    if names is None and _is_log(xs):
+        ax.set_xscale("log")
+    _set_ticks(ax.xaxis, xs, names)
+    ax.grid(True, axis="y")
+
+
+def _draw_plane(ax: Any, rows: list[Row], axes: list[str], value: str) -> None:
+    """The mean of a number over two keys: cells where runs fill a grid, points where they do not."""
+    from particleflow import view
+    from particleflow.view import style
+
+    kept = [row for row in rows if _is_finite(row.get(value))]
+    (xs, x_names), (ys, y_names) = (_places([row[axis] for row in kept]) for axis in axes)
+    records = [{"x": x, "y": y, "value": float(row[value])} for x, y, row in zip(xs, ys, kept, strict=True)]
+    label = style.clean(_label(value))
+    if np.unique(xs).size * np.unique(ys).size > _SPARSE * len(kept):
+        colors = [record["value"] for record in records]
+        points = ax.scatter(xs, ys, c=colors, cmap=style.colormap("sequential"), s=24)
+        ax.figure.colorbar(points, ax=ax, label=label)
+        ax.set(xlabel=style.clean(_label(axes[0])), ylabel=style.clean(_label(axes[1])))
+    else:
+        x, y, grid = view.sweep_grid(records, "x", "y", "value")
+        view.phase_diagram(
+            x, y, grid, x_label=_label(axes[0]), y_label=_label(axes[1]), ax=ax,
+            value_label=label,
+            log_x=x_names is None and _is_log(x), log_y=y_names is None and _is_log(y),
+        )  # fmt: skip
+    _set_ticks(ax.xaxis, xs, x_names)
+    _set_ticks(ax.yaxis, ys, y_names)
+
+
+def _places(values: list[Any]) -> tuple[np.ndarray, list[str] | None]:
+    """Where values lie on an axis: numbers at themselves, others one after the other with their names."""
+    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+        return np.array(values, dtype=float), None
+    names = list(dict.fromkeys(map(_name, values)))
+    return np.array([names.index(_name(value)) for value in values], dtype=float), names
+
+
+def _name(value: Any) -> str:
+    """A swept value in a few letters: a table by its kind."""
+    text = value["kind"] if isinstance(value, dict) and "kind" in value else value
+    return str(text)[:24]
+
+
+def _set_ticks(axis: Any, places: np.ndarray, names: list[str] | None) -> None:
+    """Ticks at the values that were swept, where they are few or have names."""
+    from particleflow.view import style
+
+    values = np.unique(places)
+    if names is not None:
+        axis.set_ticks(range(len(names)), [style.clean(name) for name in names])
+    elif values.size <= _MOST_TICKS:
+        axis.set_ticks(values, [f"{value:g}" for value in values])
+        axis.set_ticks([], minor=True)
+
+
+def _is_log(values: np.ndarray) -> bool:
+    """Whether positive values are evenly spaced in the logarithm."""
+    from particleflow.analysis.reading import is_log_spaced
+
+    return bool((values > 0).all()) and is_log_spaced(values)
+
+
+def _is_finite(value: Any) -> bool:
+    """Whether a cell of the table is a finite number."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and bool(np.isfinite(value))
+
+
+def _hashable(value: Any) -> Any:
+    """A swept value that can be counted: tables and lists by their text."""
+    return value if isinstance(value, int | float | str) else repr(value)
+
+
+def small_print(manifest: Manifest) -> str:
+    """n, d, seeds and runs of a sweep, from the smallest to the largest: "n = 32 · d = 8 · 16 seeds · 48 runs"."""
+    shapes = [group["last_points"].shape[1:] for _, group in finished_groups(manifest) if "last_points" in group]
+    parts = []
+    for name, sizes in zip(("n", "d"), zip(*shapes, strict=True), strict=False):
+        parts.append(f"{name} = {min(sizes)}" + (f" … {max(sizes)}" if max(sizes) > min(sizes) else ""))
+    done = [run["values"] for run in manifest.runs if run["state"] == DONE]
+    seeds = len({_hashable(values.get("seed")) for values in done})
+    parts += [f"{seeds} seeds"] if seeds > 1 else []
+    return " · ".join([*parts, plural(len(done), "run")])
+
+
+def _saved(figure: Any, manifest: Manifest, name: str) -> Path:
+    """Save a figure among those of the sweep, with the sizes of its runs in small print, and return its path."""
+    import matplotlib.pyplot as plt
+
+    from particleflow.view.plots.base import write_small_print
+    from particleflow.view.plots.saving import save_figure
+
+    write_small_print(figure, small_print(manifest))
+    path = own_folder(manifest.folder / "figures") / f"{name}.png"
+    save_figure(figure, path)
+    plt.close(figure)
+    return path
+
+
+def _overlay(phase: Any, x: np.ndarray, y: np.ndarray, count: int | None) -> tuple[np.ndarray, np.ndarray] | None:
+    """The curve from theory that a phase diagram asks for, as its x and y; None without one."""
+    from particleflow.analysis import equiangular_curve
+
+    if phase.overlay is None or count is None or "time" not in (phase.x, phase.y):
+        return None
+    keys = y if phase.x == "time" else x
+    betas, times = equiangular_curve(float(keys[0]), float(keys[-1]), count)
+    return (times, betas) if phase.x == "time" else (betas, times)
+
+
+def _label(key: str) -> str:
+    """A key as a label: its last part, as a symbol where it has one."""
+    name = key.rsplit(".", 1)[-1]
+    return _SYMBOLS.get(name, name.replace("_", " "))

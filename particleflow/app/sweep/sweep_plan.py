@@ -1,0 +1,198 @@
+"""The plan of a sweep: its [sweep] table, read and checked once, as the values of every run.
+
+"drift.0.kernel.beta" = [1.0, 4.0, 9.0]                          these values
+"drift.0.kernel.beta" = { start = 0.1, stop = 9.0, count = 90 }  evenly spaced; spacing = "log" in the logarithm
+seed = { count = 16 }                                            16 seeds, from the scenario's own on
+mode = "grid" (all combinations), "zip" (one after the other), "random" (with `count`, each value drawn)
+"""
+
+import itertools
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, Strict
+
+from particleflow.app.scenario.schema.problems import Problems
+from particleflow.app.scenario.schema.tables import validated
+from particleflow.app.sweep.member_builder import MemberBuilder
+
+if TYPE_CHECKING:
+    from particleflow.app.scenario.scenario import Scenario
+
+_MOST_RUNS = 1_000_000
+_FORBID = ConfigDict(extra="forbid")
+
+
+class PhaseTable(BaseModel):
+    """The phase diagram to draw: two swept keys (or "time"), an observable, and a curve from theory on top."""
+
+    model_config = _FORBID
+    x: Annotated[str, Strict()]
+    y: Annotated[str, Strict()]
+    value: Annotated[str, Strict()]
+    overlay: Literal["equiangular"] | None = None
+
+
+class SweepTable(BaseModel):
+    """What a [sweep] table holds besides the swept keys."""
+
+    model_config = _FORBID
+    mode: Literal["grid", "zip", "random"] = "grid"
+    count: Annotated[int, Strict(), Field(ge=1, le=_MOST_RUNS)] | None = None
+    keep: Literal["observables", "trajectories"] = "observables"
+    phase: PhaseTable | None = None
+
+
+class _Range(BaseModel):
+    """Evenly spaced values, or values drawn evenly between two ends."""
+
+    model_config = _FORBID
+    start: Annotated[float, Strict(), Field(allow_inf_nan=False)]
+    stop: Annotated[float, Strict(), Field(allow_inf_nan=False)]
+    count: Annotated[int, Strict(), Field(ge=1, le=_MOST_RUNS)] = 1
+    spacing: Literal["linear", "log"] = "linear"
+
+
+class _Seeds(BaseModel):
+    """A number of seeds, counted from the scenario's own on."""
+
+    model_config = _FORBID
+    count: Annotated[int, Strict(), Field(ge=1, le=_MOST_RUNS)]
+
+
+@dataclass(frozen=True)
+class SweepPlan:
+    """A sweep, read and checked once: its scenario, its settings, its keys in order, and the values of every run.
+
+    `builder` builds the runs, sharing documents, flows and starts among them.
+    """
+
+    scenario: "Scenario"
+    table: SweepTable
+    keys: tuple[str, ...]
+    runs: tuple[dict[str, Any], ...]
+    builder: MemberBuilder = field(repr=False, compare=False)
+
+
+def plan_sweep(scenario: "Scenario") -> SweepPlan:
+    """Read and check the [sweep] table of a scenario, and the first and the last value of every key in the scenario."""
+    problems = Problems()
+    raw = scenario.document.sweep or {}
+    names = [name for name in raw if name not in SweepTable.model_fields]
+    table = _read_table(raw, names, problems)
+    problems.raise_if_any(scenario.name)
+    assert table is not None
+    choices = {name: _values(name, raw[name], scenario.document.seed, table, problems) for name in names}
+    problems.raise_if_any(scenario.name)
+    runs = _combined(choices, table, scenario.document.seed, problems)
+    problems.raise_if_any(scenario.name)
+    builder = MemberBuilder(scenario)
+    _check_values(builder, choices, problems)
+    _check_phase(scenario, table, names, problems)
+    problems.raise_if_any(scenario.name)
+    return SweepPlan(scenario, table, tuple(names), tuple(runs), builder)
+
+
+def _read_table(raw: dict[str, Any], names: list[str], problems: Problems) -> SweepTable | None:
+    """The settings in a [sweep] table, beside the swept keys `names`."""
+    table = validated(SweepTable, {name: raw[name] for name in raw if name not in names}, "sweep", problems)
+    if not names:
+        problems.add("sweep", "must name at least one key to sweep, such as seed = { count = 4 }")
+    if table is not None and table.mode == "random" and table.count is None:
+        problems.add("sweep.count", "is missing; with mode = 'random' it is the number of runs")
+    if table is not None and table.mode != "random" and table.count is not None:
+        problems.add("sweep.count", "goes with mode = 'random' only", table.count)
+    return table
+
+
+def _values(name: str, raw: Any, seed: int, table: SweepTable, problems: Problems) -> Any:
+    """A list of values, or for a random sweep a range to draw from."""
+    path = f'sweep."{name}"'
+    if isinstance(raw, list) and raw:
+        return raw
+    if not isinstance(raw, dict):
+        problems.add(path, "must be a list of values, or a table with start, stop and count", raw)
+        return []
+    if name == "seed" and set(raw) == {"count"}:
+        seeds = validated(_Seeds, raw, path, problems)
+        return [] if seeds is None else list(range(seed, seed + seeds.count))
+    spread = validated(_Range, raw, path, problems)
+    if spread is None:
+        return []
+    if spread.spacing == "log" and not (spread.start > 0 and spread.stop > 0):
+        problems.add(path, "must have a positive start and stop with spacing = 'log'", raw)
+        return []
+    if table.mode == "random":
+        return spread
+    space = np.geomspace if spread.spacing == "log" else np.linspace
+    # Rounded to 12 digits, so that a step of 0.1 gives 0.3 and not 0.30000000000000004.
+    return [float(f"{value:.12g}") for value in space(spread.start, spread.stop, spread.count)]
+
+
+def _combined(choices: dict[str, Any], table: SweepTable, seed: int, problems: Problems) -> list[dict[str, Any]]:
+    """The values of every run: drawn, one after the other, or all combinations, the last key changing fastest."""
+    if table.mode == "random":
+        return _random(choices, table.count or 0, seed)
+    sizes = {name: len(values) for name, values in choices.items()}
+    if table.mode == "zip":
+        if len(set(sizes.values())) > 1:
+            problems.add("sweep", "must give every key equally many values with mode = 'zip'", sizes)
+            return []
+        return [dict(zip(choices, row, strict=True)) for row in zip(*choices.values(), strict=True)]
+    if math.prod(sizes.values()) > _MOST_RUNS:
+        problems.add("sweep", f"asks for {math.prod(sizes.values())} runs, more than {_MOST_RUNS}")
+        return []
+    return [dict(zip(choices, row, strict=True)) for row in itertools.product(*choices.values())]
+
+
+def _random(choices: dict[str, Any], count: int, seed: int) -> list[dict[str, Any]]:
+    """Values drawn evenly, from lists or from ranges (in the logarithm where they are spaced so), by the seed."""
+    generator = np.random.default_rng(seed)
+
+    def drawn(values: Any) -> Any:
+        if isinstance(values, list):
+            return values[int(generator.integers(len(values)))]
+        share = float(generator.uniform())
+        if values.spacing == "log":
+            return values.start * (values.stop / values.start) ** share
+        return values.start + share * (values.stop - values.start)
+
+    return [{name: drawn(values) for name, values in choices.items()} for _ in range(count)]
+
+
+def _check_values(builder: MemberBuilder, choices: dict[str, Any], problems: Problems) -> None:
+    """Put the first and the last value of every key into the scenario, so that a wrong one shows before any run.
+
+    Of seeds, which share their documents, those are looked at that can be wrong if any is.
+    """
+    from particleflow.errors import UserError
+
+    for name, values in choices.items():
+        ends = [values[0], values[-1]] if isinstance(values, list) else [values.start, values.stop]
+        if name == "seed" and isinstance(values, list):
+            odd = [value for value in values if type(value) is not int]
+            ends = [odd[0], odd[0]] if odd else [min(values), max(values)]
+        for value in ends[: 1 if ends[0] == ends[1] else 2]:
+            try:
+                builder.check({name: value})
+            except UserError as error:
+                inner = getattr(error, "problems", ())
+                problems.add(f'sweep."{name}"', inner[0].message if inner else str(error), value)
+                break
+
+
+def _check_phase(scenario: "Scenario", table: SweepTable, names: list[str], problems: Problems) -> None:
+    """Check that a phase diagram is over swept keys or time, and of a number that is recorded."""
+    if table.phase is None:
+        return
+    for axis in ("x", "y"):
+        key = getattr(table.phase, axis)
+        if key not in (*names, "time"):
+            problems.add(f"sweep.phase.{axis}", f"must be a swept key or 'time', one of {', '.join(names)}", key)
+    from particleflow.simulation.observables import name_of
+
+    known = [name_of(spec.made) for spec in scenario.document.observables] + ["clusters"]
+    if table.phase.value not in known:
+        problems.add("sweep.phase.value", f"must be recorded: one of {', '.join(known)}", table.phase.value)

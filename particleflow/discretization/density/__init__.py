@@ -1,0 +1,1 @@
+"""Densities: by their means over cells, or by their harmonics."""

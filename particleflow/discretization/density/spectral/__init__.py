@@ -1,0 +1,5 @@
+"""Densities by their harmonics: `harmonics` has the transforms, `spectral` the discretization."""
+
+from particleflow.discretization.density.spectral.spectral_density import Spectral, SpectralDensity
+
+__all__ = ["Spectral", "SpectralDensity"]

@@ -1,0 +1,1 @@
+"""Particles: points of fixed weight, which may merge as clusters form."""

@@ -1,0 +1,90 @@
+"""Kernels whose two sides are no points of one space: rules, points with gaps, and pairs of points.
+
+They look at the numbers of a measure's points in their own way: a rule is its centre and its widths side by side, a
+point with gaps its coordinates and which of them are known, a pair its two points. So they have none of the
+forms of fast methods, and are summed pair by pair.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from particleflow.errors import ArgumentError, ShapeError
+from particleflow.kernels.base import AbstractKernel, AbstractMatrixKernel, AbstractPairKernel, points_of
+from particleflow.kernels.mapped import as_function
+
+
+class Membership(AbstractPairKernel):
+    """K(x, rule) = Π_a exp(−(x_a − c_a)²/(2 σ_a²)): how far x belongs to a rule, the product of its conditions.
+
+    The point of a rule is (c, σ), twice as long as x: every rule has widths of its own.
+    """
+
+    def log_pair(self, x: Any, y: Any) -> Float[Array, ""]:
+        """−½ Σ_a ((x_a − c_a)/σ_a)²."""
+        point, rule = points_of(x), points_of(y)
+        if rule.shape[0] != 2 * point.shape[0]:
+            raise ShapeError(
+                f"A rule for points of {point.shape[0]} coordinates is as many centres and widths, but has "
+                f"{rule.shape[0]} numbers."
+            )
+        centre, width = jnp.split(rule, 2)
+        return -0.5 * jnp.sum(jnp.square((point - centre) / width))
+
+    def vanishes(self) -> bool:
+        """Never: an exponential is positive."""
+        return False
+
+
+class PartlyObserved(AbstractMatrixKernel):
+    """K(x, y) = kernel of the coordinates known of both x and y, their squared distance scaled up to all of them.
+
+    |x − y|² ≈ (d/|O|) Σ_{a ∈ O} (x_a − y_a)² over the shared coordinates O, as for means over incomplete rows (Dixon
+    1979); K is 0 for two points that share none. A point is (coordinates, known), twice d numbers: 0 and 0
+    where a coordinate is missing, x_a and 1 where it is known (`observed`). The kernel must be radial.
+    """
+
+    kernel: AbstractKernel
+
+    def __check_init__(self):
+        if self.kernel.radial() is None:
+            raise ArgumentError(
+                f"Argument `kernel` must be one of distances, such as Gaussian, but is {self.kernel!r}."
+            )
+
+    def log_matrix(self, xs: Any, ys: Any) -> Float[Array, "m n"]:
+        """The profile of the kernel at the distances that are known, scaled up."""
+        form = self.kernel.radial()
+        assert form is not None
+        (points, known), (others, theirs) = (jnp.split(points_of(each), 2, axis=1) for each in (xs, ys))
+        shared = known[:, None] * theirs[None]
+        number = jnp.sum(shared, axis=2)
+        squares = jnp.sum(shared * jnp.square(points[:, None] - others[None]), axis=2)
+        dimension = points.shape[1]
+        whole = squares * dimension / jnp.where(number > 0, number, 1.0)
+        return jnp.where(number > 0, form.log_profile(whole, dimension), -jnp.inf)
+
+
+def observed(points: Float[Array, "n d"], known: Any) -> Float[Array, "n e"]:
+    """Points for `PartlyObserved`: coordinates, 0 where they are not known, beside which of them are."""
+    mask = jnp.asarray(known, points.dtype)
+    return jnp.concatenate([jnp.where(mask > 0, points, 0.0), mask], axis=1)
+
+
+class HigherOrder(AbstractPairKernel):
+    """K(x, y, z) from a function that returns its logarithm: a kernel of three points, on a measure of pairs (y, z).
+
+    A pair is one point (y, z), as `paired` measures have them; y has the first `dimension` coordinates of it. So the
+    sum over both is one local mean (Clift et al., Logic and the 2-simplicial transformer, 2020).
+    """
+
+    log_function: Callable[[Array, Array, Array], Array] = eqx.field(converter=as_function)
+    dimension: int = eqx.field(static=True)
+
+    def log_pair(self, x: Any, y: Any) -> Float[Array, ""]:
+        """log K(x, y, z) of a point and a pair."""
+        pair = points_of(y)
+        return self.log_function(points_of(x), pair[: self.dimension], pair[self.dimension :])

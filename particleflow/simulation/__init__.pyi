@@ -1,0 +1,2 @@
+from . import events as events
+from . import observables as observables

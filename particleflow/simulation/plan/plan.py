@@ -1,0 +1,264 @@
+"""The plan of a run: everything `simulate` was given, checked before anything is compiled, and completed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from particleflow.discretization import AbstractDiscretization, Particles, Present
+from particleflow.discretization.discretization_capabilities import (
+    ClosedForm,
+    SpecialisesSums,
+    resolution_of,
+)
+from particleflow.dynamics.drifts.base import Interaction
+from particleflow.dynamics.flow import Flow
+from particleflow.errors import ArgumentError
+from particleflow.measure import Measure
+from particleflow.simulation.events import AbstractEvent
+from particleflow.simulation.observables import Observable
+from particleflow.simulation.plan.checks import (
+    check_arguments,
+    check_begin,
+    check_functions,
+    check_interactions,
+    check_present,
+    check_resolution,
+)
+from particleflow.simulation.plan.inputs import as_flows, as_starts, as_times, joined_flows, laid_out, leaf_of, on_grid
+from particleflow.simulation.plan.stepping_method import (
+    IMPLICIT,
+    IMPLICIT_UNKNOWNS,
+    LONG_TIME,
+    Stepping,
+    make_method,
+    make_numbers,
+)
+from particleflow.simulation.stepping import Method, Numbers
+from particleflow.summation.base import allowed_error
+
+# A window holds at most this many frames and this many bytes: small enough to lose little and to show progress.
+_WINDOW_FRAMES = 32
+_MERGING_FRAMES = 4  # where particles may become one between windows: the sooner they do, the cheaper the next ones
+_WINDOW_BYTES = 32 * 2**20
+# So many pairs of particles in all its frames: about two seconds, if a frame takes a dozen fields. A window has a frame
+# also where that takes longer.
+_WINDOW_PAIRS = 2**26
+_FIRST_WINDOW = 2  # the start and the first frame, so that something is seen soon; later windows double
+_LATE_POINTS = 32  # points that particles have merged to: soon they are fewer, so nothing is won by more Newton steps
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run or an ensemble of runs, ready to go: what moves, when it is saved, and how time is stepped.
+
+    `late_method` takes over from `method` where merging has left few particles, None where it never does.
+    `approximates`: what sums is chosen anew for every window, because its user allows it an error; not in ensembles.
+    `runs` is None for a single run. The arrays of `start`, and those of `flow` with `flow_per_run`, then have a leading
+    axis of runs.
+    """
+
+    flow: Flow
+    discretization: AbstractDiscretization
+    start: Measure
+    times: np.ndarray
+    method: Method
+    late_method: Method | None
+    numbers: Numbers
+    observe: tuple[Observable, ...]
+    event: AbstractEvent | None
+    runs: int | None
+    flow_per_run: bool
+    window: int
+    growing: bool
+    choices: dict[str, str]
+    approximates: bool
+
+    @property
+    def dtype(self) -> Any:
+        """The precision of the run."""
+        return self.start.points.dtype
+
+    def window_begin(self, first: int) -> np.ndarray:
+        """The time at which the window that begins with frame `first` is entered."""
+        return np.asarray(self.times[max(first - 1, 0)])
+
+    def window_length(self, first: int) -> int:
+        """How many frames the window that begins with frame `first` may have: a rule that does not look at a clock."""
+        return min(max(first, _FIRST_WINDOW), self.window) if self.growing else self.window
+
+    def window_times(self, first: int) -> tuple[np.ndarray, int]:
+        """The times of the window that begins with frame `first`, filled up to full length, and how many are real.
+
+        All windows are filled up to the longest, so that one compiled program serves them.
+        """
+        times = self.times[first : first + self.window_length(first)]
+        filled = np.concatenate([times, np.full(self.window - len(times), times[-1])])
+        return filled, len(times)
+
+    def flow_of(self, run: int) -> Flow:
+        """The flow of one run."""
+        return leaf_of(self.flow, run) if self.flow_per_run else self.flow
+
+    def start_of(self, run: int) -> Measure:
+        """The measure that one run begins with."""
+        return self.start if self.runs is None else leaf_of(self.start, run)
+
+    def carrying(self, state: Any) -> tuple[int, int]:
+        """How many points of which dimension carry the measure of a run in this state (leading axis: runs)."""
+        if resolution_of(self.discretization) == 0:
+            return self.start.points.shape[-2], self.start.points.shape[-1]
+        one = jax.tree_util.tree_map(lambda leaf: leaf[0], state)
+        points = jax.eval_shape(lambda: self.present(0, one, self.times[0]).reduced.measure.points)
+        return points.shape[0], points.shape[1]
+
+    def method_for(self, state: Any) -> Method:
+        """How a window that begins in this state (leading axis: runs) is stepped: a rule of its shape alone."""
+        if self.late_method is None:
+            return self.method
+        count, dimension = self.carrying(state)
+        few = count <= _LATE_POINTS and count * dimension <= IMPLICIT_UNKNOWNS
+        return self.late_method if few else self.method
+
+    def begin(self) -> Any:
+        """The states that the runs begin with, a leading axis of runs on every array."""
+        if self.runs is None:
+            state = self.discretization.begin(self.flow, self.start)
+            return jax.tree_util.tree_map(lambda leaf: np.asarray(leaf)[None], state)
+        return self.over_runs(self.discretization.begin)(self.flow, self.start)
+
+    def over_runs(self, function: Any) -> Any:
+        """A function of (flow, something of a run) for all runs at once."""
+        axes = (eqx.if_array(0) if self.flow_per_run else None, eqx.if_array(0))
+        return eqx.filter_vmap(function, in_axes=axes)
+
+    def present(self, run: int, state: Any, time: Any, flow: Flow | None = None) -> Present:
+        """The present of one run in a state of its own."""
+        return Present(flow or self.flow_of(run), self.discretization, jnp.asarray(time, self.dtype), state)
+
+
+class _Moving(NamedTuple):
+    """What moves in a run, or in the runs of an ensemble, whose arrays then have a leading axis."""
+
+    flow: Flow
+    discretization: AbstractDiscretization
+    start: Measure
+    runs: int | None
+    flow_per_run: bool
+
+    @property
+    def first_flow(self) -> Flow:
+        """The flow of the first run, by which all runs are checked and planned."""
+        return leaf_of(self.flow, 0) if self.flow_per_run else self.flow
+
+    @property
+    def first_start(self) -> Measure:
+        """The start of the first run."""
+        return self.start if self.runs is None else leaf_of(self.start, 0)
+
+
+def make_plan(
+    flow: Flow | Sequence[Flow],
+    start: Any,
+    times: Any,
+    stepping: Stepping,
+    *,
+    discretization: AbstractDiscretization | None = None,
+    observe: Sequence[Observable] = (),
+    event: AbstractEvent | None = None,
+    key: Array | None = None,
+    window: int | None = None,
+) -> Plan:
+    """Check everything a user can get wrong, and decide what is left open; parameters as for `simulation.stream`."""
+    moving = _moving(flow, start, discretization, observe, event)
+    how, first = moving.discretization, moving.first_start
+    saved_times = as_times(times)
+    method = make_method(moving.flow, how, first, stepping, float(saved_times[-1]), key)
+    check_begin(moving.flow, how, moving.start, flow_per_run=moving.flow_per_run)
+    if isinstance(how, SpecialisesSums) and not moving.flow_per_run:
+        moving = moving._replace(flow=how.specialise_sums(moving.flow, first))
+    acting = _check_first_run(moving, saved_times[0], method, tuple(observe), event)
+    # Stored runs are not differentiated, and a loop without reverse mode is traced and compiled a third faster.
+    method = replace(method, adjoint="forward")
+    if stepping.step is not None:
+        saved_times = on_grid(saved_times, stepping.step)
+    numbers = make_numbers(stepping, saved_times[0], key, moving.runs)
+    _check_counts(window=window, max_steps=stepping.max_steps)
+    late_method = _late_method(method, stepping, how, float(saved_times[-1]))
+    chosen = method.solver + (f", {IMPLICIT} for the last {_LATE_POINTS} points" if late_method else "")
+    merging = resolution_of(how) > 0
+    return Plan(
+        **moving._asdict(),
+        times=saved_times,
+        method=method,
+        late_method=late_method,
+        numbers=numbers,
+        observe=tuple(observe),
+        event=event,
+        window=window or _longest_window(first, moving.runs, len(saved_times), merging=merging),
+        growing=window is None,
+        choices={"solver": chosen, "summation": _summation_note(acting, how, first, moving.runs)},
+        approximates=moving.runs is None and any(allowed_error(each.summation) is not None for each in acting),
+    )
+
+
+def _moving(flow: Any, start: Any, discretization: AbstractDiscretization | None, observe: Any, event: Any) -> _Moving:
+    """One flow and one start, or those of an ensemble with a leading axis of runs; arguments are checked by kind."""
+    one_flow, flows = as_flows(flow)
+    check_arguments(discretization, observe, event)
+    how = discretization or Particles()
+    measure, runs = as_starts(laid_out(how, flow, flows, start), flows)
+    single = isinstance(flow, Flow) and flows is None
+    whole_flow = one_flow if single else joined_flows(flow, measure.points.dtype)
+    return _Moving(whole_flow, how, measure, runs, flows is not None)
+
+
+def _check_first_run(
+    moving: _Moving, begin: Any, method: Method, observe: tuple[Observable, ...], event: AbstractEvent | None
+) -> tuple[Interaction, ...]:
+    """Trace velocity, observables and event of the first run, without compiling; returns what interacts in it."""
+    present = check_present(moving.first_flow, moving.discretization, moving.first_start, begin, method)
+    acting = check_interactions(present)
+    check_functions(present, observe, event)
+    check_resolution(moving.discretization, event)
+    return acting
+
+
+def _check_counts(**counts: Any) -> None:
+    """Raise unless these arguments, by their names, are positive whole numbers where they are given."""
+    for name, number in counts.items():
+        if number is not None and not (isinstance(number, int) and number >= 1):
+            raise ArgumentError(f"Argument `{name}` must be a positive integer, but is {number!r}.")
+
+
+def _late_method(method: Method, stepping: Stepping, how: AbstractDiscretization, end: float) -> Method | None:
+    """The implicit method of the last points of a long run that merges, unless the user has chosen a solver."""
+    late = stepping.solver is None and resolution_of(how) > 0 and method.adaptive and end > LONG_TIME
+    return replace(method, solver=IMPLICIT) if late and method.solver != IMPLICIT else None
+
+
+def _longest_window(start: Measure, runs: int | None, frames: int, *, merging: bool) -> int:
+    """How many frames are computed at once, at most."""
+    most = _MERGING_FRAMES if merging else _WINDOW_FRAMES
+    frame_bytes = start.points.size * start.points.dtype.itemsize * (runs or 1)
+    pairs = start.count**2 * (runs or 1)
+    return max(1, min(most, frames, _WINDOW_BYTES // frame_bytes, _WINDOW_PAIRS // pairs))
+
+
+def _summation_note(
+    acting: tuple[Interaction, ...], how: AbstractDiscretization, start: Measure, runs: int | None
+) -> str:
+    """How the first kernel is summed, and why; one summation must serve all runs of an ensemble, the exact one."""
+    if isinstance(how, ClosedForm):
+        return "none: integrals in closed form"
+    for each in acting:
+        if runs is None:
+            return str(next(each.choices(start)))
+        alike = "" if each.allowed_error() is None else "; all runs of an ensemble are summed exactly"
+        return f"{next(each.exactly().choices(start))}{alike}"
+    return "none"

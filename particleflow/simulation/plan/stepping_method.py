@@ -1,0 +1,144 @@
+"""How time is stepped: what the user asked for, completed by what the flow needs, as a `Method` and its `Numbers`."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from particleflow._support.arrays import as_number
+from particleflow.discretization import AbstractDiscretization
+from particleflow.discretization.discretization_capabilities import BoundedSteps, noises_of
+from particleflow.dynamics.flow import Flow
+from particleflow.errors import ArgumentError
+from particleflow.measure import Measure
+from particleflow.simulation.stepping import ADAPTIVE_SOLVERS, STOCHASTIC_SOLVERS, Method, Numbers
+
+# Explicit steps stay of order one when clusters stand still, so long runs of few particles go to an implicit method.
+LONG_TIME = 1e4
+IMPLICIT = "kvaerno5"
+IMPLICIT_UNKNOWNS = 1024  # Newton's matrices have this many rows at most
+_TIGHT = 1e-7  # relative tolerances below this are cheaper with a method of order eight
+
+
+@dataclass(frozen=True)
+class Stepping:
+    """The wishes of a user for the steps in time; what is None is chosen, and reported as chosen.
+
+    Parameters: `rtol` and `atol`, tolerances of adaptive steps, or `step`, the size of fixed ones; `solver`, a diffrax
+    solver by its snake-case name or "map"; `max_steps`, how many steps one window may take.
+    """
+
+    rtol: float | None = None
+    atol: float | None = None
+    step: float | None = None
+    solver: str | None = None
+    max_steps: int = 200_000
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether the size of steps follows from tolerances."""
+        return self.step is None
+
+
+def make_method(
+    flow: Flow,
+    discretization: AbstractDiscretization,
+    start: Measure,
+    stepping: Stepping,
+    end: float,
+    key: Array | None,
+) -> Method:
+    """Choose the solver and the kind of steps, from what the user asked for and what the flow needs.
+
+    Parameters: `start` of the first run; `end`, the last saved time, NaN if unknown; `key` of the noise. What does not
+    go together is an `ArgumentError`.
+    """
+    # A flow that is traced does not tell its temperature; then a key says that there is noise.
+    noisy = flow.is_noisy or (flow.may_be_noisy and key is not None)
+    noisy = noisy and bool(_noises(flow, discretization, start))
+    _check_steps(stepping, key, noisy=noisy)
+    suited = discretization.solvers() if isinstance(discretization, BoundedSteps) else ()
+    chosen = stepping.solver or (suited[0] if suited else _default_solver(start, stepping, end, noisy))
+    method = Method(chosen, stepping.adaptive, noisy, stepping.max_steps)
+    if suited and chosen not in suited:
+        raise ArgumentError(
+            f"The solver {chosen!r} does not lead from densities to densities; use one of {', '.join(suited)}, or "
+            "leave it out."
+        )
+    _check_sizes(stepping, chosen, start)
+    # Where the noise is additive the Itô and Stratonovich senses agree.
+    allowed = (*STOCHASTIC_SOLVERS, "euler") if flow.geometry.noise_is_additive else STOCHASTIC_SOLVERS
+    if noisy and chosen not in allowed:
+        raise ArgumentError(
+            f"The solver {chosen!r} does not converge to this noise; use one of {', '.join(STOCHASTIC_SOLVERS)}."
+        )
+    return method
+
+
+def _check_steps(stepping: Stepping, key: Array | None, *, noisy: bool) -> None:
+    """Raise unless either tolerances or a step are given, and with noise a step and a key."""
+    given = [value is not None for value in (stepping.rtol, stepping.atol)]
+    if stepping.adaptive and not all(given):
+        raise ArgumentError("Arguments `rtol` and `atol` must be given for adaptive steps; or give a fixed `step`.")
+    if not stepping.adaptive and any(given):
+        raise ArgumentError("Arguments `rtol` and `atol` are for adaptive steps, but a fixed `step` is given, too.")
+    if noisy and stepping.adaptive:
+        raise ArgumentError("A flow with temperature needs a fixed `step`, but `rtol` and `atol` are given.")
+    if noisy and key is None:
+        raise ArgumentError("A flow with temperature needs a random `key`, but there is none.")
+
+
+def _check_sizes(stepping: Stepping, solver: str, start: Measure) -> None:
+    """Raise unless tolerances are such that the precision can meet them, or the step is positive."""
+    if stepping.step is not None:
+        if not stepping.step > 0:
+            raise ArgumentError(f"Argument `step` must be positive, but is {stepping.step}.")
+        return
+    assert stepping.rtol is not None
+    assert stepping.atol is not None
+    _check_tolerances(start, float(stepping.rtol), float(stepping.atol))
+    if solver not in ADAPTIVE_SOLVERS:
+        raise ArgumentError(f"The solver {solver!r} cannot adapt its steps; give a fixed `step`.")
+
+
+def _check_tolerances(start: Measure, rtol: float, atol: float) -> None:
+    rounding = float(jnp.finfo(start.points.dtype).eps)
+    for name, tolerance in (("rtol", rtol), ("atol", atol)):
+        if not tolerance >= 0 or not np.isfinite(tolerance):
+            raise ArgumentError(f"Argument `{name}` must be zero or positive, but is {tolerance}.")
+    if rtol < 10 * rounding:
+        raise ArgumentError(
+            f"Argument `rtol` is {rtol}, below the {10 * rounding:.1e} that {start.points.dtype} can give."
+        )
+    if rtol == 0 and atol == 0:
+        raise ArgumentError("Arguments `rtol` and `atol` must not both be zero.")
+
+
+def _default_solver(start: Measure, stepping: Stepping, end: float, noisy: bool) -> str:
+    """Heun's method for noise, an implicit one for long runs of few particles, else an order that suits `rtol`."""
+    if noisy:
+        return "heun"
+    if stepping.adaptive and end > LONG_TIME and start.points.size <= IMPLICIT_UNKNOWNS:
+        return IMPLICIT
+    return "dopri8" if stepping.rtol is not None and stepping.rtol < _TIGHT else "tsit5"
+
+
+def _noises(flow: Flow, discretization: AbstractDiscretization, start: Measure) -> tuple[Any, ...]:
+    """What drives the state, as far as its number and shapes go."""
+    state = jax.eval_shape(lambda: discretization.begin(flow, start))
+    return noises_of(discretization, flow, state)
+
+
+def make_numbers(stepping: Stepping, origin: Any, key: Array | None, runs: int | None) -> Numbers:
+    """The numbers of a method as arrays, so that other numbers need no other program.
+
+    Parameters: `origin`, where the grid of fixed steps begins; `key` of the noise, which an ensemble splits into one
+    for every run unless `runs` keys are given.
+    """
+    given = key is not None and jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.shape == (runs,)
+    keys = key if key is None or runs is None or given else jax.random.split(key, runs)
+    rtol, atol, step = (0.0 if value is None else value for value in (stepping.rtol, stepping.atol, stepping.step))
+    return Numbers(as_number(rtol), as_number(atol), as_number(step), as_number(origin), keys)

@@ -1,0 +1,172 @@
+"""The metadata of a run: versions and machine, settings, what interacts, what never changes, the shapes of a frame."""
+
+from functools import cache
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from particleflow._support.text import kind_of
+from particleflow.discretization import Present
+from particleflow.discretization.discretization_capabilities import ClosedForm, InBox
+from particleflow.dynamics.drifts.base import Interaction
+from particleflow.dynamics.geometry import Unconstrained
+from particleflow.kernels.description import described
+from particleflow.simulation.plan import EVENT_TIME, Plan
+from particleflow.simulation.stepping import frame
+from particleflow.summation.native.build import library
+
+# What a checkpoint is a checkpoint of: changes whenever a resumed run would no longer be the same run.
+RUN_FORMAT = 7
+# Tables of more entries do not belong into metadata.
+_LARGEST_TABLE = 512
+_SCHEDULE_POINTS = 65
+_SCHEDULED = ("beta", "width", "radius")
+
+
+def surroundings() -> dict[str, Any]:
+    """What a run is made with: versions of packages, device, native code, platform."""
+    import platform
+
+    device = jax.devices()[0]
+    return {
+        "run format": RUN_FORMAT,
+        "versions": _versions(),
+        "device": f"{device.platform} ({device.device_kind})",
+        "native sum": library().description,
+        "platform": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
+    }
+
+
+def describe(plan: Plan) -> dict[str, Any]:
+    """What a run is, as plain values by name: settings, space, interactions, precision; lists where runs differ."""
+    facts = plan.flow.geometry.facts(plan.start.points.shape[-1]).description()
+    interactions = [each.description() for each in _interactions(plan)]
+    begin = jnp.asarray(plan.times[0], plan.dtype)
+    if plan.flow_per_run:
+        facts, interactions = _by_run(facts, plan.runs), _by_run(interactions, plan.runs)
+    return {
+        "geometry": plan.flow.geometry.name,
+        "space": facts,
+        "drift": kind_of(type(plan.flow.drift)),
+        "interactions": interactions,
+        "closed form": isinstance(plan.discretization, ClosedForm),
+        "interacts only": isinstance(plan.flow.geometry, Unconstrained) and plan.flow_of(0).drift.interacts_only(begin),
+        "temperature": _by_run(np.asarray(plan.flow.temperature, float).tolist(), plan.runs),
+        "common temperature": _by_run(np.asarray(plan.flow.common_temperature, float).tolist(), plan.runs),
+        "count": int(plan.start.points.shape[-2]),
+        **_depth(plan),
+        "discretization": kind_of(type(plan.discretization)),
+        "ends meet": isinstance(plan.discretization, InBox) and plan.discretization.periodic,
+        "linking distance": None if plan.event is None else plan.event.linking_distance(),
+        "precision": str(np.dtype(plan.dtype)),
+        "solver": plan.method.solver,
+        "rtol": float(plan.numbers.rtol),
+        "atol": float(plan.numbers.atol),
+        "step": float(plan.numbers.step),
+    }
+
+
+def _interactions(plan: Plan) -> tuple[Interaction, ...]:
+    """What interacts when the run begins; the numbers of an ensemble's flows are lists over its runs."""
+    time = jnp.asarray(plan.times[0], plan.dtype)
+    if not plan.flow_per_run:
+        return plan.flow.interactions(time)
+    return eqx.filter_vmap(lambda flow: flow.interactions(time), in_axes=eqx.if_array(0))(plan.flow)
+
+
+def _by_run(value: Any, runs: int | None) -> Any:
+    """Descriptions of vmapped objects, whose numbers are lists over runs: one value if all agree, else {"runs": …}."""
+    if isinstance(value, dict):
+        return {key: inner if key == "omitted" else _by_run(inner, runs) for key, inner in value.items()}
+    if isinstance(value, list) and len(value) == runs and not any(isinstance(inner, dict) for inner in value):
+        return value[0] if all(inner == value[0] for inner in value) else {"runs": value}
+    return [_by_run(inner, runs) for inner in value] if isinstance(value, list) else value
+
+
+def _depth(plan: Plan) -> dict[str, Any]:
+    """What changes with time in the (first) flow: when the field jumps, and the `schedule` of β or of a width."""
+    flow, times = plan.flow_of(0), np.asarray(plan.times, float)
+    jumps = _jumps_inside(flow, times)
+    found: dict[str, Any] = {"changes": jumps} if 0 < len(jumps) <= _LARGEST_TABLE else {}
+    name = _scheduled_number(flow, (times[0], times[-1], *jumps[:8]), plan.dtype)
+    return found if name is None else found | {"schedule": _schedule(flow, name, times, jumps, plan.dtype)}
+
+
+def _jumps_inside(flow: Any, times: np.ndarray) -> list[float]:
+    """The times, in order, at which the field jumps within a run."""
+    jumps = np.unique(np.concatenate([np.zeros(0), *(np.ravel(np.asarray(each)) for each in flow.drift.changes())]))
+    return jumps[(jumps > times[0]) & (jumps < times[-1])].tolist()
+
+
+def _scheduled_number(flow: Any, looked_at: Any, dtype: Any) -> str | None:
+    """The first of β, width and radius that differs between these times; None where none does."""
+    return next((name for name in _SCHEDULED if _changes(flow, name, looked_at, dtype)), None)
+
+
+def _schedule(flow: Any, name: str, times: np.ndarray, jumps: list[float], dtype: Any) -> dict[str, Any]:
+    """A number of the kernel over a run, at even times and just before and at every jump."""
+    corners = [moment for time in jumps for moment in (np.nextafter(time, -np.inf), time)]
+    clock = np.unique(np.concatenate([np.linspace(times[0], times[-1], _SCHEDULE_POINTS), corners]))
+    values = [_first_number(flow, name, time, dtype) for time in clock.tolist()]
+    return {"name": name, "times": clock.tolist(), "values": values}
+
+
+def _changes(flow: Any, name: str, times: Any, dtype: Any) -> bool:
+    """Whether a number of the kernel is known at all these times, and is not always the same."""
+    numbers = [_first_number(flow, name, time, dtype) for time in times]
+    return None not in numbers and len(set(numbers)) > 1
+
+
+def _first_number(flow: Any, name: str, time: float, dtype: Any) -> float | None:
+    """The β, width or radius of the first kernel that has one, at a time."""
+    tables = (described(each.kernel) for each in flow.interactions(jnp.asarray(time, dtype)))
+    numbers = (table[name] for table in tables if isinstance(table.get(name), float))
+    return next(numbers, None)
+
+
+@cache
+def _versions() -> dict[str, str]:
+    from importlib.metadata import version
+
+    return {name: version(name) for name in ("particleflow", "jax", "jaxlib", "diffrax", "equinox", "numpy", "h5py")}
+
+
+def particle_constants(plan: Plan) -> dict[str, np.ndarray]:
+    """The weights, positions and values that particles keep, one row a run only where runs differ."""
+    given = {name: getattr(plan.start, name) for name in ("log_weights", "positions", "values")}
+    arrays = {name: np.asarray(values, float) for name, values in given.items() if values is not None}
+    if plan.runs is None:
+        return arrays
+    # Values have axes of their own, so only a row for every run tells what is what.
+    return {name: rows[0] if name != "values" and (rows == rows[0]).all() else rows for name, rows in arrays.items()}
+
+
+def constant_points(plan: Plan) -> np.ndarray:
+    """The points of a measure that never move, of all runs."""
+    state = plan.begin()
+
+    def points(run: int) -> np.ndarray:
+        mine = jax.tree_util.tree_map(lambda leaf: leaf[run], state)
+        return np.asarray(_points(plan.present(run, mine, plan.times[0])))
+
+    return points(0) if plan.runs is None else np.stack([points(run) for run in range(plan.runs)])
+
+
+@eqx.filter_jit
+def _points(present: Present) -> jax.Array:
+    """The points of a present, as one compiled program."""
+    return present.measure.points
+
+
+def frame_shapes(plan: Plan) -> tuple[dict[str, tuple[int, ...]], dict[str, tuple[int, ...]]]:
+    """The shapes of a frame's fields (of one run) and of its observables (of all runs)."""
+    runs = () if plan.runs is None else (plan.runs,)
+    begin = plan.discretization.begin(plan.flow_of(0), plan.start_of(0))
+    fields, observables = jax.eval_shape(lambda: frame(plan.observe, plan.present(0, begin, plan.times[0])))
+    shapes = {name: runs + leaf.shape for name, leaf in observables.items()}
+    if plan.event is not None and plan.runs is not None:
+        shapes[EVENT_TIME] = runs
+    return {name: leaf.shape for name, leaf in fields.items()}, shapes

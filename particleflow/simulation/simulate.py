@@ -1,0 +1,228 @@
+"""Running a flow: `stream` yields window after window, `simulate` drains it into a trajectory.
+
+`simulate` is `make_plan` and then `record`, the one driver of every run: the command line, scenarios and sweeps make
+their plan first, look at what it will cost, and hand it to `record`. With `store`, every window is on disk before the
+next one begins, together with a checkpoint from which the run can go on (`particleflow.simulation.recording`).
+"""
+
+import time as clock
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from particleflow._support.progress import reporting
+from particleflow._support.signals import heeding
+from particleflow.discretization import AbstractDiscretization, Particles, Present
+from particleflow.discretization.discretization_capabilities import SpecialisesSums, resolution_of
+from particleflow.dynamics.flow import Flow
+from particleflow.errors import ArgumentError, RunError
+from particleflow.measure import Measure
+from particleflow.simulation.events import AbstractEvent
+from particleflow.simulation.observables import Observable
+from particleflow.simulation.plan import (
+    Plan,
+    Stepping,
+    as_start,
+    check_arguments,
+    check_flow,
+    check_interactions,
+    laid_out,
+    make_method,
+    make_numbers,
+    make_plan,
+)
+from particleflow.simulation.recording.recording import Recording
+from particleflow.simulation.stepping import final_state
+from particleflow.simulation.window_loop import Frames, run_plan
+from particleflow.trajectory.status import Status
+
+if TYPE_CHECKING:
+    from particleflow.trajectory.trajectory import Trajectory
+
+
+def stream(
+    flow: Flow | Sequence[Flow],
+    start: Any,
+    times: Any,
+    *,
+    discretization: AbstractDiscretization | None = None,
+    rtol: float | None = None,
+    atol: float | None = None,
+    step: float | None = None,
+    solver: str | None = None,
+    observe: Sequence[Observable] = (),
+    event: AbstractEvent | None = None,
+    key: Array | None = None,
+    window: int | None = None,
+    max_steps: int = 200_000,
+) -> Iterator[Frames]:
+    """Run a flow and yield its frames window by window; memory is one window.
+
+    Parameters: `flow`; for an ensemble a list of flows of one structure, or one made by `equinox.filter_vmap`.
+    `start`, a measure or points (n, d); for an ensemble also points (runs, n, d) or a list of measures. Increasing
+    `times` at which frames are saved, the first one being the start. `discretization` says how the measure is carried,
+    by `Particles()` if left out. Steps are adaptive with `rtol` and `atol`, or
+    fixed with `step`. `solver` is a diffrax solver by its snake-case name, or "map" for explicit layers
+    x ← N(x + step · v). `observe` lists observables, `event` stops the run (maps and noisy runs look for it at the ends
+    of their steps only), `key` drives the noise. `window` is the number of frames computed at once (if left
+    out, first two, then more, up to what takes about two seconds), `max_steps` the number of steps that one window may
+    take.
+    """
+    plan = make_plan(
+        flow, start, times, Stepping(rtol, atol, step, solver, max_steps), discretization=discretization,
+        observe=observe, event=event, key=key, window=window,
+    )  # fmt: skip
+    yield from run_plan(plan)
+
+
+def simulate(
+    flow: Flow | Sequence[Flow],
+    start: Any,
+    times: Any,
+    *,
+    discretization: AbstractDiscretization | None = None,
+    rtol: float | None = None,
+    atol: float | None = None,
+    step: float | None = None,
+    solver: str | None = None,
+    observe: Sequence[Observable] = (),
+    event: AbstractEvent | None = None,
+    key: Array | None = None,
+    window: int | None = None,
+    max_steps: int = 200_000,
+    store: str | Path | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    storage: str | None = None,
+    particles: Any = None,
+    labels: Any = None,
+    words: Any = None,
+    fsync: bool = True,
+    provenance: dict[str, Any] | None = None,
+    progress: bool | Callable[[Frames], None] | None = None,
+) -> "Trajectory":
+    """Run a flow to its end and return the trajectory, in memory or in a file.
+
+    What moves:
+        flow            a `Flow`; for an ensemble a list of flows of one structure, or one by `equinox.filter_vmap`
+        start           points (n, d) or a `Measure`; for an ensemble also points (runs, n, d) or a list of measures;
+                        for a discretization that carries a density also an initial kind that knows its own
+        times           increasing times at which frames are saved; the run begins at the first one
+        discretization  how the measure is carried; by `Particles()` if left out
+        key             a random key that drives the noise of a flow with temperature
+    How time is stepped:
+        rtol, atol      tolerances of adaptive steps
+        step            the size of fixed steps, instead of tolerances
+        solver          a diffrax solver by its snake-case name, or "map" for explicit layers x ← N(x + step · v);
+                        chosen from tolerances, noise and length of the run if left out, and reported as chosen
+        event           what stops the run, see `events`; maps and noisy runs look for it at the ends of steps only
+        window          so many frames are computed, shown and stored at once; if left out, first two, then more, up
+                        to what takes about two seconds or to 32
+        max_steps       so many steps may one window take
+    What is kept:
+        observe         observables, each a function of the present, stored for every frame
+        store           the file that frames are streamed to; folders above it are made; in memory if left out
+        overwrite       whether a file of that name is replaced, which is else an error
+        resume          whether the run in that file goes on where its last window ended, bit for bit
+        storage         the precision of the file, "float32" or "float64"; that of the run if left out
+        particles       the indices of those that are stored; all if left out
+        labels          whole numbers, one a particle, kept with the particles
+        words           texts, one a particle (for an ensemble also a row for each run), of which figures, movie, page
+                        and summary tell which become one; up to 200 bytes of UTF-8 are kept of each
+        provenance      plain values by name, kept with the file
+        fsync           whether every window survives a power cut
+        progress        true for a bar on the terminal, or a function that is called with every window
+
+    A failure is a `RunError` that names time and particle; what was saved before it stays.
+    """
+    plan = make_plan(
+        flow, start, times, Stepping(rtol, atol, step, solver, max_steps), discretization=discretization,
+        observe=observe, event=event, key=key, window=window,
+    )  # fmt: skip
+    kept = Recording(
+        None if store is None else Path(store), resume, overwrite, storage, particles, labels, words, fsync,
+        provenance or {},
+    )  # fmt: skip
+    return record(plan, kept, progress)
+
+
+def record(plan: Plan, recording: Recording, progress: bool | Callable[[Frames], None] | None = None) -> "Trajectory":
+    """Run a plan to its end, or on from where `recording` resumes it, and return the trajectory.
+
+    Parameters: `progress`, true for a bar on the terminal, or a function that is called with every window. A signal to
+    stop ends a stored run after its window, as interrupted. A failure is a `RunError`; of a run in memory it carries
+    the trajectory so far.
+    """
+    from particleflow.simulation.recording.recorder import Recorder
+
+    began, stored = clock.perf_counter(), recording.store is not None
+    end = float(plan.times[-1])
+    bar = reporting(
+        progress, "simulating", len(plan.times),
+        lambda frames: (frames.progress.frames, f"t = {frames.progress.time:.4g} of {end:.4g}"),
+    )  # fmt: skip
+    recorder = Recorder(plan, recording)
+    with recorder, heeding(active=stored) as interrupted, bar as report:
+        try:
+            for frames in run_plan(plan, recorder.resumed):
+                recorder.append(frames)
+                report(frames)
+                if interrupted() and frames.progress.status == Status.RUNNING:
+                    recorder.interrupt()
+                    break
+        except RunError as error:
+            error.trajectory = None if stored else recorder.finish(clock.perf_counter() - began)
+            raise
+        return recorder.finish(clock.perf_counter() - began)
+
+
+def evolve(
+    flow: Flow,
+    start: Any,
+    end: Any,
+    *,
+    discretization: AbstractDiscretization | None = None,
+    rtol: float | None = None,
+    atol: float | None = None,
+    step: float | None = None,
+    solver: str | None = None,
+    key: Array | None = None,
+    begin: Any = 0.0,
+    max_steps: int = 4096,
+    adjoint: str = "recursive_checkpoint",
+) -> Measure:
+    """The measure at time `end`: one pure function of flow and start, to be differentiated, vmapped and jitted.
+
+    Parameters: `flow`, `start`, `discretization`, `rtol` and `atol` or `step`, `solver` and `key` as for `simulate`;
+    the time of the start, `begin`, and the `end`; `max_steps` that may be taken in all; `adjoint`, see below.
+    What it returns can be handed on as a start: `evolve` to T₁ and from there (`begin` = T₁) to T₂ is `evolve` to T₂.
+    With a fixed `step` the last one is shorter where `end` is not on the grid, its noise with it.
+    `adjoint` chooses how derivatives are taken: "recursive_checkpoint" (reverse mode), "direct" (both modes),
+    "forward" (forward mode), "backsolve" (the continuous adjoint).
+    A run that blows up or needs more than `max_steps` steps is a `RunError` that says when; inside `jax.jit` or
+    `jax.vmap` the same sentence comes as the error that JAX raises from a compiled program.
+    """
+    check_flow(flow)
+    check_arguments(discretization, (), None)
+    how = discretization or Particles()
+    measure = as_start(laid_out(how, flow, None, start))
+    how.check(flow, measure)
+    if isinstance(how, SpecialisesSums):
+        flow = how.specialise_sums(flow, measure)
+    if resolution_of(how) > 0:
+        raise ArgumentError(
+            "Particles become one between the windows of a run, which `evolve` has not; use `simulate`."
+        )
+    dtype = measure.points.dtype
+    stepping = Stepping(rtol, atol, step, solver, max_steps)
+    method = make_method(flow, how, measure, stepping, float("nan"), key)
+    numbers = make_numbers(stepping, begin, key, None)
+    times = jnp.asarray(begin, float), jnp.asarray(end, float)
+    begun = how.begin(flow, measure)
+    check_interactions(Present(flow, how, times[0].astype(dtype), begun))
+    state = final_state(replace(method, adjoint=adjoint), flow, how, begun, *times, numbers)
+    return how.measure(flow, times[1].astype(dtype), state)

@@ -1,0 +1,381 @@
+"""One window of a run, solved by diffrax.
+
+A run is cut into windows of saved times. Window boundaries and everything carried over them depend on the
+scenario alone, never on wall time, so a run that is resumed at a boundary repeats the uninterrupted one bit for bit.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import diffrax
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import lineax as lx
+import optimistix as optx
+from jaxtyping import Array, Bool, Float
+
+from particleflow.discretization import AbstractDiscretization, Noise, Present
+from particleflow.discretization.base import split
+from particleflow.discretization.discretization_capabilities import noises_of
+from particleflow.dynamics.flow import Flow
+from particleflow.errors import ArgumentError
+from particleflow.simulation.events import AbstractEvent
+from particleflow.simulation.observables import Observable, measured, name_of
+from particleflow.simulation.stepping.event_search import FINEST, Watching
+from particleflow.simulation.stepping.implicit import TABLEAUX, Implicit, newton_to_rounding
+from particleflow.simulation.stepping.positive_steps import SHU_OSHER, STAGES, ShuOsher
+from particleflow.simulation.stepping.solve_outcome import at_the_end
+from particleflow.simulation.stepping.step_control import (
+    Bisection,
+    Carrying,
+    ExplicitMap,
+    FlowSystem,
+    GridNoise,
+    Numbers,
+    OnGrid,
+    after_jumps,
+    cast,
+    error_controller,
+)
+
+_EXPLICIT: dict[str, Callable[[], diffrax.AbstractSolver]] = {
+    "bosh3": diffrax.Bosh3,
+    "dopri5": diffrax.Dopri5,
+    "dopri8": diffrax.Dopri8,
+    "euler": diffrax.Euler,
+    "heun": diffrax.Heun,
+    "midpoint": diffrax.Midpoint,
+    "ralston": diffrax.Ralston,
+    "tsit5": diffrax.Tsit5,
+}
+ADAPTIVE_SOLVERS = (*(name for name in _EXPLICIT if name != "euler"), SHU_OSHER, *TABLEAUX)
+STOCHASTIC_SOLVERS = ("heun", "midpoint", "ralston")
+MAP = "map"
+# Methods that evaluate the field at the beginning of a step only: a jump at its end does not concern them.
+_EVALUATED_AT_THE_BEGINNING = ("euler", MAP)
+
+ADJOINTS: dict[str, Callable[[], diffrax.AbstractAdjoint]] = {
+    "recursive_checkpoint": diffrax.RecursiveCheckpointAdjoint,
+    "direct": diffrax.DirectAdjoint,
+    "forward": diffrax.ForwardMode,
+    "backsolve": diffrax.BacksolveAdjoint,
+}
+
+
+@dataclass(frozen=True)
+class Method:
+    """How time is stepped: everything about it that a compiled program depends on.
+
+    `solver` by its snake-case diffrax name or "map"; `adaptive` steps or fixed ones; `noisy`: the flow has Brownian
+    terms; `max_steps` of one solve; `adjoint`, how derivatives are taken. What may change without compiling is in
+    `Numbers`.
+    """
+
+    solver: str
+    adaptive: bool
+    noisy: bool
+    max_steps: int
+    adjoint: str = "recursive_checkpoint"
+
+    def __post_init__(self):
+        known = (*_EXPLICIT, SHU_OSHER, *TABLEAUX, MAP)
+        if self.solver not in known:
+            raise ArgumentError(f"Argument `solver` must be one of {', '.join(known)}, but is {self.solver!r}.")
+        if self.adjoint not in ADJOINTS:
+            raise ArgumentError(f"Argument `adjoint` must be one of {', '.join(ADJOINTS)}, but is {self.adjoint!r}.")
+
+
+def fields_per_step(solver: str) -> int | None:
+    """How often a step evaluates the field, whether it is kept or not; None where Newton's method decides.
+
+    A Runge–Kutta method of s stages whose last stage is the first one of the next step (`fsal`) takes s − 1, and one
+    evaluation more where a window begins.
+    """
+    if solver in TABLEAUX:
+        return None
+    if solver == SHU_OSHER:
+        return STAGES
+    tableau = getattr(_EXPLICIT.get(solver), "tableau", None)  # Euler's method and maps have none
+    return 1 if tableau is None else tableau.num_stages - tableau.fsal
+
+
+class SolvedWindow(eqx.Module):
+    """The result of one window: frames, the state and step size at its end, and how it went.
+
+    `times`, `fields` and `observables` have one entry a frame, NaN from where the solver gave up; `proposed` is the
+    step for the next window; `accepted` and `rejected` steps and field `evaluations` are counts of this window.
+    """
+
+    times: Float[Array, " k"]
+    fields: dict[str, Array]
+    observables: dict[str, Array]
+    end_time: Float[Array, ""]
+    state: Any
+    proposed: Float[Array, ""]
+    accepted: Array
+    rejected: Array
+    evaluations: Array
+    succeeded: Bool[Array, ""]
+    stopped_by_event: Bool[Array, ""]
+    ran_out_of_steps: Bool[Array, ""]
+
+
+def frame(observe: tuple[Observable, ...], present: Present) -> tuple[dict[str, Array], dict[str, Array]]:
+    """What is saved of a state: its fields, and every observable at present."""
+    return present.frame(), {name_of(each): measured(each, present) for each in observe}
+
+
+compiled_frame = eqx.filter_jit(frame)
+
+
+def solve_window(
+    method: Method,
+    observe: tuple[Observable, ...],
+    event: AbstractEvent | None,
+    flow: Flow,
+    discretization: AbstractDiscretization,
+    state: Any,
+    begin: Float[Array, ""],
+    times: Float[Array, " k"],
+    proposed: Float[Array, ""],
+    numbers: Numbers,
+) -> SolvedWindow:
+    """Solve from `begin` to the last of `times` and save at each of them.
+
+    Parameters: `method`, `observe`, `event` and `discretization` decide the program; `flow`, `state`, what the
+    discretization began or the last window left, `begin`, `times`, `proposed`, the step size to begin with, 0 for none,
+    and `numbers` are its arguments. Times at or before `begin` are saved as the state at `begin`.
+    """
+    problem = _Problem.of(method, flow, discretization, state, begin, numbers, event)
+
+    def saved(time: Array, y: Any, args: Any) -> Any:
+        return frame(observe, problem.present(time, y))
+
+    frames = diffrax.SubSaveAt(ts=jnp.maximum(times, problem.begin), fn=saved)
+    solution = problem.solve(
+        times[-1],
+        dt0=proposed if method.adaptive else numbers.step,
+        saveat=diffrax.SaveAt(subs=(frames, diffrax.SubSaveAt(t1=True)), controller_state=True),
+        stepsize_controller=problem.controller(times),
+        throw=False,
+        event=problem.as_diffrax_event(),
+    )
+    return _window_of(solution, problem, times)
+
+
+def _window_of(solution: diffrax.Solution, problem: "_Problem", times: Float[Array, " k"]) -> SolvedWindow:
+    """What one solve gives; frames that it did not come to are at a time that is not finite."""
+    assert solution.ys is not None
+    assert solution.ts is not None
+    (fields, observables), last = solution.ys
+    carried: Any = solution.controller_state
+    tried, each = solution.stats["num_steps"], fields_per_step(problem.method.solver)
+    return SolvedWindow(
+        times=jnp.asarray(jnp.where(jnp.isfinite(solution.ts[0]), times, solution.ts[0])),
+        fields=fields,
+        observables=observables,
+        end_time=solution.ts[1][0],
+        state=problem.system.whole(jax.tree_util.tree_map(lambda leaf: leaf[0], last)),
+        proposed=carried.proposed,
+        accepted=solution.stats["num_accepted_steps"],
+        rejected=solution.stats["num_rejected_steps"],
+        evaluations=1 + carried.evaluations if each is None else tried * each,
+        succeeded=solution.result == diffrax.RESULTS.successful,
+        stopped_by_event=solution.result == diffrax.RESULTS.event_occurred,
+        ran_out_of_steps=solution.result == diffrax.RESULTS.max_steps_reached,
+    )
+
+
+def final_state(
+    method: Method,
+    flow: Flow,
+    discretization: AbstractDiscretization,
+    state: Any,
+    begin: Array,
+    end: Array,
+    numbers: Numbers,
+) -> Any:
+    """The state at time `end`, as a differentiable function of flow and state."""
+    problem = _Problem.of(method, flow, discretization, state, begin, numbers, None, windowed=False)
+    solution = problem.solve(
+        end,
+        dt0=None if method.adaptive else numbers.step,
+        saveat=diffrax.SaveAt(t1=True),
+        stepsize_controller=problem.plain_controller(end),
+        throw=False,
+    )
+    return problem.system.whole(at_the_end(solution, method.max_steps, adaptive=method.adaptive))
+
+
+class _Problem(eqx.Module):
+    """An initial value problem: the moving leaves of a state, their field and noise, and how they are stepped.
+
+    `windowed`: it is a window of a run, which counts what its steps cost and ends on the grid of fixed steps.
+    """
+
+    method: Method = eqx.field(static=True)
+    system: FlowSystem
+    moving: Any
+    begin: Array
+    jumps: Float[Array, " k"] | None
+    numbers: Numbers
+    event: AbstractEvent | None
+    windowed: bool = eqx.field(static=True)
+
+    @staticmethod
+    def of(
+        method: Method, flow: Flow, discretization: AbstractDiscretization, state: Any, begin: Array, numbers: Numbers,
+        event: AbstractEvent | None, *, windowed: bool = True,
+    ) -> "_Problem":  # fmt: skip
+        """The problem that begins with `state`, after a jump at `begin`; leaves without velocity are fixed."""
+        rate = moved_by_a_layer if method.solver == MAP else _rate
+        precision = jnp.result_type(*(leaf for leaf in jax.tree.leaves(state) if eqx.is_inexact_array(leaf)))
+        moving, fixed = split(state, rate(flow, discretization, begin.astype(precision), state))
+        changes = flow.drift.changes() if method.solver not in _EVALUATED_AT_THE_BEGINNING else ()
+        jumps = jnp.concatenate(changes).astype(begin.dtype) if changes else None
+        system = FlowSystem(flow, discretization, fixed, jumps is not None, precision)
+        begin = after_jumps(begin, jumps, precision)[0]
+        return _Problem(method, system, moving, begin, jumps, numbers, event, windowed)
+
+    @property
+    def precision(self) -> Any:
+        """The precision of the state; time is in 64 bits."""
+        return self.system.precision
+
+    def present(self, time: Array, y: Any) -> Present:
+        """The present at a time and with these moving leaves, as observables and events look at it."""
+        asked = time.astype(self.precision)
+        return Present(self.system.flow, self.system.discretization, asked, self.system.whole(y))
+
+    def solve(self, end: Array, **settings: Any) -> diffrax.Solution:
+        """Solve up to time `end`, with further settings of `diffrax.diffeqsolve`."""
+        return diffrax.diffeqsolve(
+            self._terms(),
+            self._solver(end),
+            t0=self.begin,
+            t1=end,
+            y0=self.moving,
+            max_steps=self.method.max_steps,
+            adjoint=ADJOINTS[self.method.adjoint](),
+            **settings,
+        )
+
+    def controller(self, times: Array) -> diffrax.AbstractStepSizeController:
+        """The controller of a window: it carries its step over to the next one."""
+        if not self.method.adaptive:
+            return OnGrid(self.numbers.origin, self.numbers.step, self.jumps, self.precision)
+        # Interpolations of implicit methods have order three, and positive ones one: they step on every saved time.
+        stops = times if self.method.solver in (SHU_OSHER, *TABLEAUX) else None
+        return self._carrying(error_controller(self.begin, times[-1], self.numbers), stops)
+
+    def plain_controller(self, end: Array) -> diffrax.AbstractStepSizeController:
+        """The controller of a single solve; without jumps or bounds diffrax's own, which every adjoint supports."""
+        if not self.method.adaptive:
+            return OnGrid(self.numbers.origin, self.numbers.step, self.jumps, self.precision)
+        pid = error_controller(self.begin, end, self.numbers)
+        if self.jumps is None and self.method.solver != SHU_OSHER:
+            return pid
+        return self._carrying(pid, None)
+
+    def _carrying(self, pid: diffrax.PIDController, stops: Array | None) -> Carrying:
+        """The error controller `pid`, with stops, jumps and bounds, and with the step carried over windows."""
+        return Carrying(
+            rtol=pid.rtol, atol=pid.atol, norm=pid.norm, pid=pid, stops=stops, jumps=self.jumps,
+            precision=self.precision, bounded=self.method.solver == SHU_OSHER,
+        )  # fmt: skip
+
+    def _level(self, time: Any, y: Any) -> Array:
+        """The level of the event."""
+        assert self.event is not None
+        # as diffrax' own zero, whatever the state's precision
+        return self.event.level(self.present(time, y)).astype(float)
+
+    def as_diffrax_event(self) -> diffrax.Event | None:
+        """The event as diffrax takes it, None where there is none."""
+        if self.event is None:
+            return None
+
+        def level(t: Any, y: Any, args: Any, **_: Any) -> Array:
+            return self._level(t, y)
+
+        if self.method.solver == MAP:  # ends with the layer that has crossed: there is nothing between two layers
+            return diffrax.Event(level)
+        finest = max(1e-12, 4 * float(jnp.finfo(self.begin.dtype).eps))
+        return diffrax.Event(level, Bisection(rtol=finest, atol=finest))
+
+    def _solver(self, end: Array) -> diffrax.AbstractSolver:
+        """The solver by its name; with an event, one that looks for it within every step."""
+        name, method = self.method.solver, self.method
+        if name == MAP:
+            return ExplicitMap(self.system)
+        if name == SHU_OSHER:
+            plain = ShuOsher(self.system.bounded)
+        elif name in TABLEAUX:
+            plain = Implicit(name, self.windowed)
+            if not method.adaptive:
+                plain = Implicit(name, self.windowed, newton_to_rounding(self.precision))
+        else:
+            plain = _EXPLICIT[name]()
+        # Maps and noise have no states between the ends of their steps.
+        return plain if self.event is None or method.noisy else self._watching(plain, end)
+
+    def _watching(self, solver: Any, end: Array) -> Watching:
+        """The solver, looking for the event on its way; diffrax no longer sees what it would set for a plain one."""
+        if self.method.solver in TABLEAUX and self.method.adaptive:
+            pid: Any = error_controller(self.begin, end, self.numbers)
+            newton = optx.Newton(rtol=pid.rtol, atol=pid.atol, norm=pid.norm)
+            solver = Implicit(self.method.solver, self.windowed, newton)
+        elif hasattr(solver, "scan_kind"):
+            solver = eqx.tree_at(lambda each: each.scan_kind, solver, "lax", is_leaf=lambda leaf: leaf is None)
+        rounding = 1e3 * float(jnp.finfo(self.precision).eps)
+        shortest = FINEST * (end - self.begin) if self.method.adaptive else jnp.asarray(jnp.inf, end.dtype)
+        indistinct = rounding * jnp.maximum(jnp.abs(self.begin), jnp.abs(end))
+        return Watching(solver, self._level, shortest, indistinct, rounding)
+
+    def _terms(self) -> Any:
+        """The field, and one control term for each noise, each with a key of its own."""
+        if self.method.solver == MAP:  # has no field, and need not have one; diffrax asks for its shape
+            return diffrax.ODETerm(lambda t, y, args: y)
+        field = diffrax.ODETerm(self.system)  # pyright: ignore[reportArgumentType]
+        if not self.method.noisy:
+            return field
+        assert self.numbers.key is not None
+        noises = noises_of(self.system.discretization, self.system.flow, self.system.whole(self.moving))
+        keys = jax.random.split(self.numbers.key, len(noises))
+        return diffrax.MultiTerm(field, *(self._driven(noise, key) for noise, key in zip(noises, keys, strict=True)))
+
+    def _driven(self, noise: Noise, key: Array) -> diffrax.ControlTerm:
+        """A noise as a term: a linear operator on Brownian increments that are a function of key and time grid."""
+
+        def field(t: Any, y: Any, args: Any) -> lx.AbstractLinearOperator:
+            def act(increment: Array) -> Any:
+                return cast(noise.act(t.astype(self.precision), self.system.whole(y), increment), t.dtype)
+
+            return lx.FunctionLinearOperator(act, jax.ShapeDtypeStruct(noise.shape, self.precision))
+
+        return diffrax.ControlTerm(field, GridNoise(key, self.numbers, noise.shape, self.precision, self.windowed))
+
+
+def _rate(flow: Flow, discretization: AbstractDiscretization, time: Array, state: Any) -> Any:
+    """The shape of the velocity: None for leaves that never move."""
+    return jax.eval_shape(lambda: discretization.velocity(flow, time, state))
+
+
+def moved_by_a_layer(flow: Flow, discretization: AbstractDiscretization, time: Array, state: Any) -> Any:
+    """The leaves that an explicit layer changes, None for those that it hands on as they are.
+
+    A map need not have a velocity, whose None would tell. So the layer is traced, and an output of the program that is
+    one of its inputs, the very same variable, is a leaf that no operation has touched.
+    """
+    leaves, structure = jax.tree_util.tree_flatten(state)
+
+    def layer(*leaves: Array) -> list[Array]:
+        moved = discretization.step(flow, time, jax.tree_util.tree_unflatten(structure, leaves), time)
+        return jax.tree_util.tree_leaves(moved)
+
+    program = jax.make_jaxpr(layer)(*leaves).jaxpr
+    untouched = [into is out for into, out in zip(program.invars, program.outvars, strict=True)]
+    moving = [None if same else leaf for leaf, same in zip(leaves, untouched, strict=True)]
+    return jax.tree_util.tree_unflatten(structure, moving)

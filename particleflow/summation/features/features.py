@@ -1,0 +1,223 @@
+"""Sums of low rank: `Features`, and the error and cost that it promises."""
+
+from collections.abc import Iterator
+from typing import Any, Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Array
+
+from particleflow.errors import ArgumentError, whole_number
+from particleflow.kernels.base import AbstractKernel
+from particleflow.measure import Measure, Sites
+from particleflow.summation.base import NATIVE_TIME, Choice, Limits, check_precision, cost_of_pairs, value_columns
+from particleflow.summation.candidates import Approximation
+from particleflow.summation.features.error_bounds import (
+    CONFIDENCE,
+    errors_between,
+    numerical_rank,
+    nystrom_errors,
+    random_variances,
+    sampled_queries,
+    standard_deviations,
+)
+from particleflow.summation.features.nystrom import chosen_landmarks, nystrom_moments
+from particleflow.summation.features.positive_definite import LowRankForm, obstacle
+from particleflow.summation.features.positive_features import positive_moments
+from particleflow.summation.features.random_frequencies import frequencies, phases
+from particleflow.summation.features.trigonometric import trigonometric_moments
+from particleflow.summation.moments import Moments
+from particleflow.summation.native.native import Native
+from particleflow.summation.prepared import PreparedSum
+
+Method = Literal["positive", "fourier", "phase", "nystrom"]
+_FEWEST_PAIRS = 2**20  # a sum over fewer takes a millisecond
+_FEWEST_LANDMARKS = 32
+_SLACK = 1.5  # so many times as many random features as their variance needs
+_MARGIN = 2.0  # so many times the largest error measured is promised of landmarks
+FEATURE_SUM_ULPS = 1e3  # the rounding of a sum by features, in eps · max |z|
+_SMALL_VARIANCE = 0.01  # of one random feature; kernels that hardly vary have less
+# What takes time beside sums through R places, in native pairs.
+_PAIRS_A_LANDMARK_CUBED = 0.5
+_PAIRS_A_SOURCE = 1000.0  # for the draw of candidates
+# What a pair of a point and a random feature takes, in native pairs.
+_POSITIVE_TIME = 2.0
+_WAVE_TIME = 20.0  # cosines and sines by XLA
+METHODS: tuple[Method, ...] = ("positive", "fourier", "phase", "nystrom")
+
+
+class Features(Approximation):
+    """K(x, y) ≈ ⟨φ(x), φ(y)⟩ with `rank` = R features, in any dimension: O((m + n) R), an approximation.
+
+    Methods: `positive` (FAVOR+; bilinear kernels and Gaussians, masses stay positive), `fourier` (pairs of cosine and
+    sine) and `phase` (cosines with random phases) for products of bilinear kernels, Gaussians, Laplace, Cauchy and
+    Student's t, and `nystrom` (landmarks chosen among the sources) for the same. The error of random features falls as
+    R^{−½}, that of Nyström's as fast as the eigenvalues of the kernel; trigonometric features and Nyström's may find a
+    negative mass, which shows as NaN. Masks and bands of positions have no such features and are refused.
+
+    R counts the columns of φ: cosines and sines together, cosines, exponentials, landmarks. The draw is a function of
+    `seed` alone: the same seed, the same bits. Draws are orthogonal unless `orthogonal` is false; landmarks have none.
+    """
+
+    rank: int = eqx.field(static=True, default=256)
+    method: Method = eqx.field(static=True, default="nystrom")
+    seed: int = eqx.field(static=True, default=0)
+    orthogonal: bool | None = eqx.field(static=True, default=None)
+
+    def __check_init__(self):
+        if self.method not in METHODS:
+            raise ArgumentError(f"Argument `method` must be one of {', '.join(METHODS)}, but is {self.method!r}.")
+        for name, least in (("rank", 1), ("seed", 0)):
+            given = getattr(self, name)
+            whole_number(given, name, least)
+        if self.method == "fourier" and self.rank % 2:
+            raise ArgumentError(
+                f"Argument `rank` must be even for pairs of cosine and sine (method 'fourier'), but is {self.rank}."
+            )
+        if self.method == "nystrom" and self.orthogonal is not None:
+            raise ArgumentError("Argument `orthogonal` is for random features, and method 'nystrom' draws none.")
+
+    def summed(self, prepared: PreparedSum, values: Any = None) -> Moments:
+        """The moments under ⟨φ(x), φ(y)⟩ in place of K."""
+        kernel, measure, queries = prepared.kernel, prepared.measure, prepared.queries
+        return _moments(self, kernel, measure, queries, value_columns(measure, values))
+
+    def promise(self, prepared: PreparedSum, limits: Limits) -> Choice | None:
+        """The cheapest features whose error bound meets the tolerance for these points.
+
+        For landmarks it is the bound of their residuals at all queries, or else twice the largest error measured
+        against an exact sum at 64 queries, half of them those of the largest bounds (a larger error that 7 in 100 of
+        the other queries have would have shown with probability 0.9). For random features it comes from their variance,
+        with probability 0.99 for all queries together (`error_bounds`), and with half as many features again as it
+        takes.
+        Both are bounds for these points; landmarks are chosen anew, inside `jit`, wherever points have moved to.
+        """
+        if limits.tolerance is None or not _is_worth_a_look(prepared):
+            return None
+        kernel, measure, queries = prepared.kernel, prepared.measure, prepared.queries
+        check_precision(kernel, measure, queries)
+        form, values = LowRankForm.of(kernel, measure, queries), value_columns(measure)
+        drawn = self._by_variance(form, values, limits.tolerance)
+        most = min([cost_of_pairs(measure, queries, NATIVE_TIME), *(2 * choice.cost for choice in drawn)])
+        landmarks = self._by_residuals(prepared, form, limits.tolerance, most)
+        return min([*drawn, *landmarks], key=lambda choice: choice.cost, default=None)
+
+    def cost_bounds(self, prepared: PreparedSum, limits: Limits) -> Iterator[float]:
+        """What the fewest landmarks cost, or random features of a small variance; then with as many as a sample of the
+        points needs."""
+        if limits.tolerance is None or not _is_worth_a_look(prepared):
+            yield float("inf")
+            return
+        yield _cost_from(_FEWEST_LANDMARKS, prepared, limits.tolerance)
+        yield _cost_from(_least_rank(prepared, limits.tolerance), prepared, limits.tolerance)
+
+    def _by_variance(self, form: LowRankForm, values: Array, tolerance: float) -> list[Choice]:
+        """Random features, as many as their variance makes necessary."""
+        allowed = (tolerance / standard_deviations(len(form.queries))) ** 2
+        size, found = _Size.of(form, values), []
+        affordable = len(form.keys) * allowed / _SLACK
+        for method, variance in random_variances(form, values, self.seed, affordable).items():
+            wanted = max(1.0, _SLACK * variance / allowed)
+            if wanted > len(form.keys):
+                continue
+            rank = 2 ** max(1, int(np.ceil(np.log2(wanted))))  # points on their way compile few programs
+            reason = (
+                f"{rank} random features ({method}); an error by variance, kept at all queries in "
+                f"{100 * CONFIDENCE:.3g} of 100 draws"
+            )
+            error = float(np.sqrt(variance / rank)) * standard_deviations(len(form.queries)) + _rounding(values)
+            how = Features(rank, method, self.seed)  # pyright: ignore[reportArgumentType]
+            found.append(Choice(how, reason, error, size.cost(method, rank)))
+        return found
+
+    def _by_residuals(self, prepared: PreparedSum, form: LowRankForm, tolerance: float, most: float) -> list[Choice]:
+        """Landmarks, twice as many at each try, while they, and a look at them, would cost less than `most`."""
+        kernel, measure, queries = prepared.kernel, prepared.measure, prepared.queries
+        values, found = value_columns(measure), []
+        size = _Size.of(form, values)
+        rank = max(_FEWEST_LANDMARKS, _least_rank(prepared, tolerance) // 2)
+        looking = (len(form.keys) + len(form.queries)) / 20  # all residuals take R² times so many native pairs
+        while not found and rank < measure.count and max(2 * size.cost("nystrom", rank), looking * rank**2) < most:
+            how = Features(rank, "nystrom", self.seed)
+            moments = how.moments(kernel, measure, queries)
+            landmarks = chosen_landmarks(self.seed, form, measure.log_weights, rank)
+            bounds = nystrom_errors(form, landmarks, moments.log_mass)
+            error, why = float(bounds.max()) + _rounding(values), "by their residuals"
+            if error > tolerance:
+                some = sampled_queries(bounds, self.seed)
+                picked, sites = jax.tree_util.tree_map(lambda leaf: leaf[some], (moments, queries))  # noqa: B023
+                measured = errors_between(picked, Native().moments(kernel, measure, sites), values)
+                error, why = _MARGIN * float(measured.max()), f"to {_MARGIN:g} times what {len(some)} queries show"
+            if error <= tolerance:
+                found = [Choice(how, f"{rank} landmarks, their error bounded {why}", error, size.cost("nystrom", rank))]
+            rank *= 2
+        return found
+
+
+class _Size(NamedTuple):
+    """The numbers of queries, sources, dimensions and value columns: what the cost of features depends on."""
+
+    queries: int
+    sources: int
+    dimension: int
+    columns: int
+
+    @staticmethod
+    def of(form: LowRankForm, values: Array) -> "_Size":
+        """The size of a sum that is known to be one of features."""
+        return _Size(len(form.queries), len(form.keys), form.keys.shape[1], values.shape[1])
+
+    def cost(self, method: str, rank: int) -> float:
+        """In native pairs of three dimensions: two sums through R places, and what a method does beside them."""
+        each = (self.dimension + self.columns + 14) / 20
+        pairs = each * rank * (self.sources + self.queries)
+        if method == "nystrom":
+            return pairs + _PAIRS_A_LANDMARK_CUBED * rank**3 + _PAIRS_A_SOURCE * self.sources
+        return (_POSITIVE_TIME if method == "positive" else _WAVE_TIME) * pairs
+
+
+def _is_worth_a_look(prepared: PreparedSum) -> bool:
+    """Whether points are known, there are enough of them, and the kernel has features."""
+    many = prepared.queries.points.shape[0] * prepared.measure.count >= _FEWEST_PAIRS
+    return many and prepared.is_known and obstacle(prepared.kernel, prepared.measure.dimension) is None
+
+
+def _cost_from(rank: int, prepared: PreparedSum, tolerance: float) -> float:
+    """The least cost of features of some rank, or of more."""
+    measure, queries = prepared.measure, prepared.queries.points.shape[0]
+    size = _Size(queries, measure.count, measure.dimension, value_columns(measure).shape[1])
+    allowed = (tolerance / standard_deviations(size.queries)) ** 2
+    drawn = max(rank, int(min(_SLACK * _SMALL_VARIANCE / allowed, 1e9)))
+    return min(size.cost("nystrom", rank), size.cost("positive", drawn))
+
+
+def _rounding(values: Array) -> float:
+    """What rounding makes of a sum by features, in the precision of the values."""
+    return FEATURE_SUM_ULPS * float(np.finfo(values.dtype).eps)
+
+
+def _least_rank(prepared: PreparedSum, tolerance: float) -> int:
+    """The power of two that the rank of a sample needs."""
+    needed = numerical_rank(prepared.kernel, prepared.measure, prepared.queries, tolerance)
+    return max(_FEWEST_LANDMARKS, 2 ** int(np.ceil(np.log2(max(1, needed)))))
+
+
+@eqx.filter_jit  # a loop outside `jit` would be compiled again at every call
+def _moments(how: Features, kernel: AbstractKernel, measure: Measure, queries: Sites, values: Array) -> Moments:
+    form = LowRankForm.of(kernel, measure, queries)
+    dtype, orthogonal = values.dtype, how.orthogonal is not False
+    if how.method == "nystrom":
+        return nystrom_moments(form, values, chosen_landmarks(how.seed, form, measure.log_weights, how.rank))
+    waves = how.rank // 2 if how.method == "fourier" else how.rank
+    drawn = frequencies(how.seed, form.kernel, waves, orthogonal, dtype)
+    if how.method == "fourier":
+        return trigonometric_moments(form, values, drawn)
+    if how.method == "phase":
+        return trigonometric_moments(form, values, drawn, phases(how.seed, waves, dtype))
+    if not form.kernel.is_gaussian:
+        raise ArgumentError(
+            "Positive features (method 'positive') are known for bilinear kernels and Gaussians, but the kernel holds "
+            f"another curve ({', '.join(form.kernel.curves)}); use method 'fourier', 'phase' or 'nystrom'."
+        )
+    return positive_moments(form, values, drawn)

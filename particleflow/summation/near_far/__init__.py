@@ -1,0 +1,1 @@
+"""Sums over near pairs only, with a bound of what is left out."""

@@ -1,0 +1,2 @@
+from . import store as store
+from .trajectory import Trajectory as Trajectory

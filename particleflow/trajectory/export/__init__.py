@@ -1,0 +1,1 @@
+"""Trajectories in the formats of other programs: H5MD, GSD, extended XYZ, npz, NetCDF and xarray."""

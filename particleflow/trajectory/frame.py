@@ -1,0 +1,82 @@
+"""One moment of a trajectory, and what its particles keep from the first to the last."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from particleflow.errors import ShapeError
+
+
+@dataclass(frozen=True, repr=False)
+class Frame:
+    """One moment of a trajectory: `time`, `step`, `points` (N,d) or (R,N,d), `observables` and `fields` by name.
+
+    `log_weights` are those of the run, (N,) or (R,N), None where they were not stored because all are equal. With
+    them, `Measure(frame.points, frame.log_weights)` is the measure of that moment; the weights of a density are its
+    field `masses`.
+    """
+
+    time: float
+    step: int
+    points: np.ndarray
+    observables: Mapping[str, np.ndarray]
+    fields: Mapping[str, np.ndarray]
+    log_weights: np.ndarray | None = None
+
+    def __repr__(self) -> str:
+        more = [
+            f"{name}={list(each)}"
+            for name, each in (("observables", self.observables), ("fields", self.fields))
+            if each
+        ]
+        shape = tuple(self.points.shape)
+        return f"Frame({', '.join([f'time={self.time:g}', f'step={self.step}', f'points={shape}', *more])})"
+
+
+@dataclass(frozen=True)
+class Constants:
+    """What a particle keeps over the whole run; each is None or holds one number, or one word, per particle.
+
+    Weights, positions, values and words of an ensemble whose runs differ have a row for every run.
+    """
+
+    log_weights: np.ndarray | None = None
+    positions: np.ndarray | None = None
+    labels: np.ndarray | None = None
+    particles: np.ndarray | None = None
+    values: np.ndarray | None = None
+    words: np.ndarray | None = None
+
+
+def interpolated(before: Frame, after: Frame, time: float, fraction: float) -> Frame:
+    """Return (1 − f) before + f after in all points, fields and observables, for a fraction f in [0, 1].
+
+    The step is that of the frame before, the one that has been completed.
+    """
+
+    def mixed(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        """(1 − f) first + f second, of arrays of one shape."""
+        return (1 - fraction) * first + fraction * second
+
+    observables, fields = (
+        {name: mixed(values, others[name]) for name, values in mine.items()}
+        for mine, others in ((before.observables, after.observables), (before.fields, after.fields))
+    )
+    points = mixed(before.points, after.points)
+    return Frame(time, before.step, points, observables, fields, before.log_weights)
+
+
+def as_per_particle(name: str, values: Any, dtype: type, shape: tuple[int, ...]) -> np.ndarray | None:
+    """Return one entry a particle as an array, or of an ensemble (T,R,N,d) also one a run and particle.
+
+    Parameters: `name` of the argument, for the error; `values`, None stays None; `dtype`; `shape` of the points.
+    """
+    if values is None:
+        return None
+    array = np.asarray(values, dtype=dtype)
+    count = shape[-2]
+    if array.shape[:1] != (count,) and not (len(shape) == 4 and array.shape[:2] == shape[1:3]):
+        raise ShapeError(f"`{name}` needs one entry for each of the {count} particles, but has shape {array.shape}.")
+    return array

@@ -1,0 +1,20 @@
+"""The card of a trajectory in a notebook: a place for the function that draws it.
+
+Pictures lie above this room, so they cannot be imported here. The root of the package, which sees all rooms, registers
+the function that draws the card.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+_renderers: list[Callable[[Any], str]] = []
+
+
+def register(renderer: Callable[[Any], str]) -> None:
+    """Let `renderer`, from a trajectory to HTML, draw the cards from now on."""
+    _renderers[:] = [renderer]
+
+
+def render(trajectory: Any) -> str | None:
+    """Return the HTML of a trajectory's card, None where no renderer is registered."""
+    return _renderers[0](trajectory) if _renderers else None

@@ -1,0 +1,17 @@
+from .depth_picture import depth_figure as depth_figure
+from .depth_statistics import Depth as Depth
+from .depth_statistics import HeadSpectrum as HeadSpectrum
+from .depth_statistics import along_depth as along_depth
+from .depth_statistics import analogy as analogy
+from .depth_statistics import head_spectra as head_spectra
+from .embedding import Embedding as Embedding
+from .embedding import Unembedding as Unembedding
+from .layer_blocks import LayerParts as LayerParts
+from .layer_blocks import stacked as stacked
+from .loading import load as load
+from .network import EncoderDecoder as EncoderDecoder
+from .network import Transformer as Transformer
+from .random_networks import Architecture as Architecture
+from .random_networks import random_encoder_decoder as random_encoder_decoder
+from .random_networks import random_transformer as random_transformer
+from .tokenizer import Tokenizer as Tokenizer

@@ -1,0 +1,158 @@
+"""Transformers in scenarios: an embedded text through the layers of a trained network, or of a random one.
+
+    initial = { kind = "embedded_text", model = "minilm", text = "..." }      the words as the network embeds them
+    drift   = { kind = "trained_layers", model = "minilm" }                   its layers, one of them, or their parts
+    drift   = { kind = "random_layers", width = 16, depth = 6, heads = 2 }    layers with random weights by a seed
+
+Use explicit layers, `solver = "map"` with `step = 1.0`, and the geometry that places the norms: "post_norm" (BERT),
+"residual_stream" (GPT-2), or "euclidean" without norms. The states are those before the final norm of a network.
+"""
+
+from functools import lru_cache
+from typing import Any, ClassVar, Literal
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Array, Float
+
+from particleflow._support.arrays import default_dtype
+from particleflow.dynamics.drifts.base import AbstractDrift, Chooser, Interaction
+from particleflow.dynamics.drifts.layers import Layers, Stages
+from particleflow.dynamics.drifts.pointwise import Activation
+from particleflow.dynamics.initial.base import AbstractInitial, Start, check_own_count
+from particleflow.errors import ArgumentError
+from particleflow.measure import Measure, Sites
+from particleflow.trajectory.words import as_words
+from particleflow.transformer.layer_blocks import PARTS, Part, Placement, in_succession
+from particleflow.transformer.loading import load
+from particleflow.transformer.network import Transformer
+from particleflow.transformer.random_networks import Architecture, random_transformer
+
+Parts = Literal["all", "attention", "feed_forward"]
+
+
+@lru_cache(maxsize=2)
+def _loaded(model: str, precision: str) -> Transformer:
+    """A loaded network, cached because the start and the flow of a scenario both need it."""
+    return load(model, precision)
+
+
+def _network(model: str) -> Transformer:
+    """A loaded network in the default precision."""
+    return _loaded(model, np.dtype(default_dtype()).name)
+
+
+class EmbeddedText(AbstractInitial):
+    """The words of a text as a trained network embeds them, special tokens of beginning and end included.
+
+    Parameters: `model`, a folder with a trained transformer, or "minilm" for that of the extra `transformer`; `text`;
+    `layer`, the number of layers after which the tokens are taken, 0 for their embeddings.
+    """
+
+    counted: ClassVar[bool] = False
+    model: str = eqx.field(static=True)
+    text: str = eqx.field(static=True)
+    layer: int = eqx.field(static=True)
+
+    def __init__(self, model: str, text: str, layer: int = 0):
+        self.model = model
+        self.text = text
+        self.layer = layer
+
+    def __check_init__(self):
+        if not 0 <= self.layer <= _network(self.model).depth:
+            raise ArgumentError(
+                f"Argument `layer` must be from 0 to {_network(self.model).depth}, but is {self.layer}."
+            )
+
+    def start(self, key: Array, count: int | None = None) -> Start:
+        """The tokens as a measure with positions 0, 1, …, with their words; equal words have equal labels."""
+        network = _network(self.model)
+        ids = network.tokenize(self.text)
+        check_own_count(count, len(ids))
+        measure = network.measure(ids)
+        if self.layer > 0:
+            measure = measure.with_points(network.stream(ids)[self.layer])
+        labels = np.unique(ids, return_inverse=True)[1]
+        return Start(measure, labels, words=as_words(network.words(ids), len(ids)))
+
+
+class AbstractNetwork(AbstractDrift):
+    """A drift by the layers of a network, which the constructor makes without matrices in the scenario."""
+
+    layers: eqx.AbstractVar[Layers]
+
+    def __call__(self, time: Any, queries: Sites, measure: Measure) -> Float[Array, "m d"]:
+        """The velocity of the current layer."""
+        return self.layers(time, queries, measure)
+
+    def interactions(self, time: Any) -> tuple[Interaction, ...]:
+        """The heads of the current layer."""
+        return self.layers.interactions(time)
+
+    def stages(self, time: Any) -> Stages:
+        """The sub-layers of the current layer."""
+        return self.layers.stages(time)
+
+    def changes(self) -> tuple[Float[Array, " k"], ...]:
+        """The times at which one layer follows another."""
+        return self.layers.changes()
+
+    def resummed(self, time: Any, choose: Chooser) -> AbstractDrift:
+        """The drift unchanged: the summations of layers in succession are fixed."""
+        return self
+
+
+class TrainedLayers(AbstractNetwork):
+    """The layers of a trained network, one unit of time each; explicit steps of size 1 are the network itself.
+
+    Parameters: `model`, a folder or "minilm"; `parts`, all or one kind of sub-layer; `layer`, the number from
+    0 on of one that is repeated; `placement` of the norms, as they were trained if left out.
+    """
+
+    layers: Layers
+
+    def __init__(self, model: str, parts: Parts = "all", layer: int | None = None, placement: Placement | None = None):
+        self.layers = _network(model).layers_of(_parts(parts), placement, layer)
+
+
+class RandomLayers(AbstractNetwork):
+    """The layers of a transformer with random weights, one unit of time each.
+
+    Parameters: `width`, `depth`, `heads`, `hidden`, `placement`, `activation`, `causal`, `shared` and `spread` of the
+    architecture; `seed` of the weights; `parts`, all or one kind of sub-layer; `data`, a measure for
+    cross attention between the two, as the output of an encoder is for a decoder.
+    """
+
+    layers: Layers
+
+    def __init__(
+        self,
+        width: int,
+        depth: int = 6,
+        heads: int = 1,
+        hidden: int | None = None,
+        placement: Placement = "pre",
+        activation: Activation = "gelu_exact",
+        causal: bool = False,
+        shared: bool = False,
+        spread: float | None = None,
+        seed: int = 0,
+        parts: Parts = "all",
+        data: Measure | None = None,
+    ):
+        shape = Architecture(
+            width, depth, heads, hidden, 1, "none", placement=placement if placement != "none" else "pre",
+            activation=activation, causal=causal, shared=shared, spread=spread,
+        )  # fmt: skip
+        network = random_transformer(jax.random.key(seed), shape, cross=data is not None)
+        layers = network.layers if data is None else [layer.attending_to(data) for layer in network.layers]
+        self.layers = in_succession(layers, placement, _parts(parts))
+
+
+def _parts(parts: Parts) -> tuple[Part, ...]:
+    """The names of the sub-layers that are kept."""
+    if parts not in ("all", "attention", "feed_forward"):
+        raise ArgumentError(f'Argument `parts` must be "all", "attention" or "feed_forward", but is {parts!r}.')
+    return PARTS if parts == "all" else (parts,)

@@ -1,0 +1,301 @@
+"""The parts that all figures share: a projection to the page, a time axis, an `ax`, a title and small print.
+
+An ensemble is drawn through its run 0 where particles are drawn, and as a median with a 10-90 % band where a number
+is drawn over time. Long or crowded runs are thinned evenly (`MAX_LINES` particles, `MAX_FRAMES` frames): a page shows
+no more.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from particleflow.analysis.density.cells import is_density
+from particleflow.analysis.reading import check_trajectory, first_run, is_log_spaced
+from particleflow.analysis.run_character import character_of
+from particleflow.analysis.samples import sample_points
+from particleflow.analysis.shape import UNSTATED_TOLERANCE, common_norm, principal_components
+from particleflow.errors import ArgumentError
+from particleflow.view import style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from particleflow.trajectory.trajectory import Trajectory
+
+MAX_LINES = 512  # particles drawn as lines
+MAX_FRAMES = 600  # frames along a line
+MAX_DOTS = 20_000  # a crowd of more particles is drawn as a density, or by so many of them
+_MOST_CHANGES = 64  # of the field that are marked on a time axis
+
+
+Cached = TypeVar("Cached")
+_CACHE: "WeakKeyDictionary[Any, dict[Any, Any]]" = WeakKeyDictionary()
+
+
+def cached_by_run(function: "Callable[[Trajectory], Cached]") -> "Callable[[Trajectory], Cached]":
+    """Cache a function of a run by the run, its number of frames and the theme, so that figures of a run share it.
+
+    The cache holds a run weakly: it is freed together with the run.
+    """
+
+    @wraps(function)
+    def cached(run: "Trajectory") -> Cached:
+        known = _CACHE.setdefault(run, {})
+        key = function.__qualname__, len(run), style.current()
+        if key not in known:
+            known[key] = function(run)
+        return known[key]
+
+    return cached
+
+
+@dataclass(frozen=True)
+class Projection:
+    """A linear map to what is drawn: x ↦ (x − center) matrix / radius, and the kind of picture it makes.
+
+    `kind` is "line" (1-D), "circle", "plane" (2-D), "sphere", "space" (3-D) or "pca" (d > 3, two components);
+    `spherical` says that the points lie on a sphere of that radius.
+    """
+
+    kind: str
+    center: np.ndarray
+    matrix: np.ndarray
+    radius: float
+    spherical: bool
+    labels: tuple[str, ...]
+
+    def __call__(self, points: np.ndarray) -> np.ndarray:
+        """The coordinates (..., k) on the page of points (..., d): k is 1, 2 or 3 by the kind of picture."""
+        return (np.asarray(points, float) - self.center) @ self.matrix / self.radius
+
+
+def _centred_basis(dimension: int) -> np.ndarray:
+    """An orthonormal basis (d, d−1) of the vectors whose coordinates sum to zero, where layer norm lives."""
+    basis = np.zeros((dimension, dimension - 1))
+    for column in range(dimension - 1):
+        basis[: column + 1, column] = 1.0
+        basis[column + 1, column] = -(column + 1.0)
+    return basis / np.linalg.norm(basis, axis=0)
+
+
+@cached_by_run
+def projection(trajectory: "Trajectory") -> Projection:
+    """The projection of a trajectory's points to the page, found from its space, its dimension and its points.
+
+    Up to d = 3 the coordinates are kept. Above, the two principal components of (thinned) frames are taken. Points on a
+    sphere whose coordinates sum to zero, as those of layer norm do under any scheme, are first written in the d − 1
+    coordinates they really have.
+    """
+    run = first_run(trajectory)
+    points = sample_points(run)
+    dimension = points.shape[-1]
+    radius = common_norm(run, points)
+    basis = np.eye(dimension)
+    if radius and dimension > 2:
+        sums = np.abs(np.nan_to_num(points).sum(axis=-1)).max()
+        basis = _centred_basis(dimension) if sums <= UNSTATED_TOLERANCE * radius else basis
+    size = basis.shape[1]
+    names = tuple(f"$x_{axis + 1}$" for axis in range(min(size, 3)))
+    scale = radius or 1.0
+    if size > 3:
+        found = principal_components(points, 2)
+        names = tuple(f"component {axis + 1} ({100 * share:.0f} %)" for axis, share in enumerate(found.shares))
+        return Projection("pca", found.center, found.directions, scale, radius is not None, names)
+    kinds = {1: "line", 2: "circle" if radius else "plane", 3: "sphere" if radius else "space"}
+    return Projection(
+        kinds[size], np.zeros(dimension), basis, scale, radius is not None, names if size > 1 else ("$x$",)
+    )
+
+
+def angles(coordinates: np.ndarray, cut: float = -np.pi) -> np.ndarray:
+    """The angles of plane coordinates (..., 2), in [cut, cut + 2π)."""
+    return np.mod(np.arctan2(coordinates[..., 1], coordinates[..., 0]) - cut, 2 * np.pi) + cut
+
+
+def emptiest_angle(theta: np.ndarray) -> float:
+    """The angle at which to cut the circle open: the middle of the arc that the fewest positions visit.
+
+    Visits are counted in 72 arcs of 5 degrees, each with its neighbours; where all counts are nearly alike it is −π.
+    """
+    counts, _ = np.histogram(np.mod(theta[np.isfinite(theta)], 2 * np.pi), bins=72, range=(0, 2 * np.pi))
+    smooth = counts + np.roll(counts, 1) + np.roll(counts, -1)
+    if smooth.max() - smooth.min() <= 0.2 * smooth.max():
+        return -np.pi
+    candidates = np.flatnonzero(smooth == smooth.min())
+    runs = np.split(candidates, np.flatnonzero(np.diff(candidates) > 1) + 1)
+    longest = max(runs, key=len)
+    return float((longest.mean() + 0.5) * 2 * np.pi / 72 - 2 * np.pi)
+
+
+def run_of_particles(trajectory: "Trajectory", figure: str) -> Any:
+    """The run, or run 0 of an ensemble, for a figure of particles; an error if it is carried by a density."""
+    run = first_run(trajectory)
+    if is_density(run):
+        raise ArgumentError(
+            f"{figure} is a figure of particles, but this run is a density, whose points stay: "
+            "`snapshots`, `particle_density`, `profiles` and `peaks` draw it."
+        )
+    return run
+
+
+WIDE, SQUARE, MATRIX, WORD_MATRIX = (1.0, 0.62), (0.75, 0.75), (0.8, 0.64), (1.12, 0.94)
+
+
+def new_axes(
+    ax: "Axes | None", shape: tuple[float, float] = WIDE, *, about: "Trajectory | None" = None, note: str = ""
+) -> "Axes":
+    """The given axes, or those of a new figure that belongs to no window.
+
+    Parameters: the axes, or None; the `shape` (width, height) of a new figure in widths of the theme; the run that its
+    small print describes, and a `note` to add to it. A figure of the user's own is left as it is.
+    """
+    return new_figure(shape, about, note).add_subplot() if ax is None else ax
+
+
+def new_figure(shape: tuple[float, float], about: "Trajectory | None" = None, note: str = "") -> "Figure":
+    """A figure that belongs to no window, of a shape in widths of the theme, with small print about a run."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    width = style.current().width
+    figure = Figure(figsize=(shape[0] * width, shape[1] * width), layout="constrained")
+    FigureCanvasAgg(figure)
+    if about is not None:
+        write_small_print(figure, " · ".join(filter(None, [small_print(about), note])))
+    return figure
+
+
+def write_small_print(figure: "Figure", text: str) -> None:
+    """Write a line of small print below everything else, at the right."""
+    theme = style.current()
+    if text:
+        size = 0.74 * theme.font_size
+        figure.supxlabel(text, x=0.985, ha="right", fontsize=size, color=theme.muted)
+
+
+def small_print(trajectory: "Trajectory") -> str:
+    """β or the width of the kernel, noise, n, d, seed, number of runs, as far as known: "β = 9 · n = 512 · d = 3"."""
+    check_trajectory(trajectory)
+    facts = trajectory.facts
+    betas = [f"{beta:.4g}" for beta in facts.betas]
+    parts, changing = [], facts.schedule
+    if changing is not None:
+        name = "β =" if changing.name == "beta" else style.clean(changing.name, 24)
+        parts.append(f"{name} {changing.values[0]:.4g} → {changing.values[-1]:.4g}")
+    if betas and (changing is None or changing.name != "beta"):
+        parts.append("β = " + (", ".join(betas) if len(betas) < 4 else f"{betas[0]} … {betas[-1]}"))
+    steady = [(name, length) for name, length in facts.scales if changing is None or name != changing.name]
+    parts += [f"{name} {length:.4g}" for name, length in steady[:3]]
+    temperatures = {"temperature": facts.temperature, "common temperature": facts.common_temperature}
+    parts += [f"{name} {value:.4g}" for name, value in temperatures.items() if value > 0]
+    moving = character_of(trajectory).count
+    shown = "" if moving == trajectory.count else f" of {moving:,}"
+    size = f"{trajectory.count:,} cells" if is_density(trajectory) else f"n = {trajectory.count:,}{shown}"
+    parts += [size, f"d = {trajectory.dimension}"]
+    seed = trajectory.metadata.get("seed")
+    if seed is not None:
+        parts.append(f"seed {style.clean(seed, 24)}")
+    if trajectory.runs is not None:
+        parts.append(f"{trajectory.runs} runs")
+    return " · ".join(parts)
+
+
+def is_crowd(run: "Trajectory") -> bool:
+    """Whether there are too many particles to draw one by one."""
+    return run.count > MAX_DOTS
+
+
+def sample_note(trajectory: "Trajectory", shown: int) -> str:
+    """Small print for a picture of at most so many particles, evenly chosen; empty if it shows them all."""
+    return f"{shown:,} of the particles drawn" if trajectory.count > shown else ""
+
+
+def inches(ax: "Axes") -> float:
+    """The shorter side of the axes in inches, before any layout."""
+    box, figure = ax.get_position(), ax.figure
+    return float(min(box.width * figure.get_figwidth(), box.height * figure.get_figheight()))  # type: ignore[union-attr]
+
+
+def wants_log(times: np.ndarray) -> bool:
+    """Whether saved times suit a logarithmic axis: they are even in log t, or half lie in the first 15 % of t."""
+    times = np.asarray(times, float)
+    if len(times) < 3 or not np.all(times >= 0) or not times[-1] > 0:
+        return False
+    positive = times[times > 0]
+    if positive[-1] > 5 * positive[0] and is_log_spaced(times):
+        return True
+    return bool(np.median(times) < 0.15 * times[-1] and positive[-1] > 20 * positive[0])
+
+
+def time_axis(ax: "Axes", times: np.ndarray, log: bool | str = "auto", *, axis: str = "x") -> bool:
+    """Scale and label a time axis; returns whether it is logarithmic.
+
+    Parameters: the axes; the saved times; whether the axis is to be logarithmic, or "auto"; which `axis`, "x" or "y".
+    On a logarithmic axis a first frame at t = 0 cannot be shown: `drawn_times` puts it at half the first positive time.
+    """
+    times = np.asarray(times, float)
+    log = wants_log(times) if log == "auto" else bool(log) and bool(np.any(times > 0))
+    scale, limits, label = (
+        (ax.set_xscale, ax.set_xlim, ax.set_xlabel) if axis == "x" else (ax.set_yscale, ax.set_ylim, ax.set_ylabel)
+    )
+    scale("log" if log else "linear")
+    shown = drawn_times(times, log)
+    if shown[-1] > shown[0]:
+        limits(shown[0], shown[-1])
+    label("time $t$")
+    return log
+
+
+def drawn_times(times: np.ndarray, log: bool) -> np.ndarray:
+    """The times as drawn: on a logarithmic axis, times ≤ 0 move to half the first positive time."""
+    times = np.asarray(times, float)
+    positive = times[times > 0]
+    if not log or positive.size == 0:
+        return times
+    return np.maximum(times, positive[0] / 2)
+
+
+def mark_changes(ax: "Axes", trajectory: "Trajectory", *, axis: str = "x") -> None:
+    """Dotted lines where the field jumps: from layer to layer, or where a schedule bends."""
+    theme = style.current()
+    times = np.asarray(trajectory.times, float)
+    changes = [time for time in trajectory.facts.changes if times[0] < time < times[-1]]
+    if len(changes) <= _MOST_CHANGES:
+        for time in changes:
+            draw = ax.axvline if axis == "x" else ax.axhline
+            draw(time, color=theme.muted, linewidth=0.7, linestyle=(0, (1, 2)), zorder=1.5)
+
+
+def set_title(ax: "Axes", trajectory: "Trajectory | None", fallback: str = "", *, time: float | None = None) -> None:
+    """Title the axes by the run's title, made harmless and short enough for the axes, and by the time of a frame."""
+    title = str((trajectory.metadata or {}).get("title") or "") if trajectory is not None else ""
+    when = "" if time is None else f"t = {format_time(time)}"
+    place, figure = ax.get_position(), ax.figure
+    share = 0.98 - place.x0 if len(figure.axes) == 1 else place.width  # alone it may be wider than its axes
+    points = share * figure.get_figwidth() * 72  # type: ignore[union-attr]
+    limit = int(np.clip(points / (0.58 * style.current().font_size), 16, 90)) - len(when)
+    words = [style.clean(title or fallback, max(limit, 8)), when]
+    ax.set_title(", ".join(word for word in words if word))
+
+
+def title_figure(figure: "Figure", trajectory: "Trajectory", words: str = "") -> None:
+    """Title a figure of several axes by the run's title."""
+    size = 1.15 * style.current().font_size
+    limit = int(np.clip(figure.get_figwidth() * 72 / (0.58 * size), 16, 110))
+    title = style.clean((trajectory.metadata or {}).get("title") or words, limit)
+    if title:
+        figure.suptitle(title, x=0.012, ha="left", fontsize=size)
+
+
+def format_time(time: float) -> str:
+    """A time for a title: always three significant digits, so that a clock keeps its width."""
+    if time != 0 and not 1e-3 <= abs(time) < 1e4:
+        exponent = int(np.floor(np.log10(abs(time))))
+        digits = str(exponent).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+        return f"{time / 10.0**exponent:.2f}·10{digits}"
+    return (f"{time:#.3g}".rstrip(".") if abs(time) < 1000 else f"{time:.0f}") if time else "0"

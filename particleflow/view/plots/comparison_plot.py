@@ -1,0 +1,74 @@
+"""Several runs in one picture: an observable or the cluster count of each."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from particleflow.analysis.reading import check_trajectory
+from particleflow.errors import ArgumentError, ShapeError
+from particleflow.view import style
+from particleflow.view.plots.base import drawn_times, new_axes, time_axis
+from particleflow.view.plots.time.series import check_counts, count_axis, draw_band, observable_values, with_band
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from particleflow.trajectory.trajectory import Trajectory
+
+
+_DASHES: Any = ("-", "--", ":", "-.")
+
+
+def compare(
+    trajectories: "Mapping[str, Trajectory] | Sequence[Trajectory]",
+    name: str = "energy",
+    *,
+    counts: Mapping[str, Any] | Sequence[Any] | None = None,
+    of: str = "clusters",
+    log: bool | str = "auto",
+    ax: "Axes | None" = None,
+) -> "Axes":
+    """Draw one observable, or the cluster counts, of several runs together; the legend takes the keys or the titles.
+
+    Ensembles become bands. Colours repeat their order with other dashes after seven runs.
+
+    Parameters: the trajectories, a sequence or a mapping by name; the `name` of the observable; `counts` to draw
+    instead, one row (T,) or (T, R) for each run; `of`, the noun of what was counted; `log`, a logarithmic time axis
+    (True, False, or "auto": where the frames are spaced like that); `ax`, the axes to draw on, else new ones. Returns
+    the axes.
+    """
+    runs = named_runs(trajectories)
+    if not runs:
+        raise ArgumentError("Argument `trajectories` must hold at least one run, but is empty.")
+    ax = new_axes(ax)
+    times = np.unique(np.concatenate([np.asarray(run.times, float) for _, run in runs]))
+    log = time_axis(ax, times, log)
+    rows = list(counts.values()) if isinstance(counts, Mapping) else counts
+    if rows is not None and len(rows) != len(runs):
+        raise ShapeError(f"Argument `counts` must hold one row for each of {len(runs)} runs, but holds {len(rows)}.")
+    colors = style.palette(min(len(runs), 7))
+    widest = np.zeros(0)
+    for index, (label, run) in enumerate(runs):
+        values = observable_values(run, name) if rows is None else check_counts(run, rows[index]).astype(float)
+        widest = max(widest, values, key=np.ndim)
+        shown = np.maximum(drawn_times(run.times, log), drawn_times(times, log)[0])
+        draw_band(ax, shown, values, colors[index % 7], label, steps=rows is not None)
+        ax.lines[-1].set_linestyle(_DASHES[index // 7 % 4])
+    if rows is not None:
+        count_axis(ax, np.concatenate([np.ravel(row) for row in rows]))
+    ax.set_ylabel(with_band(of if rows is not None else style.clean(name.replace("_", " "), 40), widest))
+    ax.grid(True, axis="y")
+    if len(runs) > 1:
+        ax.legend(loc="best", ncols=1 if len(runs) <= 7 else 2, handlelength=1.6)
+    return ax
+
+
+def named_runs(trajectories: Any) -> list[tuple[str, Any]]:
+    """Runs with their names: the keys that they are given under, else their titles, else their numbers."""
+    for run in trajectories.values() if isinstance(trajectories, Mapping) else trajectories:
+        check_trajectory(run)
+    if isinstance(trajectories, Mapping):
+        return [(str(key), run) for key, run in trajectories.items()]
+    titles = [str((run.metadata or {}).get("title") or "") for run in trajectories]
+    return [(title or f"run {index}", run) for index, (title, run) in enumerate(zip(titles, trajectories, strict=True))]

@@ -1,0 +1,1 @@
+"""Densities: cells, curves, histograms and functions."""

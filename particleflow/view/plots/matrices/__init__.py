@@ -1,0 +1,1 @@
+"""Figures of pairs of particles: similarities, Gram and attention matrices, and their ranks."""

@@ -1,0 +1,79 @@
+"""The circle on the page: an empty ring for dots, and the density of a crowd as bars that stand on it."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from particleflow.view import style
+from particleflow.view.plots.base import angles, inches
+from particleflow.view.plots.density.histograms import around
+from particleflow.view.plots.space.shown_particles import ShownParticles
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+RING_NOTE = "bars: root of the density of all particles"  # a cluster in one cell would dwarf the others' linear bars
+_EVEN = 0.04  # the height of an even density, in radii
+_CELLS = 180  # around the circle
+_REACH = 1.35  # of the axes, in radii
+
+
+def empty_ring(ax: "Axes", width: float) -> None:
+    """The unit circle with its quarters marked, and named where there is room."""
+    theme = style.current()
+    turn = np.linspace(0, 2 * np.pi, 361)
+    roomy = inches(ax) > 1.5
+    ax.plot(np.cos(turn), np.sin(turn), color=theme.grid, linewidth=width, zorder=1)
+    quarters = np.array([[1, 0], [0, 1], [-1, 0], [0, -1]])
+    for place, name in zip(quarters, ("0", "π/2", "±π", "−π/2") if roomy else ("",) * 4, strict=True):
+        ax.plot(*np.outer(place, (0.93, 0.97)), color=theme.muted, linewidth=0.8, zorder=1)
+        ax.text(
+            0.8 * place[0],
+            0.8 * place[1],
+            name,
+            ha="center",
+            va="center",
+            color=theme.muted,
+            fontsize=0.85 * theme.font_size,
+        )
+
+
+def bare(ax: "Axes", reach: float) -> None:
+    """Equal axes from −reach to reach, without a frame."""
+    ax.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal")
+    ax.set_axis_off()
+
+
+def ring_bars(
+    coordinates: np.ndarray, colors: np.ndarray, weights: np.ndarray, cells: int = _CELLS
+) -> tuple[np.ndarray, np.ndarray]:
+    """The corners (k, 4, 2) of the bars of the cells that are not empty, and their mean colours (k, 3).
+
+    The density ρ of the mass in a cell, 1/2π if even, is drawn as a bar of the height 0.04 √(2πρ) outside of the unit
+    circle. Points that are not finite are left out.
+    """
+    known = np.isfinite(coordinates).all(axis=-1)
+    mass = weights[known]
+    cell, density = around(angles(coordinates[known]), mass, cells)
+    whole = np.bincount(cell, mass, cells)
+    full = np.flatnonzero(whole > 0)
+    shades = np.stack([np.bincount(cell, mass * tone, cells)[full] for tone in colors[known].T], axis=1)
+    corners = bar_corners(np.linspace(-np.pi, np.pi, cells + 1), _EVEN * np.sqrt(2 * np.pi * density))
+    return corners[full], shades / whole[full, None]
+
+
+def bar_corners(edges: np.ndarray, heights: np.ndarray) -> np.ndarray:
+    """The corners (k, 4, 2) of bars of some heights (k,) that stand on the unit circle between angles (k + 1,)."""
+    rays = np.column_stack([np.cos(edges), np.sin(edges)])
+    outer, first, last = (1.0 + heights)[:, None], rays[:-1], rays[1:]
+    return np.stack([first, outer * first, outer * last, last], axis=1)
+
+
+def draw_ring(ax: "Axes", shown: ShownParticles) -> None:
+    """A crowd on the circle: bars as high as the root of its density, in the mean colours of the particles there."""
+    from matplotlib.collections import PolyCollection
+
+    empty_ring(ax, 1.6)
+    corners, shades = ring_bars(shown.coordinates, shown.colors, shown.weights)
+    ax.add_collection(PolyCollection(list(corners), facecolors=shades, edgecolors=shades, linewidths=0.4, zorder=3))
+    bare(ax, _REACH)

@@ -1,0 +1,267 @@
+"""Where the particles are in one frame: on a line, on a ring, in the plane, on a sphere, or in principal components."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from particleflow.analysis.motion import even_in_motion
+from particleflow.analysis.reading import first_run
+from particleflow.analysis.samples import stored_points, thinned
+from particleflow.view import style
+from particleflow.view.plots.base import (
+    MAX_DOTS,
+    SQUARE,
+    WIDE,
+    Projection,
+    format_time,
+    inches,
+    is_crowd,
+    new_axes,
+    new_figure,
+    projection,
+    sample_note,
+    set_title,
+    title_figure,
+)
+from particleflow.view.plots.camera import box_coordinates, box_edges, camera_of, depth_style, globe
+from particleflow.view.plots.colors import may_blend, particle_colors
+from particleflow.view.plots.crowds import crowd_colors, crowd_mass, marker_areas, shown_weights
+from particleflow.view.plots.density.density_frame import BARS_NOTE, draw_cells
+from particleflow.view.plots.density.density_scale import Field, field_of
+from particleflow.view.plots.matrices.pair_matrices import color_bar
+from particleflow.view.plots.space.ring import RING_NOTE, bare, draw_ring, empty_ring
+from particleflow.view.plots.space.shown_particles import ShownParticles
+from particleflow.view.plots.word_labels import write_words
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from particleflow.trajectory.trajectory import Trajectory
+
+
+def snapshot(
+    trajectory: "Trajectory",
+    frame: int = -1,
+    *,
+    labels: Any = None,
+    colors: np.ndarray | None = None,
+    azimuth: float | None = None,
+    view: Projection | None = None,
+    title: str | None = None,
+    ax: "Axes | None" = None,
+) -> "Axes":
+    """Draw the particles of one frame; an ensemble shows its run 0.
+
+    The picture follows geometry and dimension: a strip (d = 1), a ring or the plane (d = 2), a sphere or a box with
+    nearer particles larger and stronger (d = 3), principal components (d > 3). Areas are proportional to mass.
+    Particles with words are named by them where there is room: those at one place together, none over another. Of more
+    than 20,000 particles a ring shows the density of all, and other pictures so many of them, evenly chosen. A density
+    is drawn as such: a curve over the line, bars around the circle, a heat map of the plane, a coloured sphere, all
+    frames on one scale.
+
+    Parameters: the index of the `frame`; `labels` (N,) or (T, N), clusters to colour by, or `colors` (N, 3), else the
+    cluster that a particle ends in, or its first place; `azimuth`, in degrees, where the camera stands, else it is
+    aimed at the last clusters; `view`, a projection that several frames share; `title`, else that of the run with the
+    time; `ax`, the axes to draw on, else new ones. Returns the axes.
+    """
+    run = first_run(trajectory)
+    view = view or projection(run)
+    alone, density = ax is None, field_of(run)
+    ax = new_axes(ax, WIDE if view.kind == "line" else SQUARE, about=trajectory, note=_note(run, view))
+    if density is not None:
+        stored_points(run, frame)  # an error where there is no such frame
+        draw_cells(ax, run, view, density, frame, azimuth, bar=alone)
+    else:
+        draw = {"line": _line, "circle": _circle, "ring": draw_ring, "plane": _plane, "pca": _plane}
+        draw |= {"sphere": _sphere, "space": _space}
+        draw[_kind(run, view)](ax, _shown_particles(run, view, frame, labels, colors, azimuth))
+    _name(ax, run, frame, title)
+    return ax
+
+
+def _shown_particles(
+    run: "Trajectory", view: Projection, frame: int, labels: Any, colors: np.ndarray | None, azimuth: float | None
+) -> ShownParticles:
+    """The particles of a frame that a picture shows, projected and coloured; crowds share their mean colour."""
+    kind = _kind(run, view)
+    chosen = slice(None) if kind == "ring" else thinned(run.count, MAX_DOTS)
+    coordinates, weights = view(stored_points(run, frame))[chosen], shown_weights(run, frame, chosen)
+    if colors is not None:
+        inks = colors[chosen]
+    else:
+        inks = particle_colors(run, labels, frame)[chosen]
+        if may_blend(run, labels) and kind not in ("line", "ring"):
+            inks = crowd_colors(coordinates, inks, _crowd_cell(run, view))
+    words = None if run.words is None else run.words[chosen]
+    return ShownParticles(run, view, coordinates, inks, weights, words, azimuth)
+
+
+def _name(ax: "Axes", run: "Trajectory", frame: int, title: str | None) -> None:
+    """The title that is given, else that of the run with the time of the frame."""
+    if title is None:
+        set_title(ax, run, time=float(run.times[frame]))
+    else:
+        ax.set_title(style.clean(title))
+
+
+def _kind(run: "Trajectory", view: Projection) -> str:
+    """The picture: that of the projection, or the ring of a crowd."""
+    return "ring" if view.kind == "circle" and is_crowd(run) else view.kind
+
+
+def _note(run: "Trajectory", view: Projection) -> str:
+    """Small print about how a crowd or a density is drawn; empty otherwise."""
+    if field_of(run) is not None:
+        return BARS_NOTE if view.kind == "circle" else ""
+    return RING_NOTE if _kind(run, view) == "ring" else sample_note(run, MAX_DOTS)
+
+
+def snapshots(trajectory: "Trajectory", frames: Any = None, *, labels: Any = None, figure: Any = None) -> np.ndarray:
+    """A row of snapshots that share projection, camera and colours, titled by the run; returns the array of axes.
+
+    Parameters: `frames`, frame indices, else four that are even in the motion between the first and the last frame;
+    `labels` (N,) or (T, N), clusters to colour by; `figure`, the figure to draw on, else a new one.
+    """
+    run = first_run(trajectory)
+    frames = np.unique(even_in_motion(run, 4) if frames is None else np.asarray(frames, int))
+    if figure is None:
+        side = 2.5 / 6.4
+        figure = new_figure((side * max(len(frames), 2), side * 1.32), trajectory, _note(run, projection(run)))
+        title_figure(figure, run, "Snapshots")
+    view = projection(run)
+    axes = figure.subplots(1, len(frames), squeeze=False)[0]
+    for ax, frame in zip(axes, frames, strict=True):
+        when = f"t = {format_time(float(run.times[int(frame)]))}"
+        snapshot(run, int(frame), labels=labels, view=view, title=when, ax=ax)
+        if ax is not axes[0]:
+            ax.set_ylabel("")
+            ax.tick_params(labelleft=False)
+    field = field_of(run)
+    if field is not None and field.cells.kind != "line":  # heights of curves have an axis of their own
+        _shared_bar(axes[-1], field)
+    return axes
+
+
+def _shared_bar(ax: "Axes", field: Field) -> None:
+    """The scale of a row of pictures, beside the last of them."""
+    from matplotlib.cm import ScalarMappable
+
+    color_bar(ax, ScalarMappable(field.norm(), style.colormap("density")), "density")
+
+
+def _marker_scale(ax: "Axes") -> float:
+    """The factor of marker areas: 1 on axes of 3.2 inches, less on small ones."""
+    return float(np.clip(inches(ax) / 3.2, 0.25, 1.3))
+
+
+def _scatter(ax: "Axes", points: np.ndarray, colors: np.ndarray, sizes: Any, **options: Any) -> None:
+    """Dots without an outline, of areas in points² that are scaled to the axes."""
+    drawn = {"s": _marker_scale(ax) * sizes, "c": colors, "linewidths": 0, "zorder": 3, **options}
+    ax.scatter(points[:, 0], points[:, 1], **drawn)
+
+
+def frame_limits(run: "Trajectory", view: Projection) -> tuple[np.ndarray, np.ndarray]:
+    """Lower and upper corners of everything the run visits, so that frames can be compared; padded by 6 %."""
+    corners = []
+    for frame in thinned(len(run), 60):
+        seen = view(stored_points(run, int(frame)))
+        seen = seen[np.isfinite(seen).all(axis=-1)]
+        corners += [seen.min(axis=0), seen.max(axis=0)] if len(seen) else []
+    corners = np.stack(corners or [np.zeros(view.matrix.shape[1])])
+    low, high = corners.min(axis=0), corners.max(axis=0)
+    middle, half = (low + high) / 2, np.maximum((high - low) / 2, 1e-9 + 0.02 * np.max(high - low))
+    half = np.where(half < 1e-6, 1.0, half)
+    return middle - 1.12 * half, middle + 1.12 * half
+
+
+def _crowd_cell(run: "Trajectory", view: Projection) -> float:
+    """The side of a cell whose particles are drawn as one crowd: 0.01 of the radius, or of half the picture."""
+    if view.kind in ("circle", "sphere"):
+        return 0.01
+    low, high = frame_limits(run, view)
+    return 0.005 * float(max(high - low))
+
+
+def _line(ax: "Axes", shown: ShownParticles) -> None:
+    """A strip: the place is the abscissa, the particle's rank spreads the crowd upwards."""
+    theme, places = style.current(), shown.coordinates[:, 0]
+    low, high = frame_limits(shown.run, shown.view)
+    heights = (np.arange(len(places)) + 0.5) / len(places)
+    _scatter(ax, np.column_stack([places, heights]), shown.colors, marker_areas(shown.weights))
+    ax.plot(places, np.full(len(places), -0.08), "|", color=theme.text, markersize=9, alpha=0.5)
+    top = 1.04 if shown.words is None else 1.22  # names have a row of their own above
+    ax.set(xlim=(low[0], high[0]), ylim=(-0.16, top), yticks=[], xlabel=shown.view.labels[0], ylabel="particle")
+    above = np.column_stack([places, np.full(len(places), 1.12)])
+    write_words(ax, shown.words, above, shown.weights, 0.0, axes=1)
+
+
+def _circle(ax: "Axes", shown: ShownParticles) -> None:
+    """Dots on a ring, with areas by the mass at each place."""
+    empty_ring(ax, 3.0 if inches(ax) > 1.5 else 1.6)
+    area = marker_areas(crowd_mass(shown.coordinates, shown.weights))
+    _scatter(ax, shown.coordinates, shown.colors, area, alpha=0.9)
+    write_words(ax, shown.words, shown.coordinates, shown.weights, _marker_scale(ax))
+    bare(ax, 1.16)
+
+
+def _plane(ax: "Axes", shown: ShownParticles) -> None:
+    """Dots in the plane, or in two principal components, on equal scales; a normal law has its ellipses."""
+    run, view, places = shown.run, shown.view, shown.coordinates[:, :2]
+    low, high = frame_limits(run, view)
+    area = marker_areas(crowd_mass(shown.coordinates, shown.weights, _crowd_cell(run, view)))
+    _scatter(ax, places, shown.colors, area, alpha=0.9)
+    write_words(ax, shown.words, places, shown.weights, _marker_scale(ax))
+    if view.kind == "plane" and run.facts.is_law:
+        _ellipses(ax, shown.coordinates, shown.weights)
+    half, middle = max(high - low) / 2, (low + high) / 2
+    if view.kind == "plane" and max(high - low) > 12 * min(high - low):  # a sliver is stretched rather than lost
+        ax.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
+    else:
+        ax.set(xlim=(middle[0] - half, middle[0] + half), ylim=(middle[1] - half, middle[1] + half), aspect="equal")
+    ax.grid(True, color=style.current().grid)
+    ax.set(xlabel=view.labels[0], ylabel=view.labels[1])
+
+
+def _ellipses(ax: "Axes", points: np.ndarray, weights: np.ndarray) -> None:
+    """One and two standard deviations of a normal law around its mean: {x : (x − a)ᵀ S⁻¹ (x − a) = k²}."""
+    theme = style.current()
+    mean = weights @ points
+    turn = np.linspace(0, 2 * np.pi, 181)
+    values, axes = np.linalg.eigh(np.einsum("n,ni,nj->ij", weights, points - mean, points - mean))
+    unit = np.column_stack([np.cos(turn), np.sin(turn)]) * np.sqrt(np.maximum(values, 0.0)) @ axes.T
+    for deviations in (1, 2):
+        ax.plot(*(mean + deviations * unit).T, color=theme.text, linewidth=0.9, alpha=0.9 / deviations, zorder=4)
+
+
+def _sphere(ax: "Axes", shown: ShownParticles) -> None:
+    """Dots on a globe, seen from the camera."""
+    camera = camera_of(shown.run, shown.azimuth)
+    globe(ax, camera)
+    draw_depth(ax, shown.coordinates @ camera.T, shown.colors, shown.weights, shown.words)
+    bare(ax, 1.09)
+
+
+def draw_depth(
+    ax: "Axes", seen: np.ndarray, colors: np.ndarray, weights: np.ndarray, words: Any = None, *, solid: bool = True
+) -> None:
+    """Particles from far to near, (N, 3) in camera axes with depth in [−1, 1], and their words (N,) beside them."""
+    theme = style.current()
+    order = np.argsort(seen[:, 2], kind="stable")
+    sizes, shades = depth_style(seen[order, 2], colors[order], theme.shade, solid)
+    area = marker_areas(crowd_mass(seen, weights)[order]) * sizes**2
+    _scatter(ax, seen[order], shades, area, edgecolors=theme.panel, linewidths=0.25)
+    write_words(ax, words, seen[:, :2], weights, _marker_scale(ax), depth=seen[:, 2])
+
+
+def _space(ax: "Axes", shown: ShownParticles) -> None:
+    """Dots in the box that the run visits, seen from the camera."""
+    theme = style.current()
+    limits = frame_limits(shown.run, shown.view)
+    camera = camera_of(shown.run, shown.azimuth)
+    low, high = (box_coordinates(corner, limits) for corner in limits)
+    for edge in box_edges(low, high):
+        ends = np.stack(edge) @ camera.T
+        ax.plot(ends[:, 0], ends[:, 1], color=theme.muted, linewidth=0.6, alpha=0.35 + 0.2 * np.sign(ends[:, 2].mean()))
+    seen = box_coordinates(shown.coordinates, limits) @ camera.T
+    draw_depth(ax, seen, shown.colors, shown.weights, shown.words, solid=False)
+    bare(ax, 1.04)

@@ -1,0 +1,1 @@
+"""Numbers against time, merge trees and phase diagrams."""

@@ -1,0 +1,136 @@
+"""One number over two swept keys, with a curve from theory on top."""
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from particleflow.errors import ArgumentError, ShapeError
+from particleflow.view import style
+from particleflow.view.plots.base import new_axes
+from particleflow.view.plots.matrices.pair_matrices import color_bar, edges_between
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+SYMBOLS = {
+    "time": "time t",
+    "t": "time t",
+    "beta": "β",
+    "count": "n",
+    "dim": "d",
+    "width": "σ",
+    "rho": "ρ",
+    "temperature": "temperature T",
+}
+
+
+def mean_label(value: str, runs: int | tuple[int, int] | None) -> str:
+    """The name of a mean, with the number of runs that it is a mean of."""
+    if runs is None:
+        return value
+    fewest, most = (runs, runs) if isinstance(runs, int) else runs
+    if most == 1:
+        return value
+    return f"{value}, mean of {most if fewest == most else f'{fewest}–{most}'} runs".removeprefix(", ")
+
+
+def sweep_grid(
+    records: Iterable[Mapping[str, Any]], x: str, y: str, value: str
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows of a sweep as a grid: sorted x (X,), sorted y (Y,), and the mean value of each pair (Y, X), or NaN.
+
+    Each record is a mapping that holds the two swept keys and the value; repetitions (seeds) are averaged.
+    """
+    rows = list(records)
+    for key in (x, y, value):
+        missing = [index for index, row in enumerate(rows) if key not in row]
+        if missing or not rows:
+            known = ", ".join(map(repr, rows[0])) if rows else "no records at all"
+            raise ArgumentError(
+                f"Every record must hold {key!r}, but record {missing[:1] or ''} has not; found {known}."
+            )
+    xs, x_index = np.unique([float(row[x]) for row in rows], return_inverse=True)
+    ys, y_index = np.unique([float(row[y]) for row in rows], return_inverse=True)
+    mean, number = np.zeros((len(ys), len(xs))), np.zeros((len(ys), len(xs)))
+    np.add.at(number, (y_index, x_index), 1)
+    shares = np.array([float(row[value]) for row in rows]) / number[y_index, x_index]  # a sum could be too large
+    np.add.at(mean, (y_index, x_index), shares)
+    return xs, ys, np.where(number > 0, mean, np.nan)
+
+
+def phase_diagram(
+    x: Any,
+    y: Any,
+    values: Any,
+    *,
+    x_label: str = "",
+    y_label: str = "",
+    value_label: str = "",
+    overlay: Any = None,
+    overlay_label: str = "",
+    log_x: bool = False,
+    log_y: bool = False,
+    limits: tuple[float, float] | None = None,
+    title: str = "",
+    runs: int | tuple[int, int] | None = None,
+    ax: "Axes | None" = None,
+) -> "Axes":
+    """Draw values (Y, X) over x (X,) and y (Y,) as cells; `overlay` is a curve (xs, ys) drawn on top.
+
+    Cells reach halfway to their neighbours, in the logarithm on a logarithmic axis; missing values stay empty.
+
+    Parameters: `x_label`, `y_label` and `value_label`, of which names of parameters ("beta", "time") become symbols;
+    `overlay_label`, for the legend; `log_x` and `log_y`; `limits`, the ends of the colour scale; `title`; `runs`, of
+    how many runs each value is the mean, or of how many at least and at most; `ax`, the axes to draw on, else new ones.
+    Returns the axes.
+    """
+    x, y, values = np.asarray(x, float), np.asarray(y, float), np.asarray(values, float)
+    if values.shape != (len(y), len(x)):
+        raise ShapeError(f"Argument `values` must have shape ({len(y)}, {len(x)}), but has {values.shape}.")
+    ax = new_axes(ax)
+    mesh = _cells(ax, x, y, values, (log_x, log_y), limits or (float(np.nanmin(values)), float(np.nanmax(values))))
+    color_bar(ax, mesh, style.clean(mean_label(value_label, runs)))
+    if overlay is not None:
+        _overlay(ax, overlay, overlay_label)
+    ax.set_xlabel(style.clean(SYMBOLS.get(x_label, x_label)))
+    ax.set_ylabel(style.clean(SYMBOLS.get(y_label, y_label)))
+    ax.set_title(style.clean(title))
+    return ax
+
+
+def _cells(
+    ax: "Axes", x: np.ndarray, y: np.ndarray, values: np.ndarray, log: tuple[bool, bool], limits: tuple[float, float]
+) -> Any:
+    """The coloured cells, with the axes scaled to them."""
+    columns, rows = _cell_edges(x, log[0]), _cell_edges(y, log[1])
+    colors: dict[str, Any] = {"cmap": style.colormap("sequential"), "vmin": limits[0], "vmax": limits[1]}
+    mesh = ax.pcolormesh(columns, rows, np.ma.masked_invalid(values), rasterized=True, **colors)
+    ax.set(xscale="log" if log[0] else "linear", yscale="log" if log[1] else "linear")
+    ax.set(xlim=(columns[0], columns[-1]), ylim=(rows[0], rows[-1]))
+    return mesh
+
+
+def _cell_edges(values: np.ndarray, log: bool) -> np.ndarray:
+    """Edges around values: halfway inside, and mirrored outside so that the outer cells are whole."""
+    if log and not np.all(values > 0):
+        raise ArgumentError(f"A logarithmic axis needs positive values, but the smallest is {values.min():g}.")
+    edges = np.log(edges_between(values, True)) if log else edges_between(values, False)
+    if len(values) > 1:
+        inner = np.log(values) if log else values
+        edges[0], edges[-1] = 2 * inner[0] - edges[1], 2 * inner[-1] - edges[-2]
+    return np.exp(edges) if log else edges
+
+
+def _overlay(ax: "Axes", overlay: Any, label: str) -> None:
+    """A curve readable on any colour below it: white with a dark rim."""
+    from matplotlib import patheffects
+
+    xs, ys = (np.asarray(part, float) for part in overlay)
+    rim = [patheffects.Stroke(linewidth=4.0, foreground="#1c2430"), patheffects.Normal()]
+    ax.plot(xs, ys, color="white", linewidth=1.8, label=style.clean(label) or None, path_effects=rim)
+    if label:
+        legend = ax.legend(loc="upper right", frameon=True, facecolor="#1c2430", edgecolor="none", framealpha=0.75)
+        for text in legend.get_texts():
+            text.set_color("white")

@@ -1,0 +1,298 @@
+"""Plots of numbers over time: energy, cluster count, any observable; plateaus shaded.
+
+An ensemble is drawn as its median with a band from the 10th to the 90th percentile.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from particleflow.analysis.late_approach import LEAST_GAP, late_law, late_stretch, law_values
+from particleflow.analysis.reading import check_trajectory
+from particleflow.errors import ArgumentError, ShapeError
+from particleflow.view import style
+from particleflow.view.plots.base import drawn_times, mark_changes, new_axes, set_title, time_axis
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from particleflow.trajectory.trajectory import Trajectory
+
+
+_WIDE_RANGE = 1e4  # largest over smallest value, from which an axis is logarithmic
+_FEW = 8  # clusters, up to which the axis of a count is linear
+_LARGEST = 1e250  # that is drawn: an axis needs room above
+
+
+def observable_values(trajectory: "Trajectory", name: str) -> np.ndarray:
+    """A scalar observable, (T,) or (T, R), NaN where it overflowed; an unknown name is an error with the known ones."""
+    check_trajectory(trajectory)
+    if name not in trajectory.observables:
+        recorded = ", ".join(map(repr, trajectory.observables)) or "none"
+        raise ArgumentError(f"Argument `name` must be a recorded observable ({recorded}), but is {name!r}.")
+    values = np.asarray(trajectory.observables[name], float)
+    expected = (len(trajectory),) if trajectory.runs is None else (len(trajectory), trajectory.runs)
+    if values.shape != expected:
+        raise ShapeError(f"Observable {name!r} must have shape {expected} to be a line, but has {values.shape}.")
+    return np.where(np.abs(values) < _LARGEST, values, np.nan)
+
+
+def observable(
+    trajectory: "Trajectory",
+    name: str = "energy",
+    *,
+    log: bool | str = "auto",
+    color: Any = None,
+    label: str | None = None,
+    ax: "Axes | None" = None,
+) -> "Axes":
+    """Draw a scalar observable against time; of an ensemble its median and a band from 10 to 90 %.
+
+    Parameters: the `name` under which it was recorded; `log`, a logarithmic time axis (True, False, or "auto": where
+    the frames are spaced like that); `color` and `label` of the line; `ax`, the axes to draw on, else new ones. Returns
+    the axes.
+    """
+    ax = new_axes(ax, about=trajectory)
+    values = observable_values(trajectory, name)
+    log = time_axis(ax, trajectory.times, log)
+    draw_band(ax, drawn_times(trajectory.times, log), values, color or style.current().categories[0], label)
+    ax.set_ylabel(with_band(style.clean(name.replace("_", " "), 40), values))
+    ax.grid(True, axis="y")
+    mark_changes(ax, trajectory)
+    set_title(ax, trajectory)
+    return ax
+
+
+def energy(trajectory: "Trajectory", *, log: bool | str = "auto", ax: "Axes | None" = None) -> "Axes":
+    """Draw the recorded interaction energy against time.
+
+    Parameters: `log`, a logarithmic time axis (True, False, or "auto": where the frames are spaced like that); `ax`,
+    the axes to draw on, else new ones. Returns the axes.
+    """
+    return observable(trajectory, "energy", log=log, ax=ax)
+
+
+def approach(trajectory: "Trajectory", *, log: bool | str = "auto", ax: "Axes | None" = None) -> "Axes":
+    """Draw the approach to consensus, 1 − ρ of the recorded mean similarity ρ against time, and the law of its end.
+
+    The law, A t^r or A e^{rt}, is fitted where 1 − ρ is between 1e-10 and a tenth of what it was at first; the one that
+    explains more is drawn, if it explains 99.9 % of the variance of log (1 − ρ).
+
+    Parameters: `log`, a logarithmic time axis (True, False, or "auto": where the frames are spaced like that); `ax`,
+    the axes to draw on, else new ones. Returns the axes.
+    """
+    gap = 1.0 - observable_values(trajectory, "mean_similarity")
+    late = late_stretch(gap)
+    if late is None:
+        raise ArgumentError("The approach is drawn of a run whose mean similarity comes near 1, but this one does not.")
+    ax, theme = new_axes(ax, about=trajectory), style.current()
+    log = time_axis(ax, trajectory.times, log)
+    times, shown = drawn_times(trajectory.times, log), gap > LEAST_GAP
+    ax.plot(times[shown], gap[shown], color=theme.categories[0], label="1 − mean similarity")
+    fit = late_law(trajectory.times, gap)
+    if fit is not None:
+        name = f"$\\propto t^{{{fit.rate:.2f}}}$" if fit.law == "power" else f"$\\propto e^{{{fit.rate:.3g}\\,t}}$"
+        law = law_values(fit, trajectory.times[late])
+        ax.plot(times[late], law, "--", color=theme.text, linewidth=0.9, label=name, zorder=4)
+    ax.set(yscale="log", ylabel="1 − mean similarity")
+    ax.grid(True, axis="y")
+    ax.legend(loc="best", labelcolor=theme.text)
+    mark_changes(ax, trajectory)
+    set_title(ax, trajectory)
+    return ax
+
+
+def with_band(name: str, values: np.ndarray) -> str:
+    """The name of an axis; for an ensemble with the meaning of its line and its band, and the number of runs."""
+    return name if values.ndim == 1 else f"{name}\n(median and 10–90 % of {values.shape[1]} runs)"
+
+
+def draw_band(
+    ax: "Axes", times: np.ndarray, values: np.ndarray, color: Any, label: str | None, steps: bool = False
+) -> None:
+    """One line for (T,), median and 10-90 % band for (T, R); `steps` holds a value until the next time.
+
+    Positive values over more than four decades get a logarithmic axis.
+    """
+    name = None if label is None else style.clean(label, 40)
+    middle = values if values.ndim == 1 else np.median(values, axis=1)
+    style_of_line = "steps-post" if steps else "default"
+    if values.ndim == 2:
+        low, high = np.quantile(values, [0.1, 0.9], axis=1)
+        ax.fill_between(times, low, high, color=color, alpha=0.22, linewidth=0, step="post" if steps else None)
+    marker = "o" if len(times) == 1 else None
+    ax.plot(times, middle, color=color, label=name, drawstyle=style_of_line, marker=marker, zorder=3)
+    known = values[np.isfinite(values)]
+    if known.size and not steps and known.min() > 0 and known.max() > _WIDE_RANGE * known.min():
+        ax.set_yscale("log")
+
+
+def check_counts(trajectory: "Trajectory", counts: Any) -> np.ndarray:
+    """Cluster counts as an array (T,) or (T, R)."""
+    check_trajectory(trajectory)
+    counts = np.asarray(counts)
+    if counts.ndim not in (1, 2) or len(counts) != len(trajectory):
+        expected = f"({len(trajectory)},) or ({len(trajectory)}, R)"
+        raise ShapeError(f"Argument `counts` must have shape {expected}, but has {counts.shape}.")
+    return counts
+
+
+def shade_plateaus(ax: "Axes", trajectory: "Trajectory", plateaus: Iterable[Any], log: bool) -> None:
+    """Shade plateaus, rows (start, end, count) in times or `Plateau` objects, and write their counts at the top."""
+    theme = style.current()
+    times = drawn_times(trajectory.times, log)
+    spans = []
+    for plateau in plateaus:
+        start, end, count = _plateau_parts(plateau)
+        start, end = max(float(start), times[0]), min(float(end), times[-1])
+        if end > start:
+            ax.axvspan(start, end, facecolor=theme.shade, edgecolor=theme.panel, linewidth=1.6, zorder=0)
+            spans.append((start, end, count))
+    ruler = np.log if log else np.asarray
+    begin, length = ruler(times[0]), max(float(ruler(times[-1]) - ruler(times[0])), 1e-300)
+    named = [
+        (float(ruler(a) - begin) / length, float(ruler(b) - begin) / length, c) for a, b, c in spans if c is not None
+    ]
+    for place, row, text in plateau_names(ax, named):
+        height = 0.985 - row * _line_height(ax)
+        ax.text(
+            place, height, text, transform=ax.transAxes, ha="center", va="top", color=theme.text,
+            fontsize=0.9 * theme.font_size, fontweight="bold", zorder=4,
+        )  # fmt: skip
+
+
+def plateau_names(ax: "Axes", spans: list[tuple[float, float, Any]]) -> list[tuple[float, int, str]]:
+    """The positions of the counts' names, as (place, row, text): longest plateaus first, in two rows, none overlap.
+
+    `spans` are (start, end, count) in shares of the axis. A count that finds no room in either row is left out.
+    """
+    points = max(ax.get_position().width * ax.figure.get_figwidth() * 72, 1.0)  # type: ignore[union-attr]
+    taken: list[list[tuple[float, float]]] = [[], []]
+    found = []
+    for start, end, count in sorted(spans, key=lambda span: span[0] - span[1]):
+        text = f"{int(count)}"
+        half = (0.68 * 0.9 * style.current().font_size * len(text) / 2 + 2) / points
+        place = float(np.clip((start + end) / 2, half, 1 - half))
+        for row, others in enumerate(taken):
+            if all(place + half <= low or place - half >= high for low, high in others):
+                others.append((place - half, place + half))
+                found.append((place, row, text))
+                break
+    return sorted(found)
+
+
+def _line_height(ax: "Axes") -> float:
+    """The height of a line of small text as a share of the axes."""
+    points = max(ax.get_position().height * ax.figure.get_figheight() * 72, 1.0)  # type: ignore[union-attr]
+    return 1.15 * style.current().font_size / points
+
+
+def _plateau_parts(plateau: Any) -> tuple[float, float, Any]:
+    """(start, end, count) of a row, or of an object with these attributes, as the analysis returns."""
+    if hasattr(plateau, "start"):
+        return plateau.start, plateau.end, plateau.count
+    start, end, count = plateau
+    return start, end, count
+
+
+def cluster_count(
+    trajectory: "Trajectory",
+    counts: Any,
+    *,
+    plateaus: Iterable[Any] = (),
+    log: bool | str = "auto",
+    color: Any = None,
+    of: str = "clusters",
+    ax: "Axes | None" = None,
+) -> "Axes":
+    """Draw the number of clusters as a staircase, plateaus (start, end, count) shaded and named by their count.
+
+    Parameters: `counts` (T,), or (T, R) for a median and a band over runs; `plateaus`, whose bounds are times; `log`, a
+    logarithmic time axis (True, False, or "auto": where the frames are spaced like that); `color` of the line; `of`,
+    the noun of what is counted; `ax`, the axes to draw on, else new ones. Returns the axes.
+    """
+    ax = new_axes(ax, about=trajectory)
+    counts = check_counts(trajectory, counts)
+    log = time_axis(ax, trajectory.times, log)
+    shade_plateaus(ax, trajectory, plateaus, log)
+    draw_band(
+        ax, drawn_times(trajectory.times, log), counts.astype(float), color or style.current().categories[3], None, True
+    )
+    count_axis(ax, counts)
+    ax.set_ylabel(with_band(of, counts))
+    mark_changes(ax, trajectory)
+    set_title(ax, trajectory)
+    return ax
+
+
+def count_axis(ax: "Axes", counts: np.ndarray) -> None:
+    """A logarithmic axis with plain whole numbers, tall enough for the plateau names above the staircase.
+
+    Few things, and those of which there may be none, have a linear one.
+    """
+    from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+
+    top = max(int(np.nanmax(counts)), 2)
+    ax.grid(True, axis="y")
+    if np.nanmin(counts) < 1 or top <= _FEW:
+        ax.set_ylim(-0.04 * top, 1.25 * top)
+        ax.yaxis.set_major_locator(MaxNLocator(integer=True))
+        return
+    ax.set_yscale("log")
+    ax.set_ylim(0.8, top * (top / 0.8) ** 0.2)  # a sixth of the height is left for two rows of names
+    ladder = [value * 10**power for power in range(7) for value in (1, 2, 5)]
+    ax.yaxis.set_major_locator(FixedLocator([value for value in ladder if value <= top]))
+    ax.yaxis.set_minor_locator(NullLocator())
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+
+
+def staircase(
+    trajectory: "Trajectory",
+    counts: Any = None,
+    *,
+    plateaus: Iterable[Any] = (),
+    log: bool | str = "auto",
+    of: str = "clusters",
+    ax: "Axes | None" = None,
+) -> "Axes":
+    """Draw cluster count (left axis) and energy (right axis) on one time axis, plateaus shaded.
+
+    Whichever of the two is missing is left out.
+
+    Parameters: `counts` (T,) or (T, R); `plateaus` (start, end, count) in times; `log`, a logarithmic time axis (True,
+    False, or "auto": where the frames are spaced like that); `of`, the noun of what is counted; `ax`, the axes to draw
+    on, else new ones. Returns the left axes; the right ones share its time axis.
+    """
+    check_trajectory(trajectory)
+    theme = style.current()
+    has_energy = "energy" in trajectory.observables
+    if counts is None:
+        if not has_energy:
+            raise ArgumentError(
+                "A staircase needs cluster counts or an `energy` observable, but found neither: give `counts`."
+            )
+        ax = energy(trajectory, log=log, ax=ax)
+        shade_plateaus(ax, trajectory, plateaus, ax.get_xscale() == "log")
+        return ax
+    ax = cluster_count(trajectory, counts, plateaus=plateaus, log=log, of=of, ax=ax)
+    if has_energy:
+        _colored_axis(ax, "left", theme.categories[3])
+        right = ax.twinx()
+        times = drawn_times(trajectory.times, ax.get_xscale() == "log")
+        values = observable_values(trajectory, "energy")
+        draw_band(right, times, values, theme.categories[0], None)
+        right.set_ylabel(with_band("energy", values))
+        right.spines["right"].set_visible(True)
+        if right.get_yscale() == "linear":
+            low, high = right.get_ylim()
+            right.set_ylim(low, high + 0.12 * (high - low))
+        _colored_axis(right, "right", theme.categories[0])
+    return ax
+
+
+def _colored_axis(ax: "Axes", side: str, color: str) -> None:
+    """Give the name, the numbers and the line of a vertical axis the colour of its curve."""
+    ax.yaxis.label.set_color(color)
+    ax.tick_params(axis="y", colors=color, labelcolor=color)
+    ax.spines[side].set_color(color)

@@ -1,0 +1,279 @@
+// The app: one state (a time, a view, a colouring), drawn at most once a screen refresh, and only if something changed.
+// Its time is the player's, its single particles are the focus's.
+
+class App {
+  constructor(facts, arrays, codes) {
+    this.facts = facts;
+    this.arrays = arrays;
+    this.run = new Run(facts, arrays, codes);
+    this.timeline = new Timeline(arrays.times, arrays.arc, arrays.frames);
+    this.colors = new Colors(facts);
+    this.camera = makeCamera(this.run, this.run.radius);
+    this.speedRange = speedRange(this.run, this.timeline);
+    this.mode = colorModes(this.run)[0][0];
+    this.sizeFactor = 1;
+    this.rotating = false;
+    this.held = -1;
+    this.showMass = this.run.hasClusters;
+    this.names = new Names(this);
+    this.showWords = this.names.usable;
+    this.player = new Player(this);
+    this.focus = new Focus(this);
+    this.dirty = { under: true, points: true, panels: true };
+    this.reducedMotion = matchMedia("(prefers-reduced-motion: reduce)");
+    this.scene = new Scene(this, byId("under"), byId("over"));
+    this.makeRenderer();
+    this.panels = new Panels(this, byId("panels"));
+    this.controls = new Controls(this);
+    this.watch();
+    this.player.showScale();
+    this.resize();
+    this.tick = this.tick.bind(this);
+    requestAnimationFrame(this.tick);
+  }
+
+  makeRenderer() {
+    const canvas = byId("points");
+    try {
+      this.renderer = new GLPoints(canvas, this.run);
+      canvas.addEventListener("webglcontextlost", (event) => {
+        event.preventDefault();
+        this.notify("The graphics card dropped the picture; it comes back by itself, or after reloading the page.");
+      });
+      canvas.addEventListener("webglcontextrestored", () => {
+        this.renderer = new GLPoints(canvas, this.run);
+        this.notify("");
+        this.recolor();
+      });
+    } catch (problem) {
+      const fresh = canvas.cloneNode(); // a canvas that has once been asked for WebGL gives no 2-D context
+      canvas.replaceWith(fresh);
+      this.renderer = new CanvasPoints(fresh, this.run, this.timeline);
+      const thinned = this.renderer.stride > 1 ? ` One in ${this.renderer.stride} particles is drawn.` : "";
+      this.notify("This browser offers no WebGL2, so a slower drawing is used." + thinned);
+    }
+    this.refreshCategories();
+  }
+
+  notify(text) {
+    byId("notice").textContent = text;
+    byId("notice").hidden = !text;
+  }
+
+  watch() {
+    new ResizeObserver(() => this.resize()).observe(byId("stage"));
+    new ResizeObserver(() => this.invalidate("panels")).observe(byId("panels"));
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.recolor());
+  }
+
+  resize() {
+    const stage = byId("stage");
+    this.ratio = Math.min(devicePixelRatio || 1, 2);
+    [this.width, this.height] = [stage.clientWidth, stage.clientHeight];
+    fitCanvas(byId("points"), this.width, this.height, this.ratio);
+    this.scene.resize(this.width, this.height, this.ratio);
+    this.invalidate("under");
+  }
+
+  invalidate(part) {
+    this.dirty[part] = true;
+    this.dirty.points = true;
+  }
+
+  // ---- colour -----------------------------------------------------------------------------------------------------
+  setMode(mode) {
+    this.mode = mode;
+    byId("color").value = mode;
+    this.refreshCategories();
+    this.recolor();
+  }
+
+  nextMode() {
+    const modes = colorModes(this.run).map(([value]) => value);
+    this.setMode(modes[(modes.indexOf(this.mode) + 1) % modes.length]);
+  }
+
+  get paintMode() {
+    return this.mode === "cluster" && this.held >= 0 ? "held" : this.mode;
+  }
+
+  toggleHold() {
+    if (!this.run.hasClusters) return;
+    this.held = this.held >= 0 ? -1 : this.player.moment.k;
+    pressed(byId("hold"), this.held >= 0);
+    byId("hold").textContent = this.held >= 0 ? "Colours held" : "Hold colours";
+    this.setMode("cluster");
+  }
+
+  refreshCategories() {
+    this.renderer.setColors(this.colors);
+    const { run, held } = this;
+    const codes = Uint16Array.from({ length: run.count }, (_, j) =>
+      this.paintMode === "held" ? run.cluster(j, held) : run.arrays.label_codes ? run.arrays.label_codes[j] : 0);
+    this.renderer.setCategories(codes);
+  }
+
+  recolor() {
+    this.colors.refresh();
+    this.refreshCategories();
+    this.legendKey = null;
+    this.invalidate("under");
+    this.invalidate("panels");
+  }
+
+  sizesAt(k) {
+    if (this.sizesFrame !== k) {
+      this.sizes = this.run.clusterSizes(k);
+      this.sizesFrame = k;
+    }
+    return this.sizes;
+  }
+
+  toggleMass() {
+    this.showMass = this.run.hasClusters && !this.showMass;
+    this.invalidate("points");
+  }
+
+  toggleWords() {
+    this.showWords = this.names.usable && !this.showWords;
+    this.names.drawn = [];
+    this.invalidate("points");
+  }
+
+  toggleTheme() {
+    document.documentElement.dataset.theme = darkNow() ? "light" : "dark";
+    this.recolor();
+  }
+
+  // ---- view -------------------------------------------------------------------------------------------------------
+  // Diameter of a point in CSS pixels: larger for few particles and for large stages.
+  pointSize() {
+    const cell = this.run.density ? cellSize(this) : 0;
+    if (cell) return cell * this.sizeFactor;
+    const room = Math.sqrt(Math.min(this.width, this.height) / 600);
+    return clamp(26 / this.run.count ** 0.22, 1.6, 13) * room * this.sizeFactor;
+  }
+
+  setSize(factor) {
+    this.sizeFactor = factor;
+    this.invalidate("points");
+  }
+
+  drag(dx, dy, here) {
+    if (this.camera.kind === "strip") {
+      const area = this.camera.area(this.width, this.height);
+      this.player.seekUnit((here[0] - area.left) / area.width, true);
+      return;
+    }
+    this.camera.drag(dx, dy, this.width, this.height);
+    this.focus.hideTooltip();
+    this.invalidate("under");
+  }
+
+  zoom(factor, x, y) {
+    this.camera.zoom(factor, x, y, this.width, this.height);
+    this.invalidate("under");
+  }
+
+  resetView() {
+    this.camera.reset();
+    this.invalidate("under");
+  }
+
+  toggleRotation() {
+    if (this.camera.kind !== "orbit") return;
+    this.rotating = !this.rotating;
+    pressed(byId("rotate"), this.rotating);
+  }
+
+  axisName(axis) {
+    return this.facts.explained === null ? "x" + "₁₂₃"[axis] : "PC " + (axis + 1);
+  }
+
+  // ---- drawing ----------------------------------------------------------------------------------------------------
+  view() {
+    const { camera, width, height } = this;
+    const { moment, unit } = this.player;
+    if (camera.kind === "strip") camera.unit = unit;
+    const k = Math.min(moment.k, Math.max(0, this.run.frames - 2));
+    const at = this.run.frames > 1 && moment.k > k ? { k, next: k + 1, fraction: 1 } : moment;
+    const many = this.run.count > 3000;
+    const alpha = this.run.density ? cellAlpha(this) : many ? 0.75 : 0.92;
+    return {
+      moment: this.mode === "speed" ? at : moment,
+      matrix: camera.matrix(width, height),
+      cue: camera.cue,
+      mode: this.paintMode,
+      speedRange: this.speedRange,
+      numbers: {
+        size: this.pointSize() * this.ratio,
+        reference: camera.kind === "orbit" ? camera.distance : 0,
+        alpha,
+        elapsed: this.run.frames > 1 ? this.timeline.frameTimes[k + 1] - this.timeline.frameTimes[k] : 0,
+      },
+    };
+  }
+
+  tick(now) {
+    const seconds = this.player.advance(now);
+    if (this.rotating) {
+      this.camera.yaw += seconds * (this.reducedMotion.matches ? 0.08 : 0.3);
+      this.invalidate("under");
+    }
+    if (this.dirty.points) this.draw();
+    requestAnimationFrame(this.tick);
+  }
+
+  draw() {
+    const { dirty } = this;
+    this.dirty = { under: false, points: false, panels: false };
+    if (!this.width || !this.height) return;
+    if (dirty.under) this.scene.drawUnder();
+    this.renderer.draw(this.view());
+    this.scene.drawOver();
+    if (dirty.panels) this.panels.draw();
+    else this.panels.moveCursor();
+    this.player.showClock();
+    this.showLegend();
+    this.focus.showTooltip();
+  }
+
+  showLegend() {
+    const key = `${this.mode} ${this.mode === "cluster" ? (this.held >= 0 ? this.held : this.player.moment.k) : ""}`;
+    if (key === this.legendKey) return;
+    this.legendKey = key;
+    fillLegend(byId("legend"), this);
+    const noun = this.run.density ? "cells" : "particles";
+    byId("over").setAttribute("aria-label", `${this.facts.count} ${noun}, ${describeMoment(this)}`);
+  }
+
+  savePicture() {
+    const picture = document.createElement("canvas");
+    fitCanvas(picture, this.width, this.height, this.ratio);
+    const context = picture.getContext("2d");
+    context.fillStyle = cssColor(this.colors.background);
+    context.fillRect(0, 0, picture.width, picture.height);
+    this.draw(); // the picture of the card is only there in the task that drew it
+    for (const id of ["under", "points", "over"]) context.drawImage(byId(id), 0, 0, picture.width, picture.height);
+    picture.toBlob((blob) => {
+      const link = document.createElement("a");
+      link.href = URL.createObjectURL(blob);
+      link.download = "particleflow.png";
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+    });
+  }
+
+  // Script and upload of one picture are timed; what the card does with it afterwards is not.
+  async benchmark(pictures) {
+    const spent = [];
+    for (let i = 0; i < pictures; i++) {
+      await new Promise(requestAnimationFrame);
+      this.player.time = this.timeline.frameTimes[(i * 2) % this.run.frames];
+      const began = performance.now();
+      this.draw();
+      spent.push(performance.now() - began);
+    }
+    return spent.sort((a, b) => a - b)[pictures >> 1];
+  }
+}

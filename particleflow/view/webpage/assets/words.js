@@ -1,0 +1,79 @@
+// Descriptions of the run, of a moment and of a particle, as plain text that is never parsed as markup.
+
+function describeMoment(app) {
+  const { index } = locate(app.timeline.times, app.player.time);
+  const count = app.arrays.counts ? `, ${app.arrays.counts[index]} ${app.facts.counted}` : "";
+  return `time ${formatNumber(app.player.time)}${count}`;
+}
+
+// Facts of the run, what the page shows of it and what it leaves out, as [name, text].
+function runFacts(app) {
+  const { facts } = app;
+  const share = (shown, total, why) =>
+    shown < total ? `${formatCount(shown)} of ${formatCount(total)}, ${why}` : formatCount(total);
+  const rows = [
+    [facts.density ? "Cells" : "Particles", share(facts.count, facts.totalCount, "drawn at random to keep the file small")],
+    ["Frames", share(facts.frameCount, facts.totalFrames, `closest together where ${facts.density ? "most mass moves" : "the particles move most"}`)],
+  ];
+  rows.push(["Time", `${formatNumber(app.timeline.begin)} to ${formatNumber(app.timeline.end)}`]);
+  rows.push(["Geometry", `${facts.geometry || "not stated"}, ${facts.dimension} coordinate${facts.dimension === 1 ? "" : "s"}`]);
+  if (facts.explained !== null) {
+    const kept = `${formatNumber(100 * facts.explained, 3)} % of the variance`;
+    const method = `first three principal components of ${facts.dimension} coordinates (singular value decomposition)`;
+    rows.push(["Projection", `${method}, ${kept}; coordinates and speeds are those of the projection`]);
+  }
+  const error = Math.max(...facts.step) / 2;
+  const precision = `${facts.bits} bits a coordinate, off by at most ${formatNumber(error, 2)}`;
+  rows.push(["Precision", `${precision}; between frames points are interpolated`]);
+  if (facts.threshold) rows.push([facts.density ? "Peaks" : "Clusters", facts.threshold]);
+  if (facts.runs !== null) rows.push(["Ensemble", `the first of ${facts.runs} runs is shown`]);
+  if (facts.seed !== null) rows.push(["Seed", facts.seed]);
+  if (facts.status) rows.push(["Status", facts.status]);
+  return rows;
+}
+
+function describeParticle(app, j) {
+  const { run, arrays } = app;
+  const { moment } = app.player;
+  const point = [0, 0, 0];
+  if (!run.point(j, moment, point)) return [["particle", String(run.number(j))], ["state", "not finite"]];
+  const rows = run.hasWords ? [["word", run.word(j)]] : [];
+  rows.push([run.density ? "cell" : "particle", String(run.number(j))]);
+  if (run.density) rows.push([run.density.kind === "points" ? "mass" : "density", formatNumber(run.densityAt(run.level(j, moment)), 3)]);
+  if (arrays.positions_of) rows.push(["position", formatNumber(arrays.positions_of[j], 6)]);
+  if (arrays.labels) rows.push(["label", String(arrays.labels[j])]);
+  if (run.hasClusters) {
+    const code = run.cluster(j, moment.k);
+    const size = app.sizesAt(moment.k).get(code);
+    const noun = app.facts.count < app.facts.totalCount ? "shown particle" : "particle";
+    const named = `${formatCount(code + 1)} (${formatCount(size)} ${noun}${size === 1 ? "" : "s"})`;
+    rows.push(["cluster", code === MISSING_LABEL ? "none" : named]);
+    if (app.names.usable && code !== MISSING_LABEL && size > 1) rows.push(["its words", app.names.ofCluster(code, moment.k, 5)]);
+  }
+  if (arrays.weights) rows.push(["weight", formatNumber(arrays.weights[j])]);
+  for (let c = 0; c < run.dimension; c++) {
+    // no more digits than were stored
+    const digits = clamp(Math.floor(-Math.log10(run.step[c])), 0, 12);
+    rows.push([run.dimension === 1 ? "x" : app.axisName(c), formatNumber(Number(point[c].toFixed(digits)), 6)]);
+  }
+  const speed = speedOf(run, app.timeline, j, Math.max(0, Math.min(moment.k, run.frames - 2)));
+  if (run.frames > 1 && !run.density) rows.push(["speed", formatNumber(speed, 3)]);
+  return rows;
+}
+
+function showHeading(facts) {
+  byId("title").textContent = facts.title || "Untitled run";
+  const noun = facts.density ? "cell" : "particle";
+  const parts = [`${formatCount(facts.totalCount)} ${noun}${facts.totalCount === 1 ? "" : "s"}`];
+  const circle = facts.radius && facts.dimension === 2;
+  if (facts.geometry) parts.push(circle ? "circle" : facts.geometry.replaceAll("_", " "));
+  parts.push(facts.dimension === 1 ? "1 dimension" : `${facts.dimension} dimensions`);
+  const kept = `${formatNumber(100 * (facts.explained ?? 1), 3)} % of the variance`;
+  if (facts.explained !== null) parts.push(`projected on 3 principal components (${kept})`);
+  const frames = `${formatCount(facts.totalFrames)} frame${facts.totalFrames === 1 ? "" : "s"}`;
+  parts.push(facts.frameCount < facts.totalFrames ? `${formatCount(facts.frameCount)} of ${frames}` : frames);
+  if (facts.count < facts.totalCount) parts.push(`${formatCount(facts.count)} ${noun}s shown`);
+  if (facts.runs !== null) parts.push(`run 1 of ${facts.runs}`);
+  const unbroken = parts.map((part) => (part.length < 40 ? part.replaceAll(" ", "\u00a0") : part));
+  byId("subtitle").textContent = unbroken.join(" · ");
+}

@@ -1,0 +1,65 @@
+"""The clusters that the page shows, taken from plain arrays, from an analysis of the run, or found here."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from particleflow.analysis.density.cells import cells_of, is_density
+from particleflow.analysis.run_character import character_of
+from particleflow.errors import ParticleflowError
+from particleflow.view.findings import merge_rows, pick, worth_showing
+from particleflow.view.webpage.page_tree import Births
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """Labels (T, N), counts (T,), merges (a, b, time, size), births, and the threshold in words.
+
+    `births` are (time, size) by label; `note` states how particles are linked, or why nothing was found; `noun` names
+    what is counted. Of a density the peaks are counted, and there are counts alone.
+    """
+
+    labels: Any = None
+    counts: Any = None
+    merge_tree: Any = None
+    births: Births | None = None
+    note: str = ""
+    noun: str = "clusters"
+
+    def or_else(self, given: "Clusters") -> "Clusters":
+        """These clusters, with labels, counts or merges that were given by themselves in place of the analysis' own."""
+        named = {name: getattr(given, name) for name in ("labels", "counts", "merge_tree")}
+        named = {name: value for name, value in named.items() if value is not None}
+        # births refer to the labels of the analysis' own tree
+        births = None if "merge_tree" in named else self.births
+        return replace(self, births=births, **named)
+
+
+def found_clusters(trajectory: Any) -> Clusters:
+    """Clusters of a single run at the default threshold; without them where they cannot be found or mean nothing."""
+    from particleflow.analysis.clusters.tracking import track_clusters
+    from particleflow.analysis.density.peaks import track_peaks
+
+    if is_density(trajectory):
+        return clusters_from(worth_showing(trajectory, track_peaks(trajectory) if cells_of(trajectory) else None))
+    if not character_of(trajectory).gathers:
+        return Clusters()
+    try:
+        return clusters_from(worth_showing(trajectory, track_clusters(trajectory)))
+    except ParticleflowError as problem:
+        return Clusters(note=f"not analysed: {problem}")
+
+
+def clusters_from(analysis: Any) -> Clusters:
+    """Clusters of an analysis: a `ClusterTrack`, or a mapping or object with labels, counts, merge_tree (or tree)."""
+    if analysis is None or analysis is False:
+        return Clusters()
+    if pick(analysis, "peaks") is not None:
+        return Clusters(counts=analysis.counts, note=analysis.rule, noun="peaks")
+    tree, births = pick(analysis, "merge_tree", "tree"), None
+    if hasattr(tree, "merges") and hasattr(tree, "births"):
+        births = {int(birth.label): (float(birth.time), float(birth.size)) for birth in tree.births}
+        tree = merge_rows(tree)
+    threshold = pick(analysis, "threshold")
+    value = getattr(threshold, "value", threshold)
+    note = f"particles closer than {float(value):.4g} are linked" if isinstance(value, int | float) else ""
+    return Clusters(pick(analysis, "labels"), pick(analysis, "counts"), tree, births, note)

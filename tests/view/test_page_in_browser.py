@@ -1,0 +1,404 @@
+"""The interactive page in a real browser: what it shows is what was simulated; controls, words, themes and widths.
+
+The tests are one file so that they share one browser, and most of them one page.
+"""
+
+from itertools import combinations
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from sklearn.decomposition import PCA
+
+from page_oracles import EVIL, demo, picture, pixels, planted, state, stored, two_groups, wait_until
+from particleflow.trajectory.trajectory import Trajectory
+from shares import by_default
+
+mpl.use("Agg")
+WORDS = [f"word{place}" for place in range(60)]
+
+
+def test_decoded_positions_are_the_simulated_ones(planted_page):
+    run = demo()
+    page = planted_page
+    assert state(page).renderer == "webgl2"
+    assert np.allclose(page.evaluate("window.particleflow.frameTimes()"), run.times)
+    for frame in (0, 1, 2, 17, 39):
+        error = np.abs(stored(page, frame, 3) - run.points[frame]).max()
+        assert error <= 0.5001 * 2 / 65534
+    clusters = [page.evaluate(f"window.particleflow.clusters({frame})") for frame in (0, 15, 30)]
+    assert [len(set(codes)) for codes in clusters] == [60, 30, 2]
+
+
+def test_points_are_drawn_where_they_are(show):
+    """Two particles exchange corners of [−1, 1]²; at the middle of the run both stand in the middle."""
+    points = np.array([[[-1.0, -1.0], [1.0, 1.0]], [[1.0, 1.0], [-1.0, -1.0]]])
+    page = show(Trajectory.from_arrays([0.0, 1.0], points, labels=[0, 1], metadata={"geometry": "euclidean"}))
+    page.locator("#color").select_option("label")
+    blue, orange = ([int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)] for color in ("#0072b2", "#e69f00"))
+    for moment, expected in (
+        (0.0, {-1: blue, 1: orange}),
+        (0.75, {0.5: blue, -0.5: orange}),
+        (1.0, {1: blue, -1: orange}),
+    ):
+        page.evaluate(f"window.particleflow.seek({moment})")
+        state(page)
+        seen = pixels(page)
+        height, width, _ = seen.shape
+        scale = min((width - 80) / 2, (height - 96) / 2)  # the margins are 56, 24, 52 and 44 pixels
+        for place, color in expected.items():
+            spot = seen[round((height + 8) / 2 - place * scale), round((width + 32) / 2 + place * scale)]
+            assert np.allclose(spot, color, atol=0.1)  # the points are slightly transparent
+
+
+def test_panels_show_the_numbers_at_the_cursor(planted_page):
+    run = demo()
+    page = planted_page
+    page.evaluate(f"window.particleflow.seek({run.times[15]})")
+    state(page)
+    values = page.locator(".panel .value").all_inner_texts()
+    assert float(values[0]) == pytest.approx(float(run.observables["energy"][15]), rel=1e-4)
+    assert values[1] == "30"
+    assert values[2] == "28 merges to come"
+    page.locator(".panel select").select_option(label="order")
+    value = page.locator(".panel .value").first.inner_text()
+    assert float(value) == pytest.approx(float(run.observables["order"][15]), rel=1e-4)
+
+
+def test_hostile_text_is_shown_as_text(show):
+    page = show(demo(EVIL, observables={EVIL: np.arange(40.0), "</script>": np.arange(40.0)}))
+    assert page.locator("#title").inner_text() == EVIL
+    assert page.title() == EVIL
+    page.locator("#about-button").click()
+    assert EVIL in page.locator("#scenario").inner_text()
+    assert page.locator("img").count() == 0
+    names = page.locator(".panel select option").all_inner_texts()
+    assert set(names) == {EVIL, "</script>"}
+
+
+@pytest.mark.parametrize("dimension", by_default([1, 2, 5], [5]))
+def test_other_dimensions_are_shown(show, dimension: int):
+    points = np.random.default_rng(2).normal(size=(12, 40, dimension)).cumsum(axis=0)
+    page = show(Trajectory.from_arrays(np.arange(12.0), points))
+    shown = stored(page, 5, min(dimension, 3))
+    if dimension > 3:
+        reference = PCA(3).fit_transform(points.reshape(-1, dimension)).reshape(12, 40, 3)[5]
+        assert np.allclose(np.abs(shown), np.abs(reference), atol=1e-3)
+        assert "principal components" in page.locator("#subtitle").inner_text()
+    else:
+        assert np.allclose(shown, points[5], atol=1e-3)
+    first = picture(page)
+    page.keyboard.press("End")
+    state(page)
+    assert picture(page) != first
+
+
+@pytest.mark.slow
+def test_reductions_are_told(show):
+    points = np.random.default_rng(0).normal(size=(300, 800, 3)).cumsum(axis=0)
+    page = show(Trajectory.from_arrays(np.arange(300.0), points), max_bytes=700_000)
+    now = state(page)
+    assert now.frames < 300
+    assert f"{now.frames} of 300 frames" in page.locator("#subtitle").inner_text().replace("\u00a0", " ")
+    index = int(now.frames) // 2
+    frame = int(page.evaluate(f"window.particleflow.frameTimes()[{index}]"))
+    assert now.count == 800
+    half_step = 0.5 * np.ptp(points, axis=(0, 1)) / (2**12 - 2)
+    assert (np.abs(stored(page, index, 3) - points[frame]) <= 1.0001 * half_step).all()
+
+
+@pytest.mark.slow
+def test_missing_particles_are_left_out(show):
+    points = two_groups().copy()
+    points[20:, 3] = np.nan
+    page = show(Trajectory.from_arrays(np.linspace(0, 4, 40), points), analysis=None)
+    assert np.isnan(stored(page, 30, 3)[3]).all()
+    assert np.isfinite(np.delete(stored(page, 30, 3), 3, axis=0)).all()
+    page.locator("#about-button").click()
+    assert "not analysed" in page.locator("#facts-list").inner_text()
+
+
+@pytest.mark.slow
+def test_one_frame_is_enough(show):
+    page = show(Trajectory.from_arrays([0.0], two_groups()[:1]))
+    page.keyboard.press("Space")
+    assert not state(page).playing
+
+
+@pytest.mark.slow
+def test_clusters_are_found_without_being_given(show):
+    page = show(demo(), analysis=None)
+    counts = page.locator(".panel .value")
+    page.keyboard.press("End")
+    state(page)
+    assert counts.nth(1).inner_text() == "2"
+    assert len(set(page.evaluate("window.particleflow.clusters(39)"))) == 2
+
+
+def test_without_webgl_a_canvas_shows_the_points(show):
+    script = """const real = HTMLCanvasElement.prototype.getContext;
+        HTMLCanvasElement.prototype.getContext = function (kind, ...rest) {
+            return kind.startsWith("webgl") ? null : real.call(this, kind, ...rest);
+        };"""
+    page = show(demo(), before=script, **planted())
+    assert state(page).renderer == "canvas"
+    assert "no WebGL2" in page.locator("#notice").inner_text()
+    first = picture(page)
+    page.keyboard.press("End")
+    state(page)
+    assert picture(page) != first
+
+
+def test_play_moves_the_points_and_stops_at_the_end(planted_page):
+    page = planted_page
+    before = state(page)
+    first = picture(page)
+    page.keyboard.press("Space")
+    page.wait_for_timeout(600)
+    assert state(page).playing
+    page.keyboard.press("Space")
+    after = state(page)
+    assert not after.playing
+    assert before.time == 0.0
+    assert 0.0 < after.time < 4.0
+    assert picture(page) != first
+    page.evaluate("window.particleflow.seek(3.9)")
+    page.locator("#speed").select_option("8")
+    page.locator("#play").click()
+    page.wait_for_timeout(100)
+    # the page's policy forbids evaluating strings inside it, so the wait is here
+    assert wait_until(lambda: not state(page).playing)
+    assert state(page).time == 4.0
+    page.locator("#speed").select_option("1")
+
+
+def test_keys(planted_page):
+    page = planted_page
+    times = demo().times
+    page.keyboard.press("End")
+    assert state(page).time == 4.0
+    page.keyboard.press("ArrowLeft")
+    assert state(page).time == pytest.approx(times[38])
+    page.keyboard.press("Shift+ArrowLeft")
+    assert state(page).time == pytest.approx(times[28])
+    page.keyboard.press("ArrowRight")
+    assert state(page).time == pytest.approx(times[29])
+    page.keyboard.press("Home")
+    assert state(page).time == 0.0
+    page.keyboard.press("+")
+    assert state(page).speed == 2
+    page.keyboard.press("-")
+    page.keyboard.press("-")
+    assert state(page).speed == 0.5
+    modes = []
+    for _ in range(4):
+        modes.append(state(page).mode)
+        page.keyboard.press("c")
+    assert modes == ["cluster", "label", "index", "speed"]
+    page.keyboard.press("?")
+    assert page.locator("#help").is_visible()
+    page.keyboard.press("Escape")
+    assert not page.locator("#help").is_visible()
+
+
+@pytest.mark.slow
+def test_colourings_differ(show):
+    page = show(demo(), **planted())
+    page.evaluate("window.particleflow.seek(2.5)")
+    pictures = []
+    for mode in ("cluster", "label", "index", "speed"):
+        page.locator("#color").select_option(mode)
+        state(page)
+        pictures.append(picture(page))
+    assert len(set(pictures)) == 4
+
+
+def test_the_cursor_is_shared_and_panels_scrub(planted_page):
+    page = planted_page
+    panels = page.locator(".panel .plot")
+    assert panels.count() == 3
+    for index in range(3):
+        fraction = 0.2 + 0.25 * index
+        box = page.evaluate("window.particleflow.cursors()")[index]
+        plot = panels.nth(index).bounding_box()
+        page.mouse.move(box["left"] + 5, plot["y"] + plot["height"] / 2)
+        page.mouse.down()
+        page.mouse.move(box["left"] + fraction * (box["right"] - box["left"]), plot["y"] + plot["height"] / 2)
+        page.mouse.up()
+        now = state(page)
+        assert now.unit == pytest.approx(fraction, abs=0.005)
+        cursors = page.evaluate("window.particleflow.cursors()")
+        places = {round(cursor["x"], 1) for cursor in cursors}
+        assert len(places) == 1
+        expected = cursors[0]["left"] + now.unit * (cursors[0]["right"] - cursors[0]["left"])
+        assert places.pop() == pytest.approx(expected, abs=1.0)
+        assert float(page.locator("#scrubber").input_value()) == pytest.approx(now.unit, abs=1e-6)
+
+
+@pytest.mark.parametrize("scale", by_default(["linear", "log", "arc"], ["log"]))
+def test_time_scales_place_the_cursor(planted_page, scale: str):
+    run = demo()
+    arc = np.sqrt(np.square(np.diff(run.points, axis=0)).sum(axis=2).mean(axis=1)).sum
+    page = planted_page
+    page.locator(f"#scale button[data-scale={scale}]").click()
+    page.evaluate("window.particleflow.seek(2.0)")
+    steps = np.sqrt(np.square(np.diff(np.asarray(run.points), axis=0)).sum(axis=2).mean(axis=1))
+    travelled = np.interp(2.0, run.times, np.concatenate([[0], np.cumsum(steps)])) / arc()
+    first = run.times[1]
+    expected = {
+        "linear": 0.5,
+        "log": 0.03 + 0.97 * np.log(2.0 / first) / np.log(4.0 / first),
+        "arc": 0.98 * travelled + 0.02 * 0.5,
+    }
+    assert state(page).unit == pytest.approx(expected[scale], abs=1e-6)
+
+
+def test_hover_and_selection_tell_a_particles_data(show):
+    points = np.array([[[-1.0, -1.0], [1.0, 1.0], [0.25, 0.0]]] * 2)
+    run = Trajectory.from_arrays([0.0, 1.0], points, positions=[10.0, 20.0, 30.0], labels=[4, 5, 6])
+    page = show(run, labels=np.array([[0, 0, 1]] * 2), counts=[2, 2])
+    page.keyboard.press("]")
+    page.keyboard.press("]")
+    page.keyboard.press("]")
+    state(page)
+    shown = " ".join(page.locator("#tooltip").inner_text().split())
+    assert shown == "particle 2 position 30 label 6 cluster 2 (1 particle) x₁ 0.25 x₂ 0 speed 0"
+    page.keyboard.press("Escape")
+    state(page)
+    assert not page.locator("#tooltip").is_visible()
+    stage = page.locator("#stage").bounding_box()
+    # the box is [−1, 1]², fitted between the margins 56, 24, 52, 44 with equal units
+    scale = min((stage["width"] - 80) / 2, (stage["height"] - 96) / 2)
+    middle = stage["x"] + (stage["width"] + 32) / 2, stage["y"] + (stage["height"] + 8) / 2
+    page.mouse.move(middle[0] + 0.25 * scale + 2, middle[1] + 2)
+    assert state(page).hovered == 2
+    page.mouse.move(middle[0] + scale, middle[1] - scale)
+    assert state(page).hovered == 1
+    assert "particle\n1" in page.locator("#tooltip").inner_text()
+
+
+@pytest.mark.slow
+def test_dragging_turns_the_sphere_and_reset_restores_it(show):
+    page = show(demo())
+    first = picture(page)
+    box = page.locator("#stage").bounding_box()
+    page.mouse.move(box["x"] + 200, box["y"] + 200)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 300, box["y"] + 240, steps=4)
+    page.mouse.up()
+    state(page)
+    assert picture(page) != first
+    page.locator("#reset").click()
+    state(page)
+    assert picture(page) == first
+
+
+def test_theme_follows_the_system_and_the_button(planted_page):
+    page = planted_page
+    background = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(background)
+    page.emulate_media(color_scheme="dark")
+    dark = page.evaluate(background)
+    assert light != dark
+    page.keyboard.press("t")
+    assert page.evaluate(background) == light
+    page.emulate_media(color_scheme="light")
+    page.keyboard.press("t")
+
+
+@pytest.mark.parametrize("width", by_default([320, 390, 900, 1600], [320]))
+def test_every_width_fits(show, width: int):
+    page = show(
+        demo("A title that is long enough to need more than one line on a phone"), viewport=(width, 800), **planted()
+    )
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    for selector in ("#play", "#scrubber", "#scale", "#color", "#help-button", "#readout"):
+        box = page.locator(selector).bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= width
+    # no label is cut: everything with text is as wide as its text
+    clipped = page.evaluate("""() => [...document.querySelectorAll("button, h1, .name, .value, #readout, #clock")]
+        .filter((e) => e.offsetParent && e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).display !== "inline")
+        .map((e) => e.id || e.textContent)""")
+    assert clipped == []
+
+
+def test_controls_have_accessible_names(planted_page):
+    page = planted_page
+    nameless = page.evaluate("""() => [...document.querySelectorAll("button, select, input, canvas:not([aria-hidden])")]
+        .filter((e) => !(e.getAttribute("aria-label") || e.textContent.trim() || e.labels?.length))
+        .map((e) => e.id)""")
+    assert nameless == []
+    assert "time 0" in page.locator("#scrubber").get_attribute("aria-valuetext")
+
+
+def names(page) -> list[dict]:
+    """What is written beside particles, each inside of the stage and over no other."""
+    state(page)
+    found = page.evaluate("window.particleflow.names()")
+    stage = page.locator("#stage").bounding_box()
+    for name in found:
+        left, top, right, bottom = name["box"]
+        assert 0 <= left < right <= stage["width"]
+        assert 0 <= top < bottom <= stage["height"]
+    for one, other in combinations([name["box"] for name in found], 2):
+        assert one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]
+    return found
+
+
+def test_hover_legend_and_names_tell_the_words(show):
+    """Two groups of thirty: at the end a name and a legend entry for each, of its words."""
+    run = demo(words=WORDS)
+    page = show(run, **planted())
+    alone = names(page)
+    assert len(alone) > 10
+    assert {name["text"] for name in alone} <= set(WORDS) | {f"{a}, {b}" for a in WORDS for b in WORDS if a != b}
+    page.evaluate(f"window.particleflow.seek({run.times[-1]})")
+    assert sorted(name["text"] for name in names(page)) == ["word0, word1, word2 +27", "word30, word31, word32 +27"]
+    legend = page.locator("#legend .item").all_inner_texts()
+    assert sorted(legend) == ["word0, word1 +28 · 30", "word30, word31 +28 · 30"]
+    page.keyboard.press("]")
+    state(page)
+    tooltip = page.locator("#tooltip").inner_text().split("\n")
+    assert tooltip[:2] == ["word", "word0"]
+    assert tooltip[tooltip.index("its words") + 1] == "word0, word1, word2, word3, word4 +25"
+    page.keyboard.press("w")
+    assert names(page) == []
+    page.keyboard.press("w")
+    assert len(names(page)) == 2
+
+
+@pytest.mark.slow
+def test_given_labels_are_named_by_their_words(show):
+    page = show(demo(words=[["river", "bank", "money"][place % 3] for place in range(60)]))
+    page.locator("#color").select_option("label")
+    state(page)
+    assert page.locator("#legend .item").all_inner_texts() == ["river", "bank", "money"]
+
+
+@pytest.mark.slow
+def test_a_crowd_is_named_by_its_clusters(show):
+    """Of many particles only the heavy clusters have names, at their centres."""
+    count = 400
+    places = np.where(np.arange(count)[:, None] < 300, [1.0, 0.0], [-1.0, 0.5])
+    points = np.stack([places, 0.9 * places])
+    words = np.where(np.arange(count) < 300, "left", "right")
+    run = Trajectory.from_arrays([0.0, 1.0], points, words=words)
+    labels = np.broadcast_to(np.arange(count) >= 300, (2, count)).astype(int)
+    page = show(run, labels=labels, counts=[2, 2])
+    assert [name["text"] for name in names(page)] == ["left", "right"]
+    assert names(show(run)) == []  # without clusters nobody is heavy
+
+
+def test_hostile_words_stay_text(show, tmp_path):
+    """The fixture sees every dialog, request and error; the file has no markup of theirs."""
+    words = [EVIL, "</script><script>alert(3)</script>", "\x1b[31m\u202e", "&amp;", "$x$", ""] * 10
+    page = show(demo(words=words))
+    page.keyboard.press("]")
+    state(page)
+    assert page.locator("#tooltip").inner_text().split("\n")[1] == EVIL[:39] + "…"
+    assert EVIL[:39] not in (tmp_path / "page0.html").read_text(encoding="utf-8")
+    texts = [name["text"] for name in names(page)]
+    assert texts
+    assert all(text.isprintable() for text in texts)
+    assert "\u202e" not in page.locator("body").inner_text()
