@@ -33,6 +33,8 @@ def configure_process() -> None:
             os.environ.setdefault(f"JAX_PERSISTENT_CACHE_{name.upper()}", str(value))
     # JAX writes its cache in place. An entry that another process is still writing, or that was cut off, is compiled
     # again, which is nothing to tell the user.
-    warnings.filterwarnings("ignore", message="Error (reading|writing) persistent compilation cache", category=UserWarning)
+    warnings.filterwarnings(
+        "ignore", message="Error (reading|writing) persistent compilation cache", category=UserWarning
+    )
     # ffmpeg is started by fork and exec at once, which is safe beside JAX's threads.
     warnings.filterwarnings("ignore", message=r"os\.fork\(\) was called", category=RuntimeWarning)
