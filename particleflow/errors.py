@@ -1,6 +1,6 @@
 """Errors a user can act on: each says what was expected, what was found and, where it can, what to do.
 
-They speak in one voice, name the argument and end with what was found:
+All have one form: they name the argument and end with what was found:
 
     Argument `beta` must be positive, but is -1.0.
     Argument `geometry` must be a geometry, but is the class Sphere: write Sphere(...).
@@ -63,7 +63,7 @@ class ProductMissing(UserWarning):
 
 
 def check_kind(value: Any, kind: type | tuple[type, ...], name: str, expected: str) -> None:
-    """Raise unless an argument is an object of a kind; a class in place of an object is told apart.
+    """Raise unless an argument is an object of a kind; a class in place of an object gets a message of its own.
 
     Parameters: `value` of the argument `name`; `kind`, the class or classes that will do; `expected`, in words.
     """
@@ -78,9 +78,9 @@ def check_kind(value: Any, kind: type | tuple[type, ...], name: str, expected: s
 
 
 def whole_number(value: Any, name: str, least: int = 1) -> int:
-    """Raise unless an argument is a whole number that is large enough; returns it.
+    """Check that an argument is a whole number that is large enough, and return it as an int.
 
-    Parameters: `value` of the argument `name`, of Python or NumPy, but no truth value; the `least` that will do.
+    Parameters: `value` of the argument `name`, a Python or NumPy integer but no bool; `least`, the smallest allowed.
     """
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         expected = "a positive integer" if least == 1 else f"a whole number of at least {least}"

@@ -3,8 +3,8 @@
     μ = Σ_j w_j δ_{y_j},    each point y_j carrying a value z_j (itself, unless given) and, optionally,
                             a position s_j (token index, time) that never moves.
 
-A point may have further numbers by name, its `fields`, which nothing sums over: they belong to how the point moves, as
-the norm of the residual stream does whose direction the point is.
+A point may have further numbers by name, its `fields`. No sum uses them; they belong to the motion of the point, such
+as the norm of a residual stream whose direction the point is.
 
 Weights live as logarithms. A point of weight zero (log-weight −∞) is allowed; a measure without mass is not. Integrals
 are sums, ∫ f dμ = Σ_j w_j f(y_j), and for the empirical measure w_j = 1/n this is the mean over the tokens: the 1/n of
@@ -33,7 +33,7 @@ class Sites(NamedTuple):
     """What a kernel may depend on: points, their positions in the sequence, the values they carry.
 
     The fields of one site are a vector, a scalar and a vector; of many, the same with a leading axis. Weights are not
-    among them: a kernel cannot depend on how much of a point there is.
+    among them: a kernel cannot depend on the weight of a point.
     """
 
     points: Array

@@ -1,1 +1,1 @@
-"""Text, files, arrays, point sets, progress, signals and caches: helpers that know nothing of particles."""
+"""Helpers for text, files, arrays, point sets, progress, signals and caches, independent of all other rooms."""

@@ -4,8 +4,8 @@ Numbers become weakly typed scalars, so that they take the precision of the arra
 keep the precision they came with. Nothing is cast or broadcast silently: integers, NaN, wrong shapes and
 mixed precisions raise an error that names the argument, what was expected and what was found.
 
-JAX computes in 64 bits here (unless the environment variable JAX_ENABLE_X64 says otherwise): importing the package has
-switched it (`_support.precision`).
+Importing the package has switched JAX to 64 bits, unless the environment variable JAX_ENABLE_X64 says otherwise
+(`_support.precision`).
 """
 
 from collections.abc import Callable, Hashable
@@ -37,7 +37,7 @@ def is_traced() -> bool:
 
 
 def as_float_array(value: Any, name: str, *, finite: bool = True) -> Array:
-    """A floating-point JAX array of unchanged precision; −∞ and NaN are refused when `finite`."""
+    """A floating-point JAX array of unchanged precision; NaN and ∞ are refused, and with `finite` −∞, too."""
     if isinstance(value, bool):
         raise DtypeError(f"Argument `{name}` must be a number or an array of them, but is {value}.")
     if isinstance(value, int | float):
@@ -53,7 +53,7 @@ def as_float_array(value: Any, name: str, *, finite: bool = True) -> Array:
             f"Argument `{name}` must hold floating-point numbers, but has dtype {value.dtype}; "
             f"convert it, for example with {name}.astype(float)."
         )
-    # A copy: on a processor JAX would else look at the caller's memory, which may change after all checks.
+    # A copy: on a CPU JAX may share the caller's memory, which may change after all checks.
     array = value if isinstance(value, jax.Array) else jnp.array(value)
     if array.dtype != value.dtype:
         raise DtypeError(f"Argument `{name}` is {value.dtype}, but JAX runs in 32 bits; set JAX_ENABLE_X64=1.")
@@ -64,7 +64,7 @@ def as_float_array(value: Any, name: str, *, finite: bool = True) -> Array:
 
 @lru_cache(maxsize=4096)
 def _number(value: float) -> Array:
-    """A number as a weakly typed array; the same few numbers come again and again, and each costs a transfer."""
+    """A number as a weakly typed array, cached, because each new array costs a transfer."""
     with jax.ensure_compile_time_eval():
         return jnp.asarray(value)
 
@@ -87,7 +87,7 @@ def progression(first: float, step: float, count: int, dtype: Any) -> Array:
     return (_short_progression if count <= _SHORT else _progression)(first, step, count, dtype)
 
 
-_SHORT = 2**14  # numbers that are worth remembering: a transfer takes longer than a step of so few particles
+_SHORT = 2**14  # up to so many numbers are cached: a transfer takes longer than a step of so few particles
 
 
 def _progression(first: float, step: float, count: int, dtype: Any) -> Array:
@@ -99,7 +99,7 @@ _short_progression = lru_cache(maxsize=64)(_progression)
 
 
 def _from_list(numbers: list | tuple, name: str) -> np.ndarray:
-    """A list of numbers as an array; whole numbers in it are numbers like any other."""
+    """A list of numbers as an array; whole numbers in it become floating-point numbers."""
     try:
         array = np.asarray(numbers)
     except ValueError as error:
@@ -181,7 +181,7 @@ def strong_dtype_leaves(tree: Any) -> dict[str, Array]:
 
 
 def strong_leaves(tree: Any) -> list[Array]:
-    """The strongly typed floating-point arrays inside a pytree, without their paths, which take long to write."""
+    """The strongly typed floating-point arrays inside a pytree, without their paths, which take long to build."""
     return [leaf for leaf in jax.tree_util.tree_leaves(tree) if _is_strong(leaf)]
 
 
@@ -222,7 +222,7 @@ def remembered(function: Callable[..., Any], *operands: Any) -> Any:
 
 
 def _looked_up(name: Hashable, function: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
-    """The result kept under this name and the signature of the operands; computed, and kept, where there is none."""
+    """The result cached under this name and the signature of the operands; computed and cached if there is none."""
     key = signature(operands)
     result = _MISSING if key is None else _results.get((name, key), _MISSING)
     if result is _MISSING:

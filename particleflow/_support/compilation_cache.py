@@ -1,8 +1,7 @@
-"""Compiled programs that outlive their process: JAX's persistent cache, in a folder of particleflow's.
+"""Keep compiled programs on disk: JAX's persistent cache, in a folder of particleflow.
 
 A program that has been compiled once, for the same shapes, solver and versions, is read from disk the next time. The
-command line uses the cache for its own process (`own_process`); in Python it is used where `use_cache` is
-called.
+command line uses the cache for its own process (`own_process`); in Python it is used after `use_cache` is called.
 """
 
 import os
@@ -11,14 +10,14 @@ from pathlib import Path
 
 _XLA_LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 _FATAL_ONLY = "3"
-# JAX keeps every program then, however quickly it was compiled and however small it is.
+# Settings of JAX to keep every program, however quickly it was compiled and however small it is.
 KEEP_EVERY_PROGRAM = {"min_compile_time_secs": 0.0, "min_entry_size_bytes": -1}
 
 
 def use_cache(folder: str | Path | bool = True) -> Path | None:
     """Keep what JAX compiles from now on, for the next process with the same shapes; returns the folder in use.
 
-    This is a setting of JAX for the whole process, so nothing but this call makes it. A program with checks that call
+    This is a setting of JAX for the whole process, which only this call changes. A program with checks that call
     back into Python, as diffrax's are, cannot be kept; set EQX_ON_ERROR=nan in the environment before Python starts
     (as the command line does for its own process), and such a check gives NaN instead of an error. Where JAX is not
     loaded yet, XLA's log is set to fatal errors alone (TF_CPP_MIN_LOG_LEVEL), unless the environment says otherwise.
@@ -31,7 +30,7 @@ def use_cache(folder: str | Path | bool = True) -> Path | None:
     import jax
     from jax.experimental.compilation_cache import compilation_cache
 
-    compilation_cache.reset_cache()  # JAX stays with the folder that it has begun to use
+    compilation_cache.reset_cache()  # else JAX keeps the folder that it has begun to use
     if folder is False:
         jax.config.update("jax_compilation_cache_dir", None)
         jax.config.update("jax_enable_compilation_cache", False)
@@ -48,8 +47,8 @@ def use_cache(folder: str | Path | bool = True) -> Path | None:
 def silence_xla() -> None:
     """Silence XLA's log output when cached programs are loaded: a page each on some processors.
 
-    XLA reads its level from the environment when it is loaded. A level that the user has chosen stays; 1 is what JAX
-    sets itself, and what a process finds that was started from one with JAX.
+    XLA reads its level from the environment when it is loaded. A level that the user has chosen stays; 1 is set by JAX
+    itself, and inherited by processes that were started from one with JAX.
     """
     if os.environ.get(_XLA_LOG_LEVEL, "1") == "1":
         os.environ[_XLA_LOG_LEVEL] = _FATAL_ONLY

@@ -1,7 +1,7 @@
-"""Files that are written whole or not at all, whatever stops the process or the machine.
+"""Atomic writes: files that are written completely or not at all, whatever stops the process or the machine.
 
 A file is written under a hidden name in its folder, brought to disk (fsync), renamed, and its folder brought to disk:
-its name always stands for the old contents or the complete new ones.
+under its name there are always either the old contents or the complete new ones.
 
     with written(path) as partial:
         partial.write_bytes(content)
@@ -72,7 +72,7 @@ def written_folder(path: Path) -> Iterator[Path]:
 
 
 def own_folder(path: Path) -> Path:
-    """A folder of ours, made if it is not there; a link under its name is refused, not followed."""
+    """Make a folder that particleflow owns unless it exists, and return it; a link is refused, not followed."""
     refuse_link(path)
     path.mkdir(exist_ok=True)
     return path
@@ -88,7 +88,7 @@ def make_folder(path: Path) -> None:
 
 
 def refuse_link(path: Path) -> None:
-    """Raise if a folder in which we write and delete is a link: it must lie beside our files."""
+    """Raise if a folder in which particleflow writes and deletes is a symbolic link."""
     if path.is_symlink():
         raise StoreError(f"{path} is not a folder of ours but leads elsewhere. Remove it.")
 
@@ -108,10 +108,10 @@ def hdf5_output(partial: Path) -> Iterator["HDF5Output"]:
 
 
 class HDF5Output(io.RawIOBase):
-    """A file object whose writes never fail: HDF5 crashes the process, at the latest at its exit, if one does.
+    """A file object whose writes never raise, because HDF5 crashes the process, at the latest at exit, if one does.
 
-    What cannot be written is kept in memory, where HDF5 can read it again, until the file is closed. So call `check`
-    now and then while writing much.
+    Bytes that cannot be written are kept in memory, where HDF5 can read them again, until the file is closed. So call
+    `check` regularly while writing much.
     """
 
     def __init__(self, path: Path) -> None:
@@ -206,12 +206,12 @@ def replace(source: Path, target: Path) -> None:
     """Rename a finished file into place, durably: contents, then name, then folder reach the disk."""
     _sync(source)
     source.replace(target)
-    with contextlib.suppress(OSError):  # some network file systems cannot; the rename itself is then all there is
+    with contextlib.suppress(OSError):  # some network file systems cannot sync a folder; then only the rename is done
         _sync(target.parent)
 
 
 def advice_for(error: Exception) -> str:
-    """What a user can do about a failure of the operating system; empty where the reason says it already."""
+    """What a user can do about a failure of the operating system; empty where no advice is known."""
     return _ADVICE.get(getattr(error, "errno", None) or 0, "")
 
 

@@ -1,6 +1,6 @@
 """What the command line sets for its own process: environment variables that NumPy, JAX and equinox read when loaded.
 
-Nothing of it happens when `particleflow` is imported, or when `main` is called from Python with arguments.
+Importing `particleflow`, or calling `main` from Python with arguments, sets none of it.
 """
 
 import os
@@ -12,7 +12,7 @@ _configured: list[bool] = []
 
 
 def is_command_line() -> bool:
-    """Whether this process is that of the command line, and not a program that uses particleflow."""
+    """Whether this process was started as the command line, and not by a program that uses particleflow."""
     return bool(_configured)
 
 
@@ -23,8 +23,8 @@ def configure_process() -> None:
     # three times the processor time of a summary, and more where cores are busy.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     silence_xla()
-    # Checks inside compiled code call back into Python, and JAX does not keep a program that does. diffrax's checks
-    # of ours have been made before, and a run that is not finite ends with an error of its own.
+    # Checks inside compiled code call back into Python, and JAX does not cache a program with a callback. What diffrax
+    # checks there, particleflow has checked before, and a run that is not finite ends with an error of its own.
     os.environ.setdefault("EQX_ON_ERROR", "nan")
     folder = cache_folder()
     if folder is not None:
@@ -32,7 +32,7 @@ def configure_process() -> None:
         for name, value in KEEP_EVERY_PROGRAM.items():
             os.environ.setdefault(f"JAX_PERSISTENT_CACHE_{name.upper()}", str(value))
     # JAX writes its cache in place. An entry that another process is still writing, or that was cut off, is compiled
-    # again, which is nothing to tell the user.
+    # again, so the warning is of no use to the user.
     warnings.filterwarnings(
         "ignore", message="Error (reading|writing) persistent compilation cache", category=UserWarning
     )

@@ -1,4 +1,4 @@
-"""64 bits: every tolerance this package promises is a float64 tolerance, and JAX computes in 32 bits unless told."""
+"""Switch JAX to 64 bits, which the tolerances of this package need; by default JAX computes in 32 bits."""
 
 import os
 import sys
@@ -9,7 +9,7 @@ _SWITCH = "JAX_ENABLE_X64"
 def prefer_64_bits() -> None:
     """Switch JAX to 64 bits unless the environment says otherwise; JAX itself is not imported for that.
 
-    A JAX that is not loaded yet reads the environment when it is; one that is loaded has to be told.
+    JAX reads the environment when it is loaded; if it is loaded already, its configuration is changed.
     """
     if _SWITCH in os.environ:
         return

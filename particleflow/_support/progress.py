@@ -1,7 +1,7 @@
-"""Progress of long work: the one type of function that is told of it, and the bar that shows it on a terminal.
+"""Progress of long work: the type of the functions that report it, and the bar that shows it on a terminal.
 
-Analyses, pictures and products take a `Progress` or None. `simulate` and `learn`, whose users want more than two
-numbers at every step, take any function; `reporting` draws the bar where they pass `progress=True`.
+Analyses, pictures and products take a `Progress` or None. `simulate` and `learn`, which report more than two numbers
+at every step, take any function; `reporting` draws the bar where `progress` is true.
 """
 
 import sys
@@ -11,7 +11,7 @@ from typing import Any
 
 from particleflow.errors import ArgumentError
 
-# Called with how much is done, and of how much; with (0, 0) where work has begun whose length is not known yet.
+# Called with the amount done and the total; with (0, 0) when work has begun whose total is not known yet.
 Progress = Callable[[int, int], None]
 
 
@@ -21,8 +21,8 @@ def reporting(
     """A function to call at every step of long work: the user's own, or one that moves a bar, or one without effect.
 
     Parameters: `progress`, a function of the user's, true for a bar, false or None for nothing; the `label` and the
-    `total` of the bar; `told`, from the arguments of the function to how much is done and a few words of detail. The
-    bar goes to stderr, and only where that is a terminal or a notebook: a pipe or a log file stays empty.
+    `total` of the bar; `told`, a function from the arguments of a step to (amount done, text of details). The bar is
+    drawn on stderr, and only where that is a terminal or a notebook: a pipe or a log file stays empty.
     """
     if callable(progress):
         return nullcontext(progress)
@@ -47,7 +47,7 @@ def _moved_bar(
 
 
 def _console() -> Any:
-    """Where a bar can be drawn, or None."""
+    """The console on stderr, or None where no bar can be drawn on it."""
     from rich.console import Console
 
     console = Console(stderr=True)
@@ -57,7 +57,7 @@ def _console() -> Any:
 def make_bar(console: Any, *, remaining: bool = False) -> Any:
     """A bar with a description, the details of its task and the time elapsed.
 
-    Parameters: the `console` of rich that it is drawn on; `remaining`, whether it estimates the time that is left.
+    Parameters: the `console` of rich to draw on; `remaining`, whether the remaining time is estimated.
     """
     from rich.progress import (
         BarColumn,
@@ -69,7 +69,7 @@ def make_bar(console: Any, *, remaining: bool = False) -> Any:
     )
     from rich.table import Column
 
-    # bar and details share what the others leave: else a narrow terminal would show neither percentage nor time
+    # Bar and details share the width that the other columns leave: percentage and time fit on a narrow terminal, too.
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=None, table_column=Column(ratio=1)),

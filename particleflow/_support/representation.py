@@ -2,7 +2,7 @@
 
     Flow(drift=Attend(kernel=Attention(beta=9.0), summation=Auto()), geometry=Sphere(radius=1.0))
 
-Arrays are shown by precision and shape, and so are numbers that a trace has not filled in yet.
+Arrays are shown by precision and shape, and so are numbers that are traced.
 """
 
 import inspect
@@ -55,7 +55,7 @@ def _fields(module: eqx.Module, indent: str) -> list[str]:
     parts = []
     for place, field in enumerate(fields(module)):
         if not field.repr or (field.name not in vars(module) and not hasattr(module, field.name)):
-            continue  # not set yet, where a constructor shows itself in an error
+            continue  # not set yet: an error inside a constructor prints the object
         value = getattr(module, field.name)
         text = shown(value, indent)
         default = assumed[field.name].default if field.name in assumed else inspect.Parameter.empty

@@ -1,4 +1,4 @@
-"""Stop long work on request: a flag that is set by `ask`, or by a signal, and read where stopping loses nothing.
+"""Stop long work on request: `ask` or a signal sets a flag, which is read at places where stopping loses nothing.
 
 A run with a file handles SIGINT and SIGTERM itself, by `heeding`: it ends after its window. The command line handles
 them on the main thread instead and calls `ask`, because a thread inside a compiled program cannot handle signals.
@@ -32,9 +32,9 @@ def forget() -> None:
 def heeding(*, active: bool) -> Iterator[Callable[[], bool]]:
     """While active, SIGINT and SIGTERM only raise a flag, so that a run can end cleanly after its window.
 
-    Yields a function that returns whether to stop. The handlers from before are called for a second signal, and are set
-    again in the end. Off the main thread, where Python allows no handlers, and where one was not set by Python, so that
-    Python could not set it again, signals are left alone.
+    Yields a function that returns whether to stop. The previous handlers are called for a second signal, and are set
+    again at the end. Off the main thread, where Python allows no handlers, and where a previous handler was not set by
+    Python, which could not set it again, signals are not handled.
     """
     caught = threading.Event()
     previous = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}

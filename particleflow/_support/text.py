@@ -1,10 +1,10 @@
-"""Text for people: sizes, counts, names of kinds, and text from files that may hold anything."""
+"""Readable text: sizes, counts, names of kinds, and text from untrusted files."""
 
 from typing import Any
 
 
 def readable_size(size: float) -> str:
-    """A number of bytes in the unit that suits it."""
+    """A number of bytes with a unit: 12 B, 3.4 kB, 5.67 MB."""
     for unit in ("B", "kB", "MB", "GB"):
         if size < 1000:
             return f"{size:.3g} {unit}"
@@ -18,7 +18,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def printable(text: Any) -> str:
-    """Text that cannot play tricks on a terminal: no control characters besides the ends of lines."""
+    """Text without control characters, which a terminal would obey, other than ends of lines."""
     return "".join(letter if letter.isprintable() or letter == "\n" else " " for letter in str(text))
 
 
@@ -30,7 +30,7 @@ def one_line(value: Any, longest: int = 300) -> str:
 def kind_of(cls: type) -> str:
     """The kind of a class in scenarios and in stored runs: its own `kind` where it has one, else its snake-case name.
 
-    A class has a `kind` where its name says more than the family it is found in: `GaussianClosure` is the
+    A class has a `kind` of its own where its name is longer than that in scenarios: `GaussianClosure` is the
     discretization "gaussian".
     """
     return vars(cls).get("kind") or snake_case(cls.__name__)

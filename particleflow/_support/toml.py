@@ -1,9 +1,9 @@
 """Writing TOML, changing a value deep inside a file by its dotted path, and reading a value from the command line.
 
-A document is what `tomllib` returns, plain dictionaries and lists, and is changed as such: by `--set`, by a sweep, by
-what a run freezes. Only when it is written is it compared with the text that it came from, and tomlkit, which keeps
-comments and layout, changes the places that differ. Documents of tomlkit itself are not handed around: they take nine
-times as long to parse, and their numbers and lists are of classes of its own.
+A document is what `tomllib` returns, plain dictionaries and lists, and `--set`, sweeps and the values that a run stores
+change it as such. When it is written it is compared with the text that it came from, and tomlkit, which keeps comments
+and layout, changes the places that differ. tomlkit's own documents are not used otherwise: they take nine times as long
+to parse, and their numbers and lists are of classes of its own.
 """
 
 import re
@@ -22,15 +22,15 @@ _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 
 def rewritten(text: str, document: dict[str, Any], remarks: Mapping[str, str] | None = None) -> str:
-    """The text of a file, changed to say `document`; comments, order and layout stay, and so does what is the same.
+    """The text of a file, changed to say `document`; comments, order, layout and unchanged values stay as they are.
 
-    What is new goes to the end of its table, or as a table to the end of the file. A file that cannot be changed in
+    New keys go to the end of their table, new tables to the end of the file. A file that cannot be changed in
     this way is written anew, without its comments. Parameters: `remarks`, comments for values in sections, by their
     dotted paths.
     """
     try:
         return _rewritten(text, document, remarks or {})
-    except Exception:  # tomlkit gives up on odd files in ways of its own
+    except Exception:  # tomlkit raises many kinds of errors on unusual files
         return dumps(document)
 
 

@@ -1,4 +1,4 @@
-"""The user's own functions and classes: importing them, comparing their code, and telling their errors from ours.
+"""The user's own functions and classes: importing them, comparing their code, and recognising their errors.
 
 A run is resumed only with the code that it began with. `code_of` describes code as bytes that are the same in every
 process: the bytecode of a function with the constants, names and inner functions that it uses, the helpers and numbers
@@ -7,7 +7,7 @@ not count. Bytecode belongs to one version of Python: compare it within `PYTHON`
 
 The source text would be simpler to hash, but `inspect.getsource` reads the file as it is now. If a module was edited
 after it was imported, it shows the new text of a function while the old one still runs: a run of x + 1 would be stored
-as one of x + 2, and be continued with x + 2 by the next process without a word.
+as one of x + 2, and the next process would silently continue it with x + 2.
 """
 
 import contextlib
@@ -21,8 +21,8 @@ from typing import Any
 
 PYTHON = str(sys.implementation.cache_tag)
 
-# The packages that particleflow is made of, none of which is the user's. A run stores the versions of the first set,
-# which decide its numbers.
+# The packages that particleflow is made of, none of which is the user's: those that compute, and those that read, write
+# and show.
 _NUMBERS = {
     "particleflow",
     "jax",
@@ -50,9 +50,9 @@ def code_of(values: Iterable[Any]) -> Iterator[bytes]:
 
 
 def blamed(error: BaseException) -> str | None:
-    """A sentence about an error that the user's code raised, or something that it called; None about other errors.
+    """A sentence about an error that was raised in, or below, the user's code; None for other errors.
 
-    The place that it names is the innermost line of the user's own.
+    It names the innermost line of the user's code.
     """
     frames = traceback.walk_tb(error.__traceback__)
     own = [(frame.f_code, line) for frame, line in frames if _top(frame.f_globals.get("__name__")) not in _KNOWN]

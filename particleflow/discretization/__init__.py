@@ -1,4 +1,4 @@
-"""How a measure is carried by numbers that time can move."""
+"""Discretizations: how a measure is represented by arrays that an integrator can move."""
 
 import lazy_loader
 

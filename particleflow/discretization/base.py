@@ -77,7 +77,7 @@ class AbstractDiscretization(eqx.Module):
         return jax.jvp(points, (time, moving), (jnp.ones_like(time), eqx.filter(rate, eqx.is_array)))[1]
 
     def observed(self, flow: Flow, time: Any, state: Any) -> Measure:
-        """The measure that drifts act on: that of the state, or what the geometry makes of it for drifts."""
+        """The measure that drifts act on: that of the state, with points as the geometry observes them."""
         return self.measure(flow, time, state)
 
     def check(self, flow: Flow, measure: Measure, *, flow_per_run: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""Characteristics: particles that carry the density at their places along.
+"""Characteristics: particles that carry along the density at their places.
 
 Along ẋ = v(t, x, μ_t) the density of μ_t changes by how much the field spreads,
 
@@ -7,7 +7,7 @@ Along ẋ = v(t, x, μ_t) the density of μ_t changes by how much the field spre
 the method of characteristics for the continuity equation, and the instantaneous change of variables of continuous
 normalizing flows (Chen et al. 2018). The divergence is that of the field at fixed μ: moving one test particle does not
 move the measure. On a sphere it is the Riemannian divergence, and ρ the density on the sphere: the field that moves
-states is homogeneous of degree one and has no radial part, so that its divergence in R^d is just that.
+states is homogeneous of degree one and has no radial part, so that its divergence in R^d is the Riemannian one.
 
 μ itself is still the sum of the particles: the density is that of the law which the particles are quadrature points of,
 as good as their sums are.
@@ -32,7 +32,7 @@ from particleflow.errors import ArgumentError, whole_number
 from particleflow.measure import Measure
 
 LOG_DENSITY = "log_density"
-_ON_GEOMETRY_ULPS = 1e3  # so far may a geometry move a point that is on it
+_ON_GEOMETRY_ULPS = 1e3  # how far a geometry may move a point that is on it, in eps
 
 
 class Traced(eqx.Module):
@@ -47,12 +47,11 @@ class Characteristics(AbstractDiscretization, HasLogDensity, StartsFromSamplingL
 
     The start must have its log-density as the field `log_density` of its measure: of the law that its points are drawn
     from, with respect to volume (on spheres, to area). In a scenario it is that of the initial kind, where this is
-    known. Frames store it as the field of that name, and the observable `entropy` reads it. Refused where a particle is
-    not all there is to its place: noise, whose density does not move along paths, and residual streams, of which points
-    are only the directions.
+    known. Frames store it as the field of that name, and the observable `entropy` reads it. Refused for noise, under
+    which the density does not follow particle paths, and for residual streams, whose points are directions only.
 
     Parameters: `trace`, "exact" for the sum of d derivatives, or "random" for `draws` random signs each (Hutchinson),
-    of variance 2(|J|² − |diag J|²)/draws at every time, for large d; `seed` of those signs, which stay the same.
+    of variance ≤ 2(|J|² − |diag J|²)/draws at every time, for large d; `seed` of those signs, which stay the same.
     """
 
     trace: Literal["exact", "random"] = eqx.field(static=True)
@@ -91,7 +90,7 @@ class Characteristics(AbstractDiscretization, HasLogDensity, StartsFromSamplingL
         return found.with_fields({**found.fields, LOG_DENSITY: state.log_density})
 
     def observed(self, flow: Flow, time: Any, state: Traced) -> Measure:
-        """The particles where the geometry lets drifts see them."""
+        """The particles with their points as drifts see them."""
         return Particles().observed(flow, time, state.cloud)
 
     def velocity(self, flow: Flow, time: Any, state: Traced) -> Traced:
@@ -157,7 +156,7 @@ class Characteristics(AbstractDiscretization, HasLogDensity, StartsFromSamplingL
 
 
 def _stretching(flow: Flow, measure: Measure, drawn: np.ndarray, density: Density) -> float:
-    """log of the volume that a unit of volume of the law becomes on the geometry; refused if it becomes none.
+    """The log-factor by which volume grows from the sampling law to the geometry; refused where there is none.
 
     A sphere stretches the unit sphere by its radius, and a normalised set all of space by T, of which (det T)² is the
     quotient of the determinants of both covariances.

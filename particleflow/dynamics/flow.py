@@ -74,11 +74,11 @@ class Flow(eqx.Module):
         return self.temperature, self.common_temperature
 
     def interactions(self, time: Any) -> tuple[Interaction, ...]:
-        """What attracts or repels at this time, in the order of the drifts."""
+        """The kernels that act at this time, in the order of the drifts."""
         return self.drift.interactions(time)
 
     def resummed(self, time: Any, choose: Chooser) -> "Flow":
-        """The same equation, with what sums its kernels chosen anew."""
+        """The same equation with the summation that `choose` names for each kernel."""
         return eqx.tree_at(lambda flow: flow.drift, self, self.drift.resummed(time, choose))
 
     def observed(
@@ -98,10 +98,10 @@ class Flow(eqx.Module):
     def velocity_at(
         self, time: Any, places: Float[Array, "m d"], measure: Measure, positions: Float[Array, " m"] | None = None
     ) -> Float[Array, "m d"]:
-        """How a particle would move at some places, where the measure is: what carries a density from cell to cell.
+        """The velocity of a particle at some places, under this measure: it carries a density from cell to cell.
 
-        At the points of the measure it is `velocity`. What normalising the whole set takes off is that of the measure,
-        at whatever place; it contains the spreading by diffusion, which `velocity` leaves to the noise of particles.
+        At the points of the measure it is `velocity`. A geometry that normalises the whole set subtracts the affine
+        field of this measure everywhere; it contains the spreading by diffusion, which `velocity` leaves to the noise.
 
         Parameters: the `places`, and their `positions`; `measure`, whose points are the states of the particles.
         """

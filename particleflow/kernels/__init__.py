@@ -2,11 +2,11 @@
 
     inner_product   exp β⟨Qx, Ky⟩ and its relatives         stationary     functions of |x − y|
     affine          attention with biases                   linearised     attention as a few positive features
-    positional      functions of token index or time        mapped         maps, tables and functions of one's own
+    positional      functions of token index or time        mapped         user-given maps, tables, functions
     nearest         the k nearest points                    heterogeneous  rules, points with gaps, pairs of points
     algebra         products, mixtures, multiples           forms          what fast methods read of a kernel
 
-`base` has the classes to inherit from and the arithmetic of all pairs, `capabilities` what some kernels can do beside,
+`base` has the classes to inherit from and the arithmetic of all pairs, `capabilities` what only some kernels can do,
 `description` writes a kernel for metadata.
 """
 

@@ -72,7 +72,7 @@ class Mixture(Composite, Integrable):
     """K(x, y) = Σ_l w_l K_l(x, y) with weights w_l ≥ 0.
 
     Not several heads: those are a sum of local means, each with its own mass; this is one local mean under a sum of
-    kernels, in which the kernel of larger mass has the larger say. A weight of 0 leaves its kernel out.
+    kernels, to which each contributes in proportion to its mass. A weight of 0 leaves its kernel out.
     """
 
     kernels: tuple[AbstractKernel, ...]
@@ -110,7 +110,7 @@ class Mixture(Composite, Integrable):
         return False
 
     def vanishes(self) -> bool:
-        """Whether all parts may vanish; a part whose weight is zero, or unknown as yet, counts for nothing."""
+        """True unless a part that never vanishes has a weight known to be positive; traced weights are not known."""
         pairs = zip(self.kernels, self.weights, strict=True)
         return not any(_is_positive(weight) and not kernel.vanishes() for kernel, weight in pairs)
 
@@ -175,7 +175,7 @@ class Scaled(Composite, Integrable):
         return True
 
     def vanishes(self) -> bool:
-        """Whether the kernel may; everywhere, if the factor is zero, and perhaps, if it is unknown as yet."""
+        """Whether the kernel may vanish, or the factor is not known to be positive (it is zero, or traced)."""
         return self.kernel.vanishes() or not _is_positive(self.factor)
 
     def log_integral(self, dimension: int) -> Float[Array, ""] | None:
@@ -185,7 +185,7 @@ class Scaled(Composite, Integrable):
 
 
 class Transposed(Composite):
-    """K(y, x): the same kernel with its sites exchanged, of which Sinkhorn's column sums are row sums."""
+    """K(y, x): the kernel with its sites exchanged; its row sums are the column sums of K, as Sinkhorn needs them."""
 
     kernel: AbstractKernel
 
@@ -222,7 +222,7 @@ class Transposed(Composite):
         return Transposed(parts[0])
 
     def adds_logarithms(self) -> bool:
-        """Yes: it is the kernel's own, of the sites in the other order."""
+        """Yes: log K(y, x) is the logarithm of the part, with its sites exchanged."""
         return True
 
 

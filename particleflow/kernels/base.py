@@ -8,9 +8,9 @@ where the matrix can be had faster than pair by pair.
     (k1 * k2)(x, y) = k1(x, y) k2(x, y)      (k1 + k2)(x, y) = k1(x, y) + k2(x, y)      (c * k)(x, y) = c k(x, y)
 
 Fast methods read the *forms* of a kernel, never its class: `bilinear`, `radial`, `band`, `separable` and `factors`; and
-its facts `vanishes` and `inverse_temperature`. Each has an answer that is always right (no form, itself, perhaps,
-none), so a kernel of one's own needs to define none of them. What only some kernels have is a class of
-`kernels.capabilities`.
+its facts `vanishes` and `inverse_temperature`. Their defaults are right for every kernel (True for `vanishes`, the
+kernel itself for `factors`, None for the others), so a new kernel needs to define none of them. What only some kernels
+can do is a class of `kernels.capabilities`.
 
 Local means sum `kernel.bind(measure)`: the kernel itself, unless neighbours are counted (`nearest`).
 """
@@ -38,7 +38,7 @@ _PADDED_ROWS = 256
 # Up to this dimension differences are written out coordinate by coordinate, which vectorises over pairs.
 _UNROLLED_DIMENSION = 32
 
-# What stored metadata say that K looks at: exp β⟨Qx, Ky⟩ and nothing else, a distance, positions, or anything else.
+# What K depends on, for stored metadata: K = exp β⟨Qx, Ky⟩, a function of a distance, of positions, or anything else.
 Form = Literal["inner", "distance", "positional", "other"]
 
 
@@ -192,7 +192,7 @@ def squared_distances(xs: Float[Array, "m d"], ys: Float[Array, "n d"]) -> Float
     """The matrix |x_i − y_j|², from differences.
 
     Expanding the square would be a matrix product, but loses (|x|/|x − y|)² digits: a narrow kernel far
-    from the origin would see nothing but rounding.
+    from the origin would be rounding error alone.
     """
     check_same_dimension(xs, ys)
     if xs.shape[-1] <= _UNROLLED_DIMENSION:
@@ -207,7 +207,7 @@ def _unrolled_squares(xs: Float[Array, "d m"], ys: Float[Array, "d n"]) -> Float
 
 @jax.jit  # a loop outside `jit` would be compiled again at every call
 def _squares_in_groups(xs: Float[Array, "m d"], ys: Float[Array, "n d"]) -> Float[Array, "m n"]:
-    """The same, a group of coordinates after the other: the m × n × d differences are never stored."""
+    """The matrix |x_i − y_j|², one group of coordinates after another: the m × n × d differences are never stored."""
     missing = -xs.shape[-1] % _UNROLLED_DIMENSION
 
     def grouped(points: Array) -> Array:
@@ -220,7 +220,7 @@ def _squares_in_groups(xs: Float[Array, "m d"], ys: Float[Array, "n d"]) -> Floa
 
 
 def safe_root(numbers: Array) -> Array:
-    """√ of numbers ≥ 0, with gradient 0 (not NaN) at 0: a distance where two points agree."""
+    """√ of numbers ≥ 0, with gradient 0 (not NaN) at 0, where a distance has none."""
     positive = numbers > 0
     return jnp.where(positive, jnp.sqrt(jnp.where(positive, numbers, 1.0)), 0.0)
 

@@ -2,12 +2,12 @@
 
     Quadratic      log K is a polynomial of degree two in the points
     Integrable     ∫ K(x, y) dy may be known
-    CountsPoints   K depends on how many points of a measure are where
+    CountsPoints   K depends on counts of a measure's points, as the k nearest do
     Composite      K is made of other kernels, its parts
 
 Of a composite kernel most facts are those of its parts, so functions read them: `is_quadratic(kernel)`,
-`counts_points(kernel)`, `log_integral(kernel, dimension)`. Of any kernel without the capability they return that the
-fact is not known.
+`counts_points(kernel)`, `log_integral(kernel, dimension)`. For a kernel without the capability they return that the
+fact is not known (False or None).
 """
 
 import abc
@@ -36,7 +36,7 @@ class Integrable(AbstractKernel):
 
 
 class CountsPoints(AbstractKernel):
-    """A kernel of neighbourhoods: K(x, y) depends on how many points of the measure are where, not on masses."""
+    """A kernel of neighbourhoods: K(x, y) depends on how many points of the measure are nearer than y, not on mass."""
 
     @abc.abstractmethod
     def bind(self, measure: Measure) -> AbstractKernel:
@@ -126,7 +126,7 @@ def is_quadratic(kernel: AbstractKernel) -> bool:
 
 
 def counts_points(kernel: AbstractKernel) -> bool:
-    """Whether K depends on how many points are where: `bind` gives another kernel, and rows are best summed whole."""
+    """Whether K depends on counts of points: then `bind` returns another kernel, and whole rows cost least to sum."""
     if isinstance(kernel, Composite):
         return any(map(counts_points, kernel.parts()))
     return isinstance(kernel, CountsPoints)

@@ -16,7 +16,7 @@ from particleflow._support.arrays import is_concrete
 from particleflow._support.text import kind_of
 from particleflow.kernels.base import AbstractKernel
 
-# A table of more entries does not belong into metadata; it is named, not written out.
+# A table of more entries does not belong in metadata; it is named, not written out.
 _MOST_ENTRIES = 4096
 # The answer for what cannot be described; None is a description of its own.
 _OMITTED = object()

@@ -7,8 +7,8 @@ In a local mean, a(x) cancels and b(y) only tilts the measure. So every method f
 rank, a native sum) serves all bilinear kernels: attention, but also the Gaussian, since −½|x − y|² = ⟨x, y⟩ − ½|x|² −
 ½|y|². Radial kernels can be summed by cell lists, trees and Fourier sums.
 
-A form is a view of its kernel, made where it is used (inside `jit`, too), from functions of *sites*; the kernel, not
-its forms, is what crosses the border of a compiled function.
+A form is a view of its kernel, made where it is used (inside `jit`, too), from functions of *sites*; pass the kernel,
+not its forms, to compiled functions.
 """
 
 from collections.abc import Callable, Sequence
@@ -101,9 +101,10 @@ Curve = Literal["gaussian", "exponential", "power", "ball", "parabola", "triangl
 
 
 class Shape(NamedTuple):
-    """A profile as one of a few curves of ρ = scale · r, for code that is written for these curves: log k = curve + c.
+    """A profile as one of a few known curves of ρ = scale · r: log K = curve + log_factor.
 
-    gaussian −ρ², exponential −ρ, power −p log(1 + ρ²), ball 0 (ρ² < p), parabola log(1 − ρ²)₊, triangle log(1 − ρ)₊.
+    gaussian −ρ², exponential −ρ, power −p log(1 + ρ²), ball 0 (ρ² < p), parabola log(1 − ρ²)₊, triangle log(1 − ρ)₊,
+    where p is `power`.
     """
 
     curve: Curve
@@ -161,8 +162,8 @@ class Radial(NamedTuple):
     def product(forms: "Sequence[Radial | None]") -> "Radial | None":
         """The form of Π_l K_l: log-profiles added, the smallest support; None unless all factors map sites alike.
 
-        Alike means by the same functions, which is known without looking at numbers: kernels of the points are, and
-        kernels of positions are; two matrices Q are not compared.
+        Alike means by the same Python functions, as all kernels of the points have, and all kernels of positions; maps
+        by two matrices Q count as different.
         """
         parts = [form for form in forms if form is not None]
         alike = all(form.query_map is parts[0].query_map and form.key_map is parts[0].key_map for form in parts)
@@ -188,7 +189,7 @@ class Separable(NamedTuple):
 class Band(NamedTuple):
     """log K₂(t, s) = log_factor − slope |t − s| where least < t − s < most, else −∞; t and s are positions.
 
-    A mask that a sum can skip whole blocks of sources by: causal attention costs half.
+    Sums skip the blocks of sources that lie outside of the band: causal attention costs half.
     """
 
     least: Array | float = -jnp.inf

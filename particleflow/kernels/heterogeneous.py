@@ -1,8 +1,8 @@
 """Kernels whose two sides are no points of one space: rules, points with gaps, and pairs of points.
 
-They look at the numbers of a measure's points in their own way: a rule is its centre and its widths side by side, a
-point with gaps its coordinates and which of them are known, a pair its two points. So they have none of the
-forms of fast methods, and are summed pair by pair.
+A point of the measure holds the numbers of such a thing side by side: of a rule, its centre and its widths; of a point
+with gaps, its coordinates and which of them are known; of a pair, its two points. These kernels have none of the forms
+of fast methods, and are summed pair by pair.
 """
 
 from collections.abc import Callable
@@ -44,7 +44,8 @@ class PartlyObserved(AbstractMatrixKernel):
 
     |x − y|² ≈ (d/|O|) Σ_{a ∈ O} (x_a − y_a)² over the shared coordinates O, as for means over incomplete rows (Dixon
     1979); K is 0 for two points that share none. A point is (coordinates, known), twice d numbers: 0 and 0
-    where a coordinate is missing, x_a and 1 where it is known (`observed`). The kernel must be radial.
+    where a coordinate is missing, x_a and 1 where it is known (`observed`). The kernel must be radial; only its profile
+    is used.
     """
 
     kernel: AbstractKernel
@@ -69,7 +70,7 @@ class PartlyObserved(AbstractMatrixKernel):
 
 
 def observed(points: Float[Array, "n d"], known: Any) -> Float[Array, "n e"]:
-    """Points for `PartlyObserved`: coordinates, 0 where they are not known, beside which of them are."""
+    """Points (coordinates, known) for `PartlyObserved`: both are 0 where a coordinate is missing."""
     mask = jnp.asarray(known, points.dtype)
     return jnp.concatenate([jnp.where(mask > 0, points, 0.0), mask], axis=1)
 
@@ -77,8 +78,8 @@ def observed(points: Float[Array, "n d"], known: Any) -> Float[Array, "n e"]:
 class HigherOrder(AbstractPairKernel):
     """K(x, y, z) from a function that returns its logarithm: a kernel of three points, on a measure of pairs (y, z).
 
-    A pair is one point (y, z), as `paired` measures have them; y has the first `dimension` coordinates of it. So the
-    sum over both is one local mean (Clift et al., Logic and the 2-simplicial transformer, 2020).
+    A pair is one point (y, z) of the product measure that `paired` makes; y has its first `dimension` coordinates. So
+    the sum over both is one local mean (Clift et al., Logic and the 2-simplicial transformer, 2020).
     """
 
     log_function: Callable[[Array, Array, Array], Array] = eqx.field(converter=as_function)

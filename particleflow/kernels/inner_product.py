@@ -101,7 +101,7 @@ class Sigmoid(AbstractMatrixKernel):
     """K(x, y) = 1 / (1 + exp(−β⟨Qx, Ky⟩ − offset)): the weights of sigmoid attention.
 
     Source: Ramapuram et al., Theory, analysis, and best practices for sigmoid self-attention (2024), where the weights
-    are not normalised and offset = −log n. Far below zero it is attention, far above it is constant.
+    are not normalised and offset = −log n. For exponents far below 0 it is attention, far above 0 it is 1.
     """
 
     beta: Float[Array, ""]

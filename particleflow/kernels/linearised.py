@@ -70,12 +70,12 @@ class LinearisedAttention(AbstractMatrixKernel):
             raise ArgumentError(f"Argument `features` must be one of {choices}, but is {self.features!r}.")
 
     def log_matrix(self, xs: Any, ys: Any) -> Float[Array, "m n"]:
-        """The matrix log ⟨φ(Qx_i), φ(Ky_j)⟩: of far negative points too, whose features are smaller than any number."""
+        """The matrix log ⟨φ(Qx_i), φ(Ky_j)⟩, also where features underflow (far negative coordinates)."""
         queries, keys = self._queries(xs), self._keys(ys)
         products = inner_products(_MAPS[self.features](queries), _MAPS[self.features](keys))
         numbers, logarithm = jnp.finfo(products.dtype), _LOGARITHMS[self.features]
         held = products > numbers.tiny / numbers.eps
-        # Pair by pair: what one pair needs changes no bit of another, which may not see it.
+        # Chosen pair by pair: a pair that a mask hides must not change a bit of another one.
         return jax.lax.cond(
             jnp.all(held),
             lambda: safe_log(products),
@@ -83,7 +83,7 @@ class LinearisedAttention(AbstractMatrixKernel):
         )
 
     def separable(self) -> Separable:
-        """φ(Qx) and φ(Ky); a sum over them takes features smaller than any number for zero."""
+        """φ(Qx) and φ(Ky); in sums over them, features that underflow count as zero."""
         features = _MAPS[self.features]
         return Separable(lambda xs: features(self._queries(xs)), lambda ys: features(self._keys(ys)))
 
@@ -100,7 +100,7 @@ class LinearisedAttention(AbstractMatrixKernel):
 
 @jax.checkpoint
 def _log_inner_products(log_rows: Float[Array, "m k"], log_columns: Float[Array, "n k"]) -> Float[Array, "m n"]:
-    """log Σ_l e^{a_il + b_jl}, one feature after the other: no array of pairs and features is held."""
+    """log Σ_l e^{a_il + b_jl}, one feature after another: no array of pairs and features is held."""
 
     def add(total: Array, feature: tuple[Array, Array]) -> tuple[Array, None]:
         return jnp.logaddexp(total, feature[0][:, None] + feature[1][None]), None

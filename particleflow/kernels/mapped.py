@@ -114,8 +114,8 @@ class Pullback(AbstractView):
 class Discrete(AbstractMatrixKernel):
     """K(i, j) = exp log_table[i, j] on letters of an alphabet.
 
-    A point is its letter's index (see `Measure.of_symbols`). With one letter a particle this is the free N×N
-    kernel of a sample. The table may hold −∞: letters that do not see each other.
+    A point is its letter's index (see `Measure.of_symbols`). With a letter of its own for every particle this is an
+    arbitrary N×N kernel. The table may hold −∞, where K is 0.
     """
 
     log_table: Float[Array, "a b"] = eqx.field(converter=as_log_table)

@@ -1,9 +1,9 @@
-"""Neighbourhoods of the k nearest points: a kernel that is known only together with the measure it looks at.
+"""Neighbourhoods of the k nearest points: a kernel that depends on the measure it is summed over.
 
-A kernel looks at two sites and at nothing else, but which points are the k nearest of x depends on all points. So a
-kernel is bound to the measure before it is summed (`AbstractKernel.bind`), and the bound kernel is an ordinary one,
-K(x, y) = 1 where |x − y| ≤ r_k(x). Points are counted, not masses: a measure that stands for a density has no k-th
-point, and discretizations that carry one refuse such a kernel.
+A kernel is a function of two sites, but which points are the k nearest of x depends on all points. So a kernel is bound
+to the measure before it is summed (`AbstractKernel.bind`), and the bound kernel is an ordinary one, K(x, y) = 1 where
+|x − y| ≤ r_k(x). Points are counted, not masses: a measure that stands for a density has no k-th point, and
+discretizations that carry one refuse such a kernel.
 """
 
 from typing import Any
@@ -18,21 +18,20 @@ from particleflow.kernels.base import AbstractKernel, AbstractMatrixKernel, poin
 from particleflow.kernels.capabilities import CountsPoints
 from particleflow.measure import Measure
 
-# Squared distances that differ by so many units of rounding (eps) are one: the same sum may be rounded in two ways.
+# Squared distances that differ by so many units of rounding (eps) count as equal: a sum may be rounded in two ways.
 EQUAL_DISTANCE_ULPS = 16.0
 
 
 class Nearest(CountsPoints, AbstractMatrixKernel):
     """K(x, y) = 1 where y is among the `count` nearest points of the measure to x, else 0.
 
-    That is |x − y| ≤ r(x), r(x) the distance to the nearest point number `count`, points of weight zero left out; a
-    point of the measure is its own nearest. All points that share the last distance, up to rounding, are neighbours:
-    then they are more than `count`, and their order does not matter. Where fewer points have weight, all of them are.
+    That is |x − y| ≤ r(x), r(x) the distance to the `count`-th nearest point, points of weight zero left out; a point
+    of the measure is its own nearest. All points at the distance r(x), up to rounding, are neighbours: there may be
+    more than `count`, and their order does not matter. Where fewer points have weight, all of them are neighbours.
 
     Times `Gaussian(width)` it is a Gaussian cut at the neighbours, times `Others()` the `count` − 1 nearest others;
     `Symmetrised` it joins pairs of which one is near to the other (arithmetic mean) or each to the other (geometric
-    mean). Each query
-    looks at all points: O(m n) distances, rows as a whole.
+    mean). Every query needs its distances to all points: O(m n), rows as a whole.
     """
 
     count: int = eqx.field(static=True)

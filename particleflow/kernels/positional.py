@@ -31,7 +31,7 @@ from particleflow.kernels.capabilities import AbstractView
 from particleflow.kernels.forms import Band, Bilinear, Radial, Shape
 from particleflow.measure import Sites
 
-# No two positions are closer than this, the smallest normal number of single precision, and differ.
+# Different positions are taken to differ by at least this, the smallest normal number of single precision.
 _LEAST_LAG = float(np.finfo(np.float32).tiny)
 _WHOSE = {"query": "The positions of the queries", "measure": "The positions of the points"}
 
@@ -50,7 +50,7 @@ class Causal(AbstractMatrixKernel):
         return jnp.where(lags >= 0, jnp.zeros_like(lags), -jnp.inf)
 
     def band(self) -> Band:
-        """Lags from 0 on: above every negative one."""
+        """Lags t − s ≥ 0, written as lags above the largest negative one."""
         return Band(least=-_LEAST_LAG)
 
 
@@ -130,7 +130,7 @@ class PositionMatrix(AbstractMatrixKernel):
 
 
 class Placed(AbstractView):
-    """K₂(t, s) = kernel(place t, place s): a kernel of places that stay, row t of `places` that of position t.
+    """K₂(t, s) = kernel(place t, place s): a kernel of places that never move; row t of `places` is that of position t.
 
     In a flow points move, and positions do not. So where values f move on fixed x, the points of the flow are the
     values, and x is their place: `Placed(K₁, x) * K₂` is the self-localization kernel K₁(x, y) K₂(f(x), f(y)).
@@ -241,7 +241,7 @@ class TimeGaussian(AbstractMatrixKernel):
 
 
 class AbstractEncoding(eqx.Module):
-    """A vector p(t) for every position t, as long as the points have coordinates."""
+    """A vector p(t) for every position t, with as many coordinates as the points have."""
 
     @abc.abstractmethod
     def vectors(self, positions: Float[Array, " n"], dimension: int) -> Float[Array, "n d"]:
@@ -252,12 +252,12 @@ class AbstractEncoding(eqx.Module):
 
 
 class FiniteEncoding(AbstractEncoding):
-    """An encoding of finitely many positions 0, 1, …, as a table is; a formula has no such limit."""
+    """An encoding of positions 0, …, longest − 1 alone, such as a table."""
 
     @property
     @abc.abstractmethod
     def longest(self) -> int:
-        """How many positions it has a vector for."""
+        """The number of positions that have a vector."""
 
 
 class Sinusoidal(AbstractEncoding):
@@ -339,7 +339,7 @@ def _lags(xs: Any, ys: Any) -> Float[Array, "m n"]:
     return positions_of(xs, "query")[:, None] - positions_of(ys, "measure")[None, :]
 
 
-# Positions as points of one coordinate; one function a role, so that all kernels of positions map sites alike.
+# Positions as points of one coordinate; one function for each role, so that all kernels of positions map sites alike.
 def _query_times(sites: Any) -> Float[Array, "m 1"]:
     return positions_of(sites, "query")[:, None]
 

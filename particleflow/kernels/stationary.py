@@ -25,7 +25,7 @@ class AbstractRadialKernel(AbstractMatrixKernel):
 
     @abc.abstractmethod
     def log_profile(self, squares: Float[Array, "m n"], dimension: int) -> Float[Array, "m n"]:
-        """k(r²) for squared distances of points of some dimension, a number that only densities depend on."""
+        """k(r²) at squared distances; only kernels that are densities (Student's t) depend on the `dimension`."""
 
     def support(self) -> Float[Array, ""] | None:
         """The radius beyond which K is 0; None for one that reaches everywhere."""
@@ -44,7 +44,7 @@ class AbstractRadialKernel(AbstractMatrixKernel):
         return self.radial().log_matrix(xs, ys)
 
     def vanishes(self) -> bool:
-        """Where there is a radius, beyond it."""
+        """Whether there is a radius beyond which K is 0."""
         return self.support() is not None
 
 
@@ -85,7 +85,7 @@ class Gaussian(AbstractRadialKernel, Quadratic, Integrable):
 
 
 class Laplace(AbstractRadialKernel, Integrable):
-    """K(x, y) = exp(−r / width); its gradient has a kink where the points agree, and is taken as 0 there."""
+    """K(x, y) = exp(−r / width); it has a kink where the points agree, and its gradient is taken as 0 there."""
 
     width: Float[Array, ""]
 
@@ -137,6 +137,7 @@ class StudentT(AbstractRadialKernel, Integrable):
     """K(x, y) = (1 + r² / (ν width²))^{−(ν + d)/2}, the density of Student's t in d dimensions up to its constant.
 
     Its limit ν → ∞ is the Gaussian; ν = 1 on the line is the Cauchy kernel.
+    Parameters: `width`; `freedom`, the degrees of freedom ν.
     """
 
     width: Float[Array, ""]
@@ -171,7 +172,7 @@ class StudentT(AbstractRadialKernel, Integrable):
 class Ball(AbstractRadialKernel, Integrable):
     """K(x, y) = 1 where r < radius, else 0: bounded confidence (Hegselmann and Krause 2002), flat MeanShift.
 
-    It has no gradient in the radius, and none in the points: derivatives of a local mean see the values alone.
+    It has no gradient in the radius, and none in the points: a local mean has derivatives in the values alone.
     """
 
     radius: Float[Array, ""]
@@ -197,9 +198,9 @@ class Ball(AbstractRadialKernel, Integrable):
 
 
 class Epanechnikov(AbstractRadialKernel, Integrable):
-    """K(x, y) = max(0, 1 − r² / radius²): of all densities the one of least mean square error (Epanechnikov 1969).
+    """K(x, y) = max(0, 1 − r² / radius²): of all density estimates that of least mean square error (Epanechnikov 1969).
 
-    Its MeanShift is the flat one: the gradient of this profile is the indicator of the ball.
+    The gradient of this estimate is along the MeanShift of the flat kernel, `Ball`: ∇ₓK = 2(y − x)/radius² inside.
     """
 
     radius: Float[Array, ""]
@@ -253,8 +254,8 @@ class InverseDistance(AbstractRadialKernel):
     """K(x, y) = (r² + softening²)^{−power/2}: no scale of its own, so that every distance counts.
 
     Its local mean is Shepard's interpolation (1968): without softening K is infinite at r = 0, and a query on a point
-    takes the value of the point; here K stops growing at the smallest number that has all its digits. `power = 1` in
-    three dimensions is the potential of gravity, with the softening of N-body codes (Aarseth 1963).
+    takes the value of the point; here r² + softening² is at least the smallest normal number. `power = 1` in three
+    dimensions is the potential of gravity, with the softening of N-body codes (Aarseth 1963).
     """
 
     power: Float[Array, ""]

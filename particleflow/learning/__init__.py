@@ -3,7 +3,7 @@
     parameters        which numbers of a kernel or flow are learned, each by a dotted path
     losses            leave-one-out, reconstruction, likelihood, evidence, contrast: functions of a kernel
     descent           `learn`: minimise a loss, with progress and early stopping
-    trajectory_fit    `fit`: a flow whose trajectory meets an observed one
+    trajectory_fit    `fit`: a flow whose trajectory matches an observed one
 
 Every loss but the evidence reads the local mean or the log-mass of a kernel and nothing else. The result is an ordinary
 kernel or flow; `save_scenario` writes it as a scenario file.
@@ -43,9 +43,9 @@ __all__ = [
 
 
 def save_scenario(flow: Any, path: str | Path, **options: Any) -> Path:
-    """Write a learned flow as a scenario that `particleflow run` takes, and return its path.
+    """Write a learned flow as a scenario for `particleflow run`, and return its path.
 
-    Parameters: those of `particleflow.scenario.save_scenario`, which is the same: `flow`, `path`, `start`, `end`, ….
+    The same as `particleflow.scenario.save_scenario`, with its parameters: `flow`, `path`, `start`, `end`, ….
     """
     import particleflow
 

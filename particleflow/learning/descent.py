@@ -25,9 +25,9 @@ Loss = Callable[[Any], Array]
 Free = tuple[Array, ...]
 
 _USUAL = optax.chain(optax.scale_by_lbfgs(memory_size=10), optax.scale(-1.0))
-_ARMIJO = 1e-4  # a step must bring this share of the decrease that the slope predicts
+_ARMIJO = 1e-4  # a step must decrease the loss by this share of what the slope predicts
 _HALVINGS = 30  # of a step, at most
-_DOUBLED = 2**10  # a first step is stretched at most to this multiple
+_DOUBLED = 2**10  # the most by which a first step is lengthened
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def learn(
             if best.since > patience or step == steps:
                 break
             further = search.step(free, value, slope, state, fresh=step == 0)
-            if further is None and search.halving:  # L-BFGS's memory misleads it: restart with steepest descent
+            if further is None and search.halving:  # L-BFGS's memory is misleading: restart with steepest descent
                 further = search.step(free, value, slope, search.optimizer.init(free), fresh=True)
             if further is None:
                 reason = "there is no way down from here"
@@ -132,8 +132,8 @@ class _Search:
     ) -> tuple[Free, float, Free, Any] | None:
         """The next free numbers with loss, gradient and optimizer state; None where no step decreases the loss.
 
-        The scale of the first step of a `fresh` optimizer, without past gradients, is arbitrary: it may be doubled,
-        too.
+        The scale of the first step of a `fresh` optimizer, without past gradients, is arbitrary: it may be doubled as
+        well as halved.
         """
         here = jnp.asarray(value, free[0].dtype)
         updates, state = _proposed(self.optimizer, self.loss, self.model, self.chosen, free, here, slope, state)

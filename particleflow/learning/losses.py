@@ -38,7 +38,7 @@ def _numbered(points: Any, values: Any = None) -> Measure:
 class LeaveOneOut(eqx.Module):
     """mean_i l(z_i, m_{−i}(x_i)): how well every value is predicted from all others.
 
-    `loss` is "squared", |z − m|², or "log", −log Σ_k z_k m_k for one-hot values: the surprise at the true class.
+    `loss` is "squared", |z − m|², or "log", the cross-entropy −log Σ_k z_k m_k for one-hot values.
     Where the kernel reaches no other sample, the prediction is the mean of all.
 
     Parameters: `points` (n, d), or letters (n, 1) for a kernel of an alphabet; `targets` (n,) or (n, k); `loss`;
@@ -126,8 +126,8 @@ class Evidence(eqx.Module):
     """−log N(y; 0, C)/n with C = K(X, X) + noise² 1: the marginal likelihood of y, all functions integrated out.
 
     The model is `Observed(kernel, noise)`; K must be positive definite (Gaussian, Laplace, attention with Q = K, their
-    products and multiples), else the loss is NaN. Here K is a covariance, not a localization: of all losses the only
-    one that needs its matrix. Source: Rasmussen and Williams, Gaussian processes (2006), equation 5.8.
+    products and multiples), else the loss is NaN. Here K is a covariance, not a localization, and its
+    matrix is formed, unlike in other losses. Source: Rasmussen and Williams, Gaussian processes (2006), equation 5.8.
 
     Parameters: `points` (n, d); `targets` (n,) or (n, k), columns independent.
     """
@@ -138,7 +138,7 @@ class Evidence(eqx.Module):
         self.measure = _numbered(points, targets)
 
     def __call__(self, model: Observed) -> Float[Array, ""]:
-        """The negative log evidence a number of y."""
+        """The negative log evidence divided by n, the mean over columns of y."""
         sites, count = self.measure.sites, self.measure.count
         targets = self.measure.carried.reshape(count, -1)
         covariance = jnp.exp(model.kernel.log_matrix(sites, sites))
@@ -154,8 +154,8 @@ class Contrast(eqx.Module):
     """mean_i [G(x_i) − log K(x_i, y_i)] + log n, G the log-normalizer under (1/n) Σ_j δ_{y_j}: InfoNCE.
 
     It is the cross-entropy of choosing, for every query, its own key among all n by softmax (van den Oord et al. 2018):
-    the log-normalizer of the exponential family on the keys at the parameter x_i, less its exponent at y_i. log n less
-    it is a lower bound of the mutual information of pairs.
+    the log-normalizer of the exponential family on the keys at the parameter x_i, less its exponent at y_i. The
+    mutual information of pairs is at least log n less this loss.
 
     Parameters: pairs of `queries` (n, d) and `keys` (n, d'); `summation`.
     """
@@ -173,7 +173,7 @@ class Contrast(eqx.Module):
         self.summation = summation or Auto()
 
     def __call__(self, kernel: AbstractKernel) -> Float[Array, ""]:
-        """The mean surprise at the key that belongs to a query."""
+        """The mean of −log softmax at the key that belongs to a query."""
         log_masses = log_normalizer(kernel, self.keys, self.queries.sites, summation=self.summation)
         own = jax.vmap(kernel.log_pair)(self.queries.sites, self.keys.sites)
         return jnp.mean(log_masses - own) + float(np.log(self.keys.count))

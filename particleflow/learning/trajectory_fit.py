@@ -29,7 +29,7 @@ class TrajectoryError(eqx.Module):
     """mean_k Σ_i w_i |x_i(t_k) − o_i(t_k)|² between the flow that begins at the first frame and all later frames.
 
     With `restart` the flow begins anew at every frame and is compared with the next (multiple shooting): errors do not
-    grow with time, so that the search converges from farther away. Runs of an ensemble are averaged.
+    grow with time, so that the search converges from worse starting values. Runs of an ensemble are averaged.
 
     Parameters: `trajectory` of particles; `restart`; `rtol`, `atol`, `solver` and `max_steps` (between two frames) of
     the solver.
@@ -80,7 +80,7 @@ class TrajectoryError(eqx.Module):
 def fit(
     flow: Flow, trajectory: Trajectory, parameters: Paths | Sequence[Paths], *, restart: bool = False, **options: Any
 ) -> Learned:
-    """Fit parameters of a flow such that its trajectory meets an observed one, starting from the given flow.
+    """Fit parameters of a flow so that its trajectory matches an observed one, starting from the given flow.
 
     Parameters: the initial `flow`; the observed `trajectory`; `parameters`, paths such as "drift.kernel.beta",
     "drift.kernel.query" or "drift.value"; `restart`, `rtol`, `atol`, `solver` and `max_steps` as for `TrajectoryError`;
@@ -89,7 +89,7 @@ def fit(
     check_kind(flow, Flow, "flow", "a flow")
     if flow.is_noisy:
         raise ArgumentError(
-            "A flow with noise has no one trajectory that could meet an observed one; learn it at temperature 0."
+            "A flow with noise has no single trajectory to compare with an observed one; learn it at temperature 0."
         )
     solving = {name: options.pop(name) for name in ("rtol", "atol", "solver", "max_steps") if name in options}
     return learn(flow, TrajectoryError(trajectory, restart=restart, **solving), parameters, **options)
@@ -102,7 +102,7 @@ def _frames(trajectory: Trajectory) -> np.ndarray:
     points = np.asarray(trajectory.points[:])
     points = points[:, None] if points.ndim == 3 else points
     if len(points) < 2:
-        raise ShapeError(f"A trajectory must have at least two frames to be met, but has {len(points)}.")
+        raise ShapeError(f"A trajectory must have at least two frames to be fitted, but has {len(points)}.")
     if not np.isfinite(points).all():
         raise ArgumentError("The trajectory holds points that are not finite; leave out the frames after a failure.")
     return points

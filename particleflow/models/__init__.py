@@ -1,4 +1,4 @@
-"""The localization method: models that only read the local mean, as estimators in scikit-learn's conventions.
+"""The localization method: models that are local means or log-masses, as estimators in scikit-learn's conventions.
 
     regression       targets as values: m(x), or the local polynomial
     classification   one-hot classes as values: argmax m(x)
@@ -7,11 +7,11 @@
     hopfield         patterns as points and values, iterated: memories
     propagation      labels as values of points that stay, iterated
     denoising        samples as points and values: E[x₀ | x], and the score
-    neighbourhoods   the same along weights of local reconstructions
+    neighbourhoods   label propagation along weights of local reconstructions
     images           pixels as points: segmentation; patches as points, colours as values: non-local means
     autoregression   next values as values, times as positions: forecasts
     fuzzy            rules as points, their consequents as values
-    imputation       known coordinates as values of those that are missing
+    imputation       known coordinates as values, distances over the coordinates known in both
 
 Parameters are stored as they are given, `fit` sets attributes with a trailing underscore, arrays are NumPy's. All sums
 over kernels are those of `particleflow.summation.local_mean`.

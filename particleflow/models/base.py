@@ -29,7 +29,7 @@ KERNELS: dict[str, Callable[[Any], k.AbstractRadialKernel]] = {
     "triangle": k.Triangle,
 }
 RULES = ("scott", "silverman")
-_LEAST_QUERIES = 64  # fewer are padded to so many, so that few programs are compiled
+_LEAST_QUERIES = 64  # fewer queries are padded to this number, so that few programs are compiled
 
 
 def kernel_of(kernel: Any, bandwidth: Any, points: np.ndarray) -> k.AbstractKernel:
@@ -87,7 +87,7 @@ def pairs_of(estimator: Any, X: Any, y: Any, **how: Any) -> tuple[np.ndarray, np
 
 
 def queries_of(estimator: Any, X: Any) -> np.ndarray:
-    """The rows of X as queries to a fitted estimator, refused where they are not as wide as its samples."""
+    """The rows of X as queries to a fitted estimator, refused if they do not have as many features as its samples."""
     check_is_fitted(estimator)
     return np.asarray(validate_data(estimator, X, reset=False, dtype=np.float64))
 

@@ -1,7 +1,7 @@
 """Clustering by MeanShift: x ← x + step (m(x) − x) until nothing moves; points that end at one place are one cluster.
 
-Towards the samples as they are (MeanShift, Fukunaga and Hostetler 1975; Cheng 1995) the modes of the smoothed density
-are found; towards the moving points themselves (blurring) everything contracts, faster.
+With m over the fixed samples (MeanShift, Fukunaga and Hostetler 1975; Cheng 1995) points climb to the modes of the
+smoothed density; with m over the moving points themselves (blurring) all points contract, in fewer steps.
 """
 
 from dataclasses import replace
@@ -44,9 +44,9 @@ class MeanShiftClustering(ClusterMixin, BaseEstimator):
     Parameters: `bandwidth`, a number, or None for `estimate_bandwidth`; `kernel`, "flat" as in scikit-learn, another
     name, or a kernel object; `blurring`, whether points shift towards each other in place of the samples; `step`, 1 for
     the hard map x ← m(x), less for the soft one; `max_iter`; `tolerance`, in bandwidths: a seed that shifts by less is
-    at rest; `seeds` (m, d), where to begin, the samples if left out, as under blurring they must be; `summation`, if
-    left out near pairs alone for kernels of finite support, which is exact; for others, where there are many pairs, the
-    cheapest whose error bound of means is a hundredth of the tolerance, else `Auto()`.
+    at rest; `seeds` (m, d), where to begin, the samples if left out, as under blurring they must be; `summation`,
+    chosen if left out: near pairs alone for kernels of finite support, which is exact; for others, if there are many
+    pairs, the cheapest sum whose error bound is a hundredth of the tolerance, and else `Auto()`.
 
     Ends closer than a bandwidth are one mode, that of the largest mass; a sample belongs to the mode nearest to it,
     under blurring to the one it shifted to.
@@ -148,9 +148,9 @@ def _usual_summation(
 
 
 class _Shift(eqx.Module):
-    """The map x ← x + step (m(x) − x), and when a point is at rest.
+    """The map x ← x + step (m(x) − x), and the length of shifts below which a point is at rest.
 
-    Parameters: `kernel`; `how` its sums are taken; `step`; `rest`, the length of a shift below which a point rests.
+    Parameters: `kernel`; `how`, the summation; `step`; `rest`, that length.
     """
 
     kernel: AbstractKernel

@@ -1,13 +1,13 @@
 """Denoising: under Gaussian noise, the posterior mean of a sample is a local mean.
 
-If x = x₀ + σ ε with x₀ drawn from some samples, the best guess of x₀ in mean square is the local mean of the samples
+If x = x₀ + σ ε with x₀ drawn from some samples, the best estimate of x₀ in mean square is the local mean of the samples
 under the Gaussian of width σ, and its difference from x is σ² times the score of the smoothed density (Tweedie; Robbins
 1956, Vincent 2011):
 
     E[x₀ | x] = m(x),    ∇ log p_σ(x) = (m(x) − x)/σ².
 
-So a denoising autoencoder that has learned its samples perfectly is a local mean. Along σ(t) = σ₀ e^{−t} the densities
-p_σ are carried into each other by ẋ = m_{σ(t)}(x) − x, MeanShift under a width that falls: annealing it turns a cloud
+So a denoising autoencoder that minimises its loss on the samples exactly is a local mean. Along σ(t) = σ₀ e^{−t} the
+flow ẋ = m_{σ(t)}(x) − x, MeanShift with decreasing width, transports the density p_{σ₀} to p_{σ(t)}: it turns a cloud
 of width σ₀ into new samples (the probability flow of Song et al. 2021).
 """
 
@@ -23,7 +23,7 @@ from particleflow.summation import AbstractSummation, Auto
 
 
 class Denoiser(TransformerMixin, BaseEstimator):
-    """The best guess of a sample under noise: m(x) of the Gaussian kernel whose width is that of the noise.
+    """The least-squares estimate of a sample under noise: m(x) of the Gaussian kernel whose width is that of the noise.
 
     Parameters: `noise` σ; `summation`, `Auto()` if left out.
 

@@ -5,9 +5,9 @@
 
 Rules are the points of a measure, their consequents (a_i, b_i) are its values, and ŷ(x) is the local mean of these,
 evaluated at x: Takagi and Sugeno (1985); with b = 0 that of Mamdani's rules with products, sums and single consequents.
-With minimum in place of products it would be another kernel. But max–min inference, whose conclusion is the centroid of
-max_i min(K(x, i), consequent_i), is no local mean: it is not linear in the consequents. `local_query` computes it, like
-any other operator.
+With the minimum in place of the product only the kernel changes. But max–min inference, whose conclusion is the
+centroid of max_i min(K(x, i), consequent_i), is no local mean: it is not linear in the consequents. `local_query`
+computes it, like any other operator.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""Associative memories: patterns are the measure, a probe is the query, and recall is the local mean, iterated.
+"""Associative memories: the stored patterns are the measure, the probe is the query, recall iterates the local mean.
 
     classical   x ← sign(W x),   W = (1/d) Σ_μ ξ_μ ξ_μᵀ without its diagonal     energy −½ xᵀ W x
     modern      x ← Σ_μ softmax_μ(β⟨x, ξ_μ⟩) ξ_μ = m(x)                          energy ½|x|² − G(x)/β

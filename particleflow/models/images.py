@@ -1,8 +1,8 @@
 """Images: segmentation by MeanShift of pixels, and non-local means of patches.
 
-A pixel is a point of its colour and place, (colour/c, place/s): its mode under MeanShift is its segment (Comaniciu and
-Meer 2002). Or it is the patch around it, and carries its colour: the local mean of colours over pixels with similar
-patches, in a window around it, is the image without noise (Buades, Coll and Morel 2005),
+For segmentation a pixel is the point (colour/c, place/s), and its mode under MeanShift is its segment (Comaniciu and
+Meer 2002). For denoising its point is the patch around it and its value is its colour: the local mean of colours over
+pixels with similar patches, in a window around it, is the image without noise (Buades, Coll and Morel 2005),
 
     u(p) = Σ_q K(P(p), P(q)) u(q) / Σ_q K(P(p), P(q)),    K = exp(−|P(p) − P(q)|²_a / h²),   q within d of p.
 
@@ -43,8 +43,8 @@ def segmented(
 ) -> Segments:
     """The segments of a picture: modes of its pixels in colour and place, under a Gaussian kernel.
 
-    Parameters: `image`; the bandwidths in `colour`, in units of the picture, and in `place`, in pixels; `stride`, every
-    how many rows and columns a pixel seeks its mode (all pixels are samples, and belong to the mode nearest to them);
+    Parameters: `image`; the bandwidths in `colour`, in units of the picture, and in `place`, in pixels; `stride`, the
+    distance of seeds in rows and columns (all pixels are samples, and belong to the mode nearest to them);
     `max_iter` and `tolerance` as for `MeanShiftClustering`.
     """
     pixels = _as_picture(image)
@@ -69,9 +69,9 @@ def non_local_means(
     *,
     summation: AbstractSummation | None = None,
 ) -> np.ndarray:
-    """A picture without its noise: the local mean of pixels by the likeness of the patches around them.
+    """A picture without its noise: the local mean of pixels by the similarity of the patches around them.
 
-    Pixels of a patch weigh like a Gaussian of a quarter of its size, their weights sum to one, and patches at the edge
+    Pixels of a patch have Gaussian weights, of a width of a quarter of its size, that sum to one; patches at the edge
     are completed by reflection. This is scikit-image's `denoise_nl_means` with `fast_mode=False`, except that it rounds
     exponentials and leaves out patches that weigh less than e⁻⁵ or whose centres alone weigh less than e⁻¹, while this
     mean is exact. The sources of a column's pixels are the columns within `patch_distance`, limited to a band of rows:

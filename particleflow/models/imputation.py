@@ -24,7 +24,7 @@ class LocalImputer(TransformerMixin, BaseEstimator):
     are known in both samples, scaled up to all of them; `summation`. Where the kernel reaches no sample in which a
     feature is known, the mean of the feature is taken.
 
-    Attributes: `kernel_`; `points_`, the samples as `kernels.observed` has them; `means_` of the features;
+    Attributes: `kernel_`; `points_`, the samples as encoded by `kernels.observed`; `means_` of the features;
     `n_features_in_`.
     """
 
@@ -36,7 +36,7 @@ class LocalImputer(TransformerMixin, BaseEstimator):
         self.summation = summation
 
     def fit(self, X: Any, y: Any = None) -> "LocalImputer":
-        """Store the samples with their gaps, and the means of the features."""
+        """Store the samples with their missing values, and the means of the features."""
         samples = np.asarray(validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan"))
         known = ~np.isnan(samples)
         if not known.any(axis=0).all():

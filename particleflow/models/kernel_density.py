@@ -1,6 +1,6 @@
 """Density: the log-mass of the samples, log p(x) = G(x) − log ∫ K(x, y) dy.
 
-The gradient of log p under a Gaussian kernel is (m(x) − x)/width², the score of the smoothed data: MeanShift climbs it.
+The gradient of log p under a Gaussian kernel, its score, is (m(x) − x)/width²: MeanShift ascends log p.
 """
 
 from typing import Any

@@ -28,8 +28,8 @@ class LinearNeighbourhoodPropagation(AbstractPropagation):
 
     Where −1 and 1 are the only labels, they are two classes and every sample is labelled.
 
-    Parameters: `n_neighbors`, from which every sample is reconstructed; `alpha`, the share that a sample takes from its
-    neighbours at each step; `max_iter`; `tolerance` of the largest change; `summation`.
+    Parameters: `n_neighbors`, the number of samples that reconstruct each one; `alpha`, the share that a sample takes
+    from its neighbours at each step; `max_iter`; `tolerance` of the largest change; `summation`.
 
     Attributes: `classes_`; `weights_`, the matrix W; `label_distributions_`, the values at the fixed point as shares;
     `transduction_`, the class of every sample; `n_iter_`; `measure_`, samples with their values.

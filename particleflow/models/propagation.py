@@ -41,7 +41,7 @@ UNKNOWN = -1
 class AbstractPropagation(ClassifierMixin, BaseEstimator, abc.ABC):
     """A classifier that spreads the labels of a few samples to all others, f ← α K̃f + (1 − α) y.
 
-    Members have the parameters `max_iter`, `tolerance` and `summation`; their `fit` makes the kernel, the measure and
+    Subclasses have the parameters `max_iter`, `tolerance` and `summation`; their `fit` sets the kernel, the measure and
     α.
     """
 

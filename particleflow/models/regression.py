@@ -3,8 +3,9 @@
     Nadaraya–Watson   ŷ(x) = m(x) = Σ_i K(x, x_i) w_i y_i / Σ_i K(x, x_i) w_i
     local polynomial  ŷ(x) = β₀ with β = argmin Σ_i K(x, x_i) w_i (y_i − Σ_a β_a (x_i − x)^a)²
 
-The first is the local constant. On a dense line its bias at x is σ² (½ y'' + y' p'/p), the second one's ½ σ² y'' alone,
-at the boundary, too (Fan 1992): it reproduces affine data exactly.
+Nadaraya–Watson fits a local constant: for a kernel of width σ and samples of density p on the line, its bias at x is
+σ² (½ y'' + y' p'/p). That of the local linear fit is ½ σ² y'', also near the boundary (Fan 1992): it reproduces affine
+data exactly.
 """
 
 from itertools import combinations_with_replacement
@@ -37,7 +38,7 @@ class KernelRegression(RegressorMixin, MultiOutputMixin, BaseEstimator):
     """Nadaraya–Watson regression, ŷ(x) = m(x): attention with targets as values.
 
     Parameters: `kernel`, a name ("gaussian", "laplace", "cauchy", "flat", "epanechnikov", "triangle") with a
-    `bandwidth` (a number, "scott" or "silverman"), or a kernel object, to which the samples' indices are positions;
+    `bandwidth` (a number, "scott" or "silverman"), or a kernel object, for which the indices of samples are positions;
     `summation`, `Auto()` if left out. Where a kernel of finite support reaches no sample, the prediction is NaN.
     Sources: Nadaraya, On estimating regression (1964); Watson, Smooth regression analysis (1964).
 

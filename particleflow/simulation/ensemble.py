@@ -21,7 +21,7 @@ from particleflow._support.arrays import signature
 from particleflow.simulation.plan import Plan
 from particleflow.simulation.stepping import Method, Numbers, SolvedWindow, solve_window
 
-# The matrices of all pairs of one group fit into this: about the second-level cache of a core.
+# The matrices of all pairs of the runs in one group fit into this: about the second-level cache of a core.
 _GROUP_BYTES = 384 * 1024
 
 _solve_one: Any = eqx.filter_jit(solve_window)
@@ -33,8 +33,8 @@ def solve_runs(plan: Plan, first: int, times: np.ndarray, state: Any, proposed: 
     begin, method = plan.window_begin(first), plan.method_for(state)
     if plan.runs is not None:
         return _solve_groups(plan, method, begin, times, state, proposed)
-    # Arrays of NumPy cross the border of a compiled program by themselves; each made one of JAX before costs as much as
-    # a field of a few particles.
+    # A compiled program converts NumPy arrays when it is called, all at once; converting each before the call takes as
+    # long as evaluating the field of a few particles.
     alone = jax.tree_util.tree_map(lambda leaf: np.asarray(leaf[0]), (state, proposed))
     window = _solve_one(
         method, plan.observe, plan.event, plan.flow, plan.discretization, alone[0], begin, times, alone[1],
@@ -44,7 +44,7 @@ def solve_runs(plan: Plan, first: int, times: np.ndarray, state: Any, proposed: 
 
 
 def group_size(plan: Plan) -> int:
-    """How many runs go as one batch, from the shapes of the ensemble alone: every machine makes the same groups."""
+    """The number of runs in one batch, by the shapes of the ensemble alone: every machine makes the same groups."""
     assert plan.runs is not None
     _, count, dimension = plan.start.points.shape
     needed = count * max(count, dimension) * plan.start.points.dtype.itemsize
@@ -84,7 +84,7 @@ def _solve_groups(
 def _on_all_cores(solve: Callable[[int], SolvedWindow], firsts: range, program: Hashable | None) -> list[SolvedWindow]:
     """Solve the groups that begin with these runs, one on each core.
 
-    Threads that begin together would each compile the program: the first group of a new one goes alone.
+    Threads that begin together would each compile the program, so the first group of a new program is solved alone.
     """
     alone = [] if program in _compiled else [solve(firsts[0])]
     with ThreadPoolExecutor(os.cpu_count()) as cores:
@@ -112,7 +112,7 @@ def _rows(leaf: Any, chosen: np.ndarray) -> Any:
 def _solve_group(
     flow_per_run, method, observe, event, discretization, flow, state, proposed, key, begin, times, numbers
 ):
-    """One group as one batch; of the flow only what differs between runs has an axis of runs."""
+    """One group as one batch; the arrays of the flow have an axis of runs with `flow_per_run`, and else none."""
     arrays, rest = eqx.partition(flow, eqx.is_array)
 
     def one(arrays: Any, state: Any, proposed: Array, key: Array | None) -> SolvedWindow:

@@ -1,14 +1,14 @@
-"""When to stop: each event is a number, a function of the present, that crosses zero; it is located by root finding.
+"""When to stop: an event happens where its level, a function of the present, crosses zero; root finding locates it.
 
-Every step looks at the number at its ends, at three places in between, and where parabolas through these have their
-extrema. An adaptive step that such parabolas do not describe is halved, down to 1/1024 of a window. So a crossing is
-seen, and the first one is reported, also where the number comes back within the same step, unless it crosses zero by
-less than the parabolas tell, a small part of its range over the step. Fixed steps are looked at in the same places but
-not shortened. The time is that of the solver's own path: the step of the event is taken again, to end there.
+In every step the level is evaluated at both ends, at three places in between, and at the extrema of parabolas through
+these. An adaptive step in which such parabolas do not fit the level is halved, down to 1/1024 of a window. So the first
+crossing is found, also where the level comes back within the same step, unless it crosses zero by less than the error
+of the parabolas, a small part of its range over the step. Fixed steps are searched at the same places but not halved.
+The step of the event is repeated so that it ends there: the time is that of the solver, not of an interpolation.
 
-Explicit layers and noise have states at the ends of their steps only, and are looked at nowhere else: a level that
-crosses and comes back within one step has not crossed. A map ends with the layer that has crossed; the path of a noisy
-run is taken as straight over that step, and it ends where this line crosses.
+Explicit layers and noisy steps have states at their ends only: a level that crosses and comes back within one step has
+not crossed. A map ends with the layer that has crossed; the path of a noisy run is taken as straight over that step,
+and it ends where this line crosses.
 
 Particles of weight zero do not count.
 """
@@ -53,11 +53,11 @@ class AbstractEvent(eqx.Module):
         """What has happened, in a few words."""
 
     def has_happened(self, present: Present) -> Bool[Array, ""]:
-        """Whether a run that begins here is over before it begins; a level that is merely crossed never is."""
+        """Whether the event has already happened at the start of a run; False for events that need a crossing."""
         return jnp.asarray(False)
 
     def linking_distance(self) -> float | None:
-        """The distance up to which particles count as one for this event, which the analysis then uses; else None."""
+        """The distance up to which this event counts particles as one, also used by analyses; None without one."""
         return None
 
     def __repr__(self) -> str:
@@ -134,7 +134,7 @@ class Merged(AbstractEvent):
 
 
 class EnergyReached(AbstractEvent):
-    """The interaction energy comes to `value`."""
+    """The interaction energy reaches `value`."""
 
     value: Float[Array, ""]
 
@@ -151,7 +151,7 @@ class EnergyReached(AbstractEvent):
 
 
 class Reached(AbstractEvent):
-    """A scalar observable comes to `value`."""
+    """A scalar observable reaches `value`."""
 
     observable: Observable = eqx.field(static=True)
     value: Float[Array, ""]
@@ -193,10 +193,11 @@ class BlewUp(AbstractEvent):
 
 
 class SpreadReached(AbstractEvent):
-    """The largest variance of the measure, the largest eigenvalue of its covariance, comes to `variance`.
+    """The largest variance of the measure, the largest eigenvalue of its covariance, reaches `variance`.
 
-    A Gaussian under softmax attention blows up in finite time, V = 1 on the line at 1/(2βs₀) (THEORY 10). Near the pole
-    a variance λ comes λ/λ̇ before it, so that a large `variance` is met just before; `blow_up_time` says when it is.
+    A Gaussian under softmax attention on the line, V = 1, has the variance s₀/(1 − 2βs₀t), which is infinite at time
+    1/(2βs₀). A variance λ is reached λ/λ̇ before such a pole, so a large `variance` stops the run just before it; the
+    observable `blow_up_time` estimates the time of the pole.
     """
 
     variance: Float[Array, ""]
@@ -205,7 +206,7 @@ class SpreadReached(AbstractEvent):
         self.variance = as_positive(variance, "variance")
 
     def level(self, present: Present) -> Float[Array, ""]:
-        """log of variance over largest variance: poles are smooth in it."""
+        """log(variance/λ), λ the largest variance: smooth where λ has a pole."""
         return jnp.log(self.variance) - jnp.log(largest_variance(present))
 
     def describe(self) -> str:
@@ -213,7 +214,7 @@ class SpreadReached(AbstractEvent):
         return f"the largest variance reached {float(self.variance):g}"
 
     def has_happened(self, present: Present) -> Bool[Array, ""]:
-        """Whether the spread is as large already."""
+        """Whether the largest variance is as large already."""
         return self.level(present) <= 0
 
 

@@ -10,7 +10,7 @@ from particleflow.simulation.ensemble import state_of_run
 from particleflow.simulation.plan import Plan
 from particleflow.simulation.stepping import MAP, SolvedWindow
 
-_EXPLAINED = 3  # so many failing runs of one window are explained in full
+_EXPLAINED = 3  # failing runs of one window that are explained in full; of others, the time alone
 
 
 def explained(plan: Plan, window: SolvedWindow, lost: np.ndarray) -> list[str]:
@@ -50,7 +50,7 @@ def _explanation(plan: Plan, window: SolvedWindow, run: int, who: str) -> str:
 
 
 def _out_of_steps(plan: Plan, place: str, speed: float) -> str:
-    """What a run needs that was not allowed enough steps; densities have no implicit method to go to."""
+    """The message on a run that was not allowed enough steps; densities have no implicit method to recommend."""
     bounded = isinstance(plan.discretization, BoundedSteps)
     stiff = "" if bounded else "If it is stiff, use solver = 'kvaerno5'; otherwise raise"
     return (
@@ -76,9 +76,9 @@ def _lengths(rows: np.ndarray) -> np.ndarray:
     return scale * np.linalg.norm(rows / scale[:, None], axis=1)
 
 
-@eqx.filter_jit  # a measure that is looked at outside of a program must be finite
+@eqx.filter_jit  # outside of a compiled program a `Measure` refuses points that are not finite
 def _motion(solver: str, size: Array, present: Present) -> tuple[Array, Array]:
-    """The points and how they move; of a map, which need not have a velocity, what a layer changes in unit time."""
+    """The points and their velocities; for a map, which may have no velocity, the change by a layer over its size."""
     points = present.measure.points
     if solver != MAP:
         return points, present.velocity

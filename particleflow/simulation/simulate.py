@@ -65,12 +65,11 @@ def stream(
     Parameters: `flow`; for an ensemble a list of flows of one structure, or one made by `equinox.filter_vmap`.
     `start`, a measure or points (n, d); for an ensemble also points (runs, n, d) or a list of measures. Increasing
     `times` at which frames are saved, the first one being the start. `discretization` says how the measure is carried,
-    by `Particles()` if left out. Steps are adaptive with `rtol` and `atol`, or
-    fixed with `step`. `solver` is a diffrax solver by its snake-case name, or "map" for explicit layers
-    x ← N(x + step · v). `observe` lists observables, `event` stops the run (maps and noisy runs look for it at the ends
-    of their steps only), `key` drives the noise. `window` is the number of frames computed at once (if left
-    out, first two, then more, up to what takes about two seconds), `max_steps` the number of steps that one window may
-    take.
+    by `Particles()` if left out. Steps are adaptive with `rtol` and `atol`, or fixed with `step`. `solver` is a diffrax
+    solver by its snake-case name, or "map" for explicit layers x ← N(x + step · v). `observe` lists observables.
+    `event` stops the run; maps and noisy runs check it at the ends of their steps only. `key` drives the noise.
+    `window` is the number of frames computed at once; if left out, first two, then more, up to 32 or to what takes
+    about two seconds. `max_steps` is the most steps that one window may take.
     """
     plan = make_plan(
         flow, start, times, Stepping(rtol, atol, step, solver, max_steps), discretization=discretization,
@@ -110,7 +109,7 @@ def simulate(
     What moves:
         flow            a `Flow`; for an ensemble a list of flows of one structure, or one by `equinox.filter_vmap`
         start           points (n, d) or a `Measure`; for an ensemble also points (runs, n, d) or a list of measures;
-                        for a discretization that carries a density also an initial kind that knows its own
+                        for a discretization that carries a density also an initial kind of known density
         times           increasing times at which frames are saved; the run begins at the first one
         discretization  how the measure is carried; by `Particles()` if left out
         key             a random key that drives the noise of a flow with temperature
@@ -119,20 +118,20 @@ def simulate(
         step            the size of fixed steps, instead of tolerances
         solver          a diffrax solver by its snake-case name, or "map" for explicit layers x ← N(x + step · v);
                         chosen from tolerances, noise and length of the run if left out, and reported as chosen
-        event           what stops the run, see `events`; maps and noisy runs look for it at the ends of steps only
-        window          so many frames are computed, shown and stored at once; if left out, first two, then more, up
-                        to what takes about two seconds or to 32
-        max_steps       so many steps may one window take
+        event           what stops the run, see `events`; maps and noisy runs check it at the ends of steps only
+        window          the number of frames computed, shown and stored at once; if left out, first two, then more, up
+                        to 32 or to what takes about two seconds
+        max_steps       the most steps that one window may take
     What is kept:
         observe         observables, each a function of the present, stored for every frame
         store           the file that frames are streamed to; folders above it are made; in memory if left out
-        overwrite       whether a file of that name is replaced, which is else an error
+        overwrite       whether a file of that name is replaced; without it such a file is an error
         resume          whether the run in that file goes on where its last window ended, bit for bit
         storage         the precision of the file, "float32" or "float64"; that of the run if left out
         particles       the indices of those that are stored; all if left out
         labels          whole numbers, one a particle, kept with the particles
-        words           texts, one a particle (for an ensemble also a row for each run), of which figures, movie, page
-                        and summary tell which become one; up to 200 bytes of UTF-8 are kept of each
+        words           texts, one a particle (for an ensemble also a row for each run); figures, movie, page and
+                        summary name the words that merge; up to 200 bytes of UTF-8 are kept of each
         provenance      plain values by name, kept with the file
         fsync           whether every window survives a power cut
         progress        true for a bar on the terminal, or a function that is called with every window
@@ -200,7 +199,7 @@ def evolve(
     Parameters: `flow`, `start`, `discretization`, `rtol` and `atol` or `step`, `solver` and `key` as for `simulate`;
     the time of the start, `begin`, and the `end`; `max_steps` that may be taken in all; `adjoint`, see below.
     What it returns can be handed on as a start: `evolve` to T₁ and from there (`begin` = T₁) to T₂ is `evolve` to T₂.
-    With a fixed `step` the last one is shorter where `end` is not on the grid, its noise with it.
+    With a fixed `step` the last step is shorter where `end` is not on the grid, and so is its noise increment.
     `adjoint` chooses how derivatives are taken: "recursive_checkpoint" (reverse mode), "direct" (both modes),
     "forward" (forward mode), "backsolve" (the continuous adjoint).
     A run that blows up or needs more than `max_steps` steps is a `RunError` that says when; inside `jax.jit` or
@@ -215,7 +214,7 @@ def evolve(
         flow = how.specialise_sums(flow, measure)
     if resolution_of(how) > 0:
         raise ArgumentError(
-            "Particles become one between the windows of a run, which `evolve` has not; use `simulate`."
+            "Particles are merged between the windows of a run, and `evolve` has no windows; use `simulate`."
         )
     dtype = measure.points.dtype
     stepping = Stepping(rtol, atol, step, solver, max_steps)

@@ -1,12 +1,12 @@
-"""Sums within a tolerance: chosen before every window from the particles as they are, and checked after it.
+"""Sums within a tolerance: chosen before every window from the current particles, and checked after it.
 
-Where a drift sums with `Auto(tolerance=…)`, the cheapest method that promises the tolerance is taken, if it also keeps
-it for a random sample of particles, for which the exact sum is taken beside it: before the window (`choose_sums`), and
-again after it (`Trial.after`). A method that fails, or with which the window cannot be solved, is passed over for the
-next one, and the window is solved again; the last one is exact. Nothing is remembered from window to window, so that a
-resumed run makes the same choices.
+Where a drift sums with `Auto(tolerance=…)`, the cheapest method whose error bound is within the tolerance is taken, if
+it also agrees with the exact sum for a random sample of particles: before the window (`choose_sums`), and again after
+it (`Trial.after`). A method that fails, or with which the window cannot be solved, is replaced by the next one, and the
+window is solved again; the last method is exact. Choices do not depend on earlier windows, so that a resumed run makes
+the same ones.
 
-The sample is small: an error that only few particles have may be missed by it, but not by a promise.
+The sample is small and may miss an error that only a few particles have; the error bound of the method covers all.
 """
 
 from dataclasses import replace
@@ -30,7 +30,7 @@ _SAMPLE = 64
 
 
 class Summed(NamedTuple):
-    """How kernels are summed `since` a time: `methods`, the `reason`, the largest `error` on samples (exact: 0)."""
+    """How kernels are summed from `since` on: `methods`, the `reason`, the largest `error` on samples (exact: 0)."""
 
     since: float
     methods: str
@@ -43,7 +43,7 @@ class Summed(NamedTuple):
 
 
 def joined(before: tuple[Summed, ...], now: Summed | None) -> tuple[Summed, ...]:
-    """The history with one more window: the same methods go on, others begin a new entry."""
+    """The history with one more window: an unchanged method extends the last entry, another one adds an entry."""
     if now is None:
         return before
     if before and before[-1].methods == now.methods:
@@ -60,9 +60,9 @@ def told(history: tuple[Summed, ...]) -> str:
 class Trial(NamedTuple):
     """A plan whose interactions are summed by choices that kept the tolerance before the window.
 
-    For every interaction that leaves its summation open: `places`, which of its choices it is; `chosen`; `allowed`, the
-    error that its user allows; `errors`, those seen on the sample. `first` is the window's first frame, `begin` its
-    time.
+    Lists over the interactions whose summation is left open: `chosen`, the choice; `places`, its index among the
+    choices; `allowed`, the error that the user allows; `errors`, those seen on the sample. `first` is the window's
+    first frame, `begin` its time.
     """
 
     plan: Plan
@@ -74,9 +74,9 @@ class Trial(NamedTuple):
     errors: list[float]
 
     def after(self, window: SolvedWindow) -> tuple[dict[int, int], Summed]:
-        """Look at the solved window: the places from which failed choices are passed over, and what to report.
+        """Check the choices after the window: for each that failed the index of the next to try, and what to report.
 
-        A choice fails if its sample does not keep the tolerance at the end of the window, or if the window was lost.
+        A choice fails if its sample is not within the tolerance at the end of the window, or if the solver gave up.
         """
         errors = _errors_after(self, _single(window.state), float(np.asarray(window.end_time)[0]))
         lost = _is_lost(window)
@@ -89,10 +89,10 @@ class Trial(NamedTuple):
 
 
 def choose_sums(plan: Plan, first: int, state: Any, passed: dict[int, int]) -> Trial:
-    """For every interaction the first choice, of those not passed over, whose sample keeps the tolerance.
+    """For every interaction the first choice, of those that have not failed, whose sample is within the tolerance.
 
     Parameters: `first`, the first frame of the window; `state` at its begin (leading axis: one run); `passed`, for the
-    interactions whose choices have failed, the place from which choices are tried.
+    interactions whose choices have failed, the index from which choices are tried.
     """
     places: list[int] = []
     chosen: list[Choice] = []
@@ -112,7 +112,7 @@ def choose_sums(plan: Plan, first: int, state: Any, passed: dict[int, int]) -> T
         return interaction.summation if choice.error == 0 else choice.summation
 
     flow = plan.flow.resummed(present.time, choose)
-    if not chosen:  # what sums a stack of layers is one for all of them, and cannot be exchanged
+    if not chosen:  # a stack of layers has one summation for all layers, which cannot be exchanged
         exact = [next(each.exactly().choices(seen)) for each in flow.interactions(present.time)]
         chosen = [each._replace(reason=f"{each.reason}; layers are summed exactly") for each in exact]
     return Trial(replace(plan, flow=flow), first, begin, places, chosen, allowed, errors)
@@ -121,9 +121,9 @@ def choose_sums(plan: Plan, first: int, state: Any, passed: dict[int, int]) -> T
 def _first_within(
     limit: float, interaction: Interaction, begin: int, seen: Measure, first: int
 ) -> tuple[int, Choice, float]:
-    """The first choice, from place `begin` on, whose sample is within the limit; its place, and the error seen there.
+    """The first choice, from index `begin` on, whose sample is within the limit; its index, and the error seen there.
 
-    A choice is looked for only when those before it have failed.
+    A choice is computed only when those before it have failed.
     """
     for place, choice in enumerate(interaction.choices(seen)):
         error = _sampled_error(interaction, choice, seen, first) if place >= begin and choice.error > 0 else 0.0
@@ -137,7 +137,7 @@ def _errors_after(trial: Trial, state: Any, time: float) -> dict[int, float]:
     if all(choice.error == 0 for choice in trial.chosen):
         return {}
     present = trial.plan.present(0, state, time).reduced
-    interactions: list[Interaction] = []  # those whose summation can be exchanged, in the order in which it was
+    interactions: list[Interaction] = []  # those whose summation was exchanged, in the same order
 
     def note(interaction: Interaction) -> AbstractSummation:
         interactions.append(interaction)
@@ -161,7 +161,7 @@ def _sampled_error(interaction: Interaction, choice: Choice, seen: Measure, firs
 
 @eqx.filter_jit
 def _error(interaction: Interaction, seen: Measure, asked: Sites, sample: Array) -> Array:
-    """Of Sinkhorn attention: of the moments under the tilt that was found, and of the equations that define it."""
+    """The error of the moments; with Sinkhorn weights also that of the tilt, which must solve its own equations."""
     how, exactly, kernel = interaction.summation, Auto(), interaction.bound_kernel(seen)
     looked_at = interaction.source_measure(seen)
     found, exact = (each.moments(kernel, looked_at, asked) for each in (how, exactly))
@@ -182,7 +182,7 @@ def _difference(one: Array, other: Array) -> Array:
 
 
 def _is_lost(window: SolvedWindow) -> bool:
-    """Whether the solver gave up, which may be the fault of a sum."""
+    """Whether the solver gave up, which an inaccurate sum may have caused."""
     return not (np.asarray(window.succeeded)[0] or np.asarray(window.stopped_by_event)[0])
 
 

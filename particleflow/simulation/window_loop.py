@@ -1,9 +1,9 @@
 """The loop over windows: choose the sums, solve, check, hand on; the same for one run and for many.
 
-Every array of a run's progress has a leading axis of runs, one long for a single run. A run of an ensemble that met its
-event stands still from then on, one that failed is NaN, and the others go on, but the ensemble as a whole has failed;
-a single run ends with its event, or fails with an error that names time and particle. No run is finished with a field
-that is not finite in any frame. Between two windows a discretization may go on with a state of other shapes.
+Every array of a run's progress has a leading axis of runs, of length one for a single run. In an ensemble a run keeps
+its last state after its event; a run that fails is NaN from then on, and the others go on, but the ensemble has failed.
+A single run ends with its event, or fails with an error that names time and particle. A run with a frame that is not
+finite has failed, even if its solver has not. Between two windows a discretization may change the shapes of the state.
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ class Progress(NamedTuple):
     """Where a run is after a window: what a checkpoint holds and what a progress bar shows.
 
     `state` and the arrays after it have a leading axis of runs; `ended` is when a run met its event, else NaN; `sums`
-    says what was chosen, and since when, where a tolerance allows approximations.
+    lists the methods chosen, with the times they were chosen at, where a tolerance allows approximations.
     """
 
     state: Any
@@ -53,7 +53,7 @@ class Progress(NamedTuple):
 class Frames(NamedTuple):
     """The frames of one window, as NumPy arrays (time first, then runs if there are many), and how the run stands.
 
-    `pairs` is how many pairs of points its fields have summed over, for particles that look at each other.
+    `pairs` is the number of field evaluations times the square of the number of points.
     """
 
     first: int
@@ -81,9 +81,9 @@ def run_plan(plan: Plan, resumed: Progress | None = None) -> Iterator[Frames]:
 
 
 def _carried_on(plan: Plan, after: Progress) -> Progress:
-    """The progress that the next window begins with: the discretization may give running states another form.
+    """The progress that the next window begins with: a discretization may merge the points of running states.
 
-    A run whose event would be stepped over by that alone, and so be missed, keeps its state for now.
+    A run whose event level would change its sign by that alone, so that the event was missed, keeps its state for now.
     """
     how, time = plan.discretization, jnp.asarray(after.time, plan.dtype)
     if not isinstance(how, Coalescing) or how.resolution() == 0 or after.status != Status.RUNNING:
@@ -106,7 +106,7 @@ def _carried_on(plan: Plan, after: Progress) -> Progress:
 
 
 def _side(plan: Plan, run: int, state: Any, time: Array) -> float:
-    """On which side of its event a run is."""
+    """The sign of the event's level for a run in a state."""
     assert plan.event is not None
     return float(np.sign(_level(plan.event, plan.present(run, state, time))))
 
@@ -143,7 +143,7 @@ def _already_ended(plan: Plan, state: Any) -> np.ndarray:
 
 
 def _next_window(plan: Plan, before: Progress) -> Frames:
-    """Solve the next window, settle how each run stands after it, and hold still those that have ended."""
+    """Solve the next window, mark the runs that ended or failed, and repeat the last states of those that ended."""
     filled, wanted = plan.window_times(before.frames)
     times = plan.times[before.frames : before.frames + wanted]
     if (before.failed | ~np.isnan(before.ended)).all():
@@ -165,7 +165,7 @@ def _next_window(plan: Plan, before: Progress) -> Frames:
 
 
 def _solved(plan: Plan, before: Progress, filled: np.ndarray) -> tuple[Plan, SolvedWindow, tuple[Summed, ...]]:
-    """The next window, the plan it was solved with, and how kernels have been summed up to its end.
+    """The plan that the next window was solved with, the window, and how kernels were summed up to its end.
 
     Where a tolerance allows approximations they are chosen, and the window is solved again while one of them fails.
     """
@@ -184,7 +184,7 @@ def _solved(plan: Plan, before: Progress, filled: np.ndarray) -> tuple[Plan, Sol
 
 
 def _reached(before: Progress, window: SolvedWindow, wanted: int) -> tuple[np.ndarray, np.ndarray]:
-    """Which frames each run has reached with finite fields, and which it was to reach but has not (runs first)."""
+    """Which frames each run has reached with finite fields, and which not, or after such (runs first)."""
     over = before.failed | ~np.isnan(before.ended)
     shown = np.isfinite(np.asarray(window.times)[:, :wanted]) & ~over[:, None]
     reached = shown & np.logical_and.accumulate(_finite_frames(window, wanted), axis=1)
@@ -192,7 +192,7 @@ def _reached(before: Progress, window: SolvedWindow, wanted: int) -> tuple[np.nd
 
 
 def _advanced(plan: Plan, after: Progress, times: np.ndarray) -> Progress:
-    """The progress at the end of these frames; the last ones end the run, in failure if any of its runs has failed."""
+    """The progress after these frames; after the last ones it is finished, or failed if any run has failed."""
     frames = after.frames + len(times)
     end = Status.FAILED if after.failed.any() else Status.FINISHED
     status = end if frames >= len(plan.times) else Status.RUNNING
@@ -202,7 +202,7 @@ def _advanced(plan: Plan, after: Progress, times: np.ndarray) -> Progress:
 def _of_all_runs(
     plan: Plan, first: int, times: np.ndarray, fields: Any, observables: Any, after: Progress, pairs: int
 ) -> Frames:
-    """The frames of an ensemble, times first; with an event an observable says since when each run stands still."""
+    """The frames of an ensemble, times first; with an event an observable holds the time at which each run stopped."""
     if plan.event is not None:
         observables[EVENT_TIME] = np.where(times >= after.ended[:, None], after.ended[:, None], np.nan)
     fields, observables = (
@@ -218,7 +218,7 @@ def _finite_frames(window: SolvedWindow, wanted: int) -> np.ndarray:
 
 
 def _ended_at(window: SolvedWindow, times: np.ndarray, broken: np.ndarray) -> SolvedWindow:
-    """The window, with the first frame that is broken as the end of a run."""
+    """The window, where runs with a frame that is not finite end at the first such frame."""
     if not broken.any():
         return window
     ends = np.where(broken.any(axis=1), times[np.argmax(broken, axis=1)], np.asarray(window.end_time))
@@ -226,7 +226,7 @@ def _ended_at(window: SolvedWindow, times: np.ndarray, broken: np.ndarray) -> So
 
 
 def _settled(plan: Plan, before: Progress, window: SolvedWindow, broken: np.ndarray) -> Progress:
-    """The progress after a window: runs that met their event or failed in it, and the others; ended ones stay.
+    """The progress after a window, with the runs that stopped or failed in it; runs that had ended keep their states.
 
     `broken` are the runs with a frame that is not finite: a finite state may have no finite point to show.
     """
@@ -290,7 +290,7 @@ def _cut(
 
 
 def _without(state: Any, over: np.ndarray) -> Any:
-    """The states with NaN for runs that are over: a solver gives them up at once."""
+    """The states with NaN for runs that are over, so that the solver ends these at once."""
     if not over.any():
         return state
 

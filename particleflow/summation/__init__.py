@@ -4,7 +4,7 @@
     moments, base, prepared, candidates                 what a summation is; `auto` chooses one
     exact, native, spectral, near_far, features         the ways to sum; `random_batch` for stochastic layers
 
-What is summed (kernel, measure) does not depend on how; so a summation of one's own fits wherever these do.
+What is summed (kernel, measure) does not depend on how; so a new summation fits wherever these do.
 """
 
 import lazy_loader

@@ -2,7 +2,7 @@
 
 Candidates promise an error and a cost within the limits. Without a tolerance the first that gives a promise is taken,
 from shapes and forms alone; with one, the cheapest for these points. Promises take time, too: a candidate whose cost is
-bounded by more than the best one found is looked at only after that one is passed over.
+bounded by more than the best one found is evaluated only after that one is passed over.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ from particleflow.summation.native.native import Native
 from particleflow.summation.prepared import PreparedSum, prepare
 from particleflow.summation.sampling import DrawsPoints, check_draws
 
-# The fastest first; the last one promises to sum whatever it is given, so there is always an answer.
+# The fastest first; the last one can sum everything, so there is always a choice.
 _EXACT: tuple[Candidate, ...] = (Native(), Separated(), Dense(), Blockwise())
 
 
@@ -49,8 +49,7 @@ class Auto(LeavesChoiceOpen, DrawsPoints):
     All are exact.
 
     `tolerance`, the error of the mean relative to max |z| and of the log-mass, absolute, allows approximations that
-    promise to keep it for these points; None allows none. Inside `jit` nothing is looked at, and nothing is promised
-    but exact sums, which keep any tolerance.
+    promise to keep it for these points; None allows none. Inside `jit`, where the points are unknown, sums are exact.
     """
 
     dense_bytes: int = eqx.field(static=True, default=16 * 2**20)
@@ -63,7 +62,7 @@ class Auto(LeavesChoiceOpen, DrawsPoints):
             raise ArgumentError(f"Argument `tolerance` must be a positive number or None, but is {given!r}.")
 
     def choices(self, kernel: AbstractKernel, measure: Measure, queries: Any) -> Iterator[Choice]:
-        """What could be used for these, and why, the cheapest first; the last one is exact."""
+        """The summations that could be used, and why, the cheapest first; the last one is exact."""
         return self._choices(prepare(kernel, measure, queries))
 
     def _choices(self, prepared: PreparedSum) -> Iterator[Choice]:
@@ -91,7 +90,7 @@ class Auto(LeavesChoiceOpen, DrawsPoints):
         yield self._kept(exact)
 
     def _kept(self, choice: Choice) -> Choice:
-        """The choice, with how it keeps the tolerance."""
+        """The choice, with its error and the tolerance added to its reason."""
         if self.tolerance is None:
             return choice
         error = "exact up to rounding" if choice.error == 0 else f"with an error of at most {choice.error:.3g}"
@@ -118,7 +117,7 @@ class Auto(LeavesChoiceOpen, DrawsPoints):
     def draw(
         self, key: Array, kernel: AbstractKernel, measure: Measure, queries: Any, draws: int
     ) -> Int[Array, "m draws"]:
-        """Indices of points drawn ∝ K(x, y) dμ(y), by what would be used for the moments."""
+        """Indices of points drawn ∝ K(x, y) dμ(y), by the summation that would be used for moments."""
         how = check_draws(self._best(prepare(kernel, measure, queries)))
         return how.draw(key, kernel, measure, queries, draws)
 
@@ -129,7 +128,7 @@ class Auto(LeavesChoiceOpen, DrawsPoints):
 
 
 def _exact(candidates: tuple[Candidate, ...], native: str, limits: Limits, prepared: PreparedSum) -> Choice:
-    """The first exact candidate that promises to sum these, with what stood in the way of `Native`, the first of all.
+    """The first exact candidate that can sum this, with the reason why `Native`, the first of all, cannot.
 
     Exact sums promise by shapes and forms alone, and by what `native` code there is.
     """

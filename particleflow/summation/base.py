@@ -4,11 +4,11 @@ A summation takes any kernel and any measure and returns, for every query x,
 
     G(x) = log Σ_j w_j K(x, y_j),    m(x) = Σ_j w_j K(x, y_j) z_j / Σ_j w_j K(x, y_j).
 
-A summation of one's own defines `moments`; the rest follows. `select` and `choices` say how sums would be made before
-they are made, as `Choice`s. Further abilities are classes that some summations inherit as well:
+A new summation defines `moments`; the rest follows. `select` and `choices` say how sums would be made before they are
+made, as `Choice`s. Further abilities are classes that some summations inherit as well:
 
     Candidate           `Auto` may choose it: it promises an error and a cost for given points (`candidates`)
-    Approximation       a candidate whose cost can be bounded before the points are looked at closely (`candidates`)
+    Approximation       a candidate whose cost can be bounded before its error is (`candidates`)
     LeavesChoiceOpen    it chooses among others, within an error that its user allows
     DrawsPoints         it draws points y ∝ K(x, y) dμ(y) (`sampling`)
 
@@ -17,8 +17,8 @@ means nothing beyond rounding.
 
 What a causal mask hides from a query changes no bit of an exact sum (`Dense`, `Blockwise`, `Native`, `Separated`, and
 `Auto` without a tolerance): it enters as a zero, and every query's shift and precision are chosen by what it sees, not
-by all points. Approximations and random batches do not promise this: they look at all points before they sum. Without
-a mask `Native` has one bound for all queries, and rows are independent to the last bit with `Dense` and `Blockwise`.
+by all points. Approximations and random batches do not promise this: their settings depend on all points. Without a
+mask `Native` has one bound for all queries, and rows are independent to the last bit with `Dense` and `Blockwise`.
 """
 
 import abc
@@ -34,14 +34,14 @@ from particleflow.kernels.base import AbstractKernel
 from particleflow.measure import Measure, Sites
 from particleflow.summation.moments import Moments
 
-# What a pair takes, in times of what native code takes: roughly, for plans and choices, not for accounts.
+# The time that a pair takes, relative to native code: rough numbers, for plans and choices.
 NATIVE_TIME, XLA_TIME = 1.0, 3.0
 _EXPONENTIAL_OPERATIONS = 14  # what an exponential costs, in multiply-adds
 _OPERATIONS_IN_SPACE = 6  # multiply-adds of a pair in three dimensions with three values
 
 
 class Limits(NamedTuple):
-    """What a promise has to keep: the error that is allowed (None: no approximation), and the bytes of one matrix."""
+    """The limits of a promise: the error that is allowed (None: no approximation), and the bytes of one matrix."""
 
     tolerance: float | None
     dense_bytes: int
@@ -50,7 +50,7 @@ class Limits(NamedTuple):
 class Choice(NamedTuple):
     """A summation, the reason it was chosen, the error it promises (0: exact up to rounding), and what it costs.
 
-    The cost is in pairs: those that native code sums, in three dimensions, in the same time.
+    The cost is in native pairs: the number of pairs in three dimensions that native code sums in the same time.
     """
 
     summation: "AbstractSummation"
@@ -63,7 +63,7 @@ class Choice(NamedTuple):
 
 
 class AbstractSummation(eqx.Module):
-    """A way to evaluate moments: how a kernel is summed over a measure, whatever they are."""
+    """A way to evaluate moments: how any kernel is summed over any measure."""
 
     @abc.abstractmethod
     def moments(self, kernel: AbstractKernel, measure: Measure, queries: Any, values: Any = None) -> Moments:
@@ -80,8 +80,7 @@ class AbstractSummation(eqx.Module):
     def choices(self, kernel: AbstractKernel, measure: Measure, queries: Any) -> Iterator[Choice]:
         """The summations that could sum these points, the best first: itself alone, unless it chooses among others.
 
-        Each is looked for when it is taken from the iterator, so that the second best costs nothing where the best
-        will do.
+        Each is found when it is taken from the iterator, so that the second best costs nothing where the best is used.
         """
         yield Choice(self, "as asked", cost=cost_of_pairs(measure, as_query_sites(queries)))
 
@@ -91,7 +90,7 @@ class LeavesChoiceOpen(AbstractSummation):
 
     @abc.abstractmethod
     def allowed_error(self) -> float | None:
-        """The error that its sums may have; None where nothing was said of errors, and sums are exact."""
+        """The error that its sums may have; None where no tolerance was given, and sums are exact."""
 
     @abc.abstractmethod
     def exactly(self) -> AbstractSummation:
@@ -99,11 +98,11 @@ class LeavesChoiceOpen(AbstractSummation):
 
     @abc.abstractmethod
     def tightened(self, factor: float) -> AbstractSummation:
-        """The same with `factor` times less error allowed, for what multiplies the errors of its sums."""
+        """The same with `factor` times less error allowed, for callers that multiply the errors of its sums."""
 
 
 def allowed_error(summation: AbstractSummation) -> float | None:
-    """The error that a summation may make by its user's wish; None where nothing was said of errors."""
+    """The error that a summation is allowed by its user; None where no tolerance was given."""
     return summation.allowed_error() if isinstance(summation, LeavesChoiceOpen) else None
 
 

@@ -1,10 +1,10 @@
 """Summations that `Auto` may choose: each promises an error and a cost for given points, and sums what is prepared.
 
-A promise is kept, or not given: a summation that cannot keep the limits, or does not fit the kernel's forms, answers
+A promise is kept, or not given: a summation that cannot keep the limits, or does not fit the kernel's forms, returns
 None and is passed over. So a new way to sum is one class, and one line in the list of candidates of `auto`.
 
-A promise takes sums and programs of its own. So an approximation first bounds its cost from below, and is passed over
-where that is more than another summation costs. It promises something for the points it is shown (their extent, their
+A promise needs sums and programs of its own. So an approximation first bounds its cost from below, and is passed over
+where that is more than another summation costs. It promises an error for the points it is given (their extent, their
 weights), not for their number alone; where they are traced `Auto` allows none. What it would sum with (how many modes,
 features, cells) is settled in the summation that its choice names, so that it is a constant of compiled code.
 """
@@ -35,15 +35,15 @@ class Candidate(AbstractSummation):
 
     @abc.abstractmethod
     def promise(self, prepared: PreparedSum, limits: Limits) -> Choice | None:
-        """What this summation promises for a sum within some limits; None: nothing."""
+        """This summation, settled for a sum, with its error and cost; None where it cannot keep the limits."""
 
 
 class Approximation(Candidate):
-    """A candidate with an error, which looks at the points before it promises one."""
+    """A candidate with an error, which it bounds for the given points."""
 
     @abc.abstractmethod
     def cost_bounds(self, prepared: PreparedSum, limits: Limits) -> Iterator[float]:
-        """Lower bounds of what `promise` would cost, in native pairs, each dearer to find and closer than the last.
+        """Lower bounds of the cost that `promise` would state, in native pairs: each closer, and slower to find.
 
         The first is known from shapes and forms; ∞ where there will be no promise.
         """

@@ -86,6 +86,8 @@ def local_mode(
 ) -> Array:
     """argmax_k m_k(x) for a measure whose values are class probabilities or one-hot vectors; ties go to the first.
 
+    A query that sees nothing gets class 0; its log-mass (`log_normalizer`) is −∞.
+
     Parameters: `kernel` K; `measure` μ with values (n, classes), refused where they are no probabilities (negative, or
     not summing to one; inside `jit` that is not checked); `queries` x and `summation` as for `local_mean`.
     """
@@ -102,7 +104,7 @@ def local_expectation(
     *,
     summation: AbstractSummation | None = None,
 ) -> Array:
-    """∫ K(x, y) f(x, y, z(y)) dμ(y) / ∫ K(x, y) dμ(y): the local mean of what depends on where it is seen from.
+    """∫ K(x, y) f(x, y, z(y)) dμ(y) / ∫ K(x, y) dμ(y): the local mean of values that depend on the query.
 
     With f = (1, y − x, …)(1, y − x, …)ᵀ these are the normal equations of local polynomials, with f = l(y, θ(x)) it is
     a local loss. 0 where a query sees nothing. Queries take turns, each with n values of f.
@@ -124,8 +126,8 @@ def local_query(
 ) -> Array:
     """T({K(x, y_j) w_j}_j, {z_j}_j) for any operator T: a function of all points' values and how well they match.
 
-    Where T is linear in the values and does not change with the scale of the matches it is the local mean; a median,
-    a maximum or the max–min rule of Mamdani's fuzzy inference are none. Queries take turns, each with n matches.
+    For T(K, z) = Σ_j K_j z_j / Σ_j K_j it is the local mean; a median, a maximum and the max–min rule of Mamdani's
+    fuzzy inference are other operators. Queries take turns, each with n matches.
     Parameters: an `operator` of matches (n,) and values, which returns an array of one shape; `kernel`, `measure` and
     `queries` as for `local_mean`.
     """
@@ -195,7 +197,7 @@ def resampled_local_mean(
     """The Monte Carlo local mean: the average of `draws` values z(y), with y drawn ∝ K(x, y) dμ(y).
 
     Its standard error is √(local variance / draws). A query that sees nothing gets 0. One key gives the same draws with
-    every summation that can draw; one that cannot says so.
+    every summation that can draw; others are refused.
     Parameters: a random `key`; the number of `draws`; `kernel`, `measure`, `queries` and `summation` as for
     `local_mean`.
     """
@@ -217,8 +219,8 @@ def resampled_local_mean(
 class Normalised(AbstractMatrixKernel):
     """K̃(x, y) = K(x, y) / ∫ K(x, y') dμ(y'): the transition density x → y with respect to μ.
 
-    It keeps no form: its a(x) = −G(x) is a sum over the whole of μ, which a fast method would rather not repeat. A
-    query that sees nothing of μ sees nothing at all.
+    It offers no form to fast methods: a(x) = −G(x) would be summed over all of μ at every evaluation. Where ∫ K dμ = 0,
+    K̃ = 0.
     """
 
     kernel: AbstractKernel
@@ -234,7 +236,7 @@ class Normalised(AbstractMatrixKernel):
         return jnp.where(nothing[:, None], -jnp.inf, logits)
 
     def vanishes(self) -> bool:
-        """Whether the kernel may: one that never vanishes gives every query some mass to be divided by."""
+        """Whether the kernel may vanish: if it never does, every query has a mass to be divided by."""
         return self.kernel.vanishes()
 
 

@@ -2,12 +2,12 @@
 
     global   θ̂     = argmin_θ ∫ l(y, z(y), θ) dμ(y)
     local    θ̂(x)  = argmin_θ ∫ K(x, y) l(y, z(y), θ) dμ(y)             localize(l, K)
-    total    J(K)  = ∫ l(x, z(x), θ̂(x)) dμ(x)                            with oneself, or without (leave-one-out)
+    total    J(K)  = ∫ l(x, z(x), θ̂(x)) dμ(x)                            with x itself, or without (leave-one-out)
 
 The squared loss of a constant gives the local mean, that of an affine function local linear regression, the logistic
-loss local logistic regression. Everything that is read of the kernel is a local mean: that of (l, ∂l/∂θ, ∂²l/∂θ²) at
-the present θ(x), with which every query takes Newton steps of its own. Drawn points in place of the kernel,
-y_1, …, y_p ∼ K(x, y) dμ(y), give the Monte Carlo form, argmin_θ Σ_k l(y_k, z(y_k), θ).
+loss local logistic regression. The kernel enters by local means alone: those of (l, ∂l/∂θ, ∂²l/∂θ²) at the present
+θ(x), with which every query takes Newton steps of its own. Drawn points in place of the kernel, y_1, …, y_p ∼
+K(x, y) dμ(y), give the Monte Carlo form, argmin_θ Σ_k l(y_k, z(y_k), θ).
 """
 
 from collections.abc import Callable
@@ -35,7 +35,7 @@ _DESCENT = 1e-4  # the share of what the slope promises by which a step must low
 
 
 class LocalFit(NamedTuple):
-    """What every query has found: its `parameters`, the local `loss` there, and the `slope` |∂L/∂θ| that is left.
+    """The fit of every query: its `parameters`, the local `loss` there, and the `slope` |∂L/∂θ| that is left.
 
     The slope is 0 up to rounding where a minimum was found; a query that sees nothing has NaN everywhere.
     """
@@ -84,9 +84,9 @@ class Localized(eqx.Module):
     def total_loss(self, measure: Measure, initial: Any, *, leave_out: bool = False) -> Float[Array, ""]:
         """J(K) = ∫ l(x, z(x), θ̂(x)) dμ(x), divided by the mass of those x that see a point.
 
-        With oneself J falls as the kernel narrows, to nothing if θ can meet one point. With `leave_out`, θ̂(x) that of
-        all others (those of another position; their indices, if the measure has none), it has a minimum by which a
-        bandwidth can be chosen.
+        With x itself J falls as the kernel narrows, to 0 if some θ fits a single point exactly. With `leave_out`, θ̂(x)
+        is fitted to all other points (those at another position; by index, if the measure has no positions), and J has
+        a minimum by which a bandwidth can be chosen.
         """
         local, queries = self._of_others(measure) if leave_out else (self, measure)
         return self._total(measure, local.fit(queries, queries, initial))
@@ -130,11 +130,11 @@ class Localized(eqx.Module):
 def localize(
     loss: Loss, kernel: AbstractKernel, *, summation: AbstractSummation | None = None, steps: int = 100
 ) -> Localized:
-    """The localization trick: a loss of one point becomes one of every query's surroundings.
+    """The localization trick: the loss of one point becomes its local mean at every query.
 
-    The loss must be twice differentiable in θ. Where it bends, Newton's steps reach the minimum (one is enough for a
-    square); along what it does not depend on, θ stays where it began; where it is steep without a bend, as absolute
-    values are, θ stays, too, and the slope that is left says so.
+    The loss must be twice differentiable in θ. Where it has curvature, Newton's steps reach the minimum (one is enough
+    for a square). Along directions without curvature θ keeps its initial value: where the loss does not depend on them,
+    and where it is linear, as absolute values are; `LocalFit.slope` shows the second case.
     Parameters: `loss` l(point, value, θ), a number; `kernel` K; `summation`, `Auto()` if left out; `steps` at most.
     """
     check_kind(kernel, AbstractKernel, "kernel", "a kernel, such as kernels.Gaussian(0.3)")
@@ -145,7 +145,7 @@ def localize(
 
 
 class _ByKernel(eqx.Module):
-    """Averages over a query's surroundings: local means."""
+    """Averages under the kernel, seen from a query: local means."""
 
     kernel: AbstractKernel
     measure: Measure
@@ -236,7 +236,7 @@ def _derivatives(
 
 
 def _inverse(bend: Float[Array, "p p"]) -> Float[Array, "p p"]:
-    """|H|⁻¹ of a symmetric matrix, 0 where it is: downhill wherever the loss bends, at a saddle, too."""
+    """The pseudo-inverse of |H|, H symmetric: −|H|⁻¹ ∂L/∂θ points downhill at a saddle, too."""
     values, vectors = jnp.linalg.eigh(jnp.where(jnp.isfinite(bend), bend, 0.0))
     sizes = jnp.abs(values)
     cutoff = bend.shape[0] * float(jnp.finfo(bend.dtype).eps) * jnp.max(sizes)

@@ -5,7 +5,7 @@
 Over disjoint pieces of μ these pairs form a commutative monoid: `merge` is its operation, `nothing` its
 identity (−∞, 0). Every way of summing (dense, in blocks, near plus far, over devices) is a fold of `merge`.
 
-There is one merge, of `Sums`: what a sum is while it is still being summed, e^{shift} Σ_j e^{logit_j − shift} (z_j, 1).
+There is one merge, of `Sums`: a sum that is still being added up, e^{shift} Σ_j e^{logit_j − shift} (z_j, 1).
 Two sums are brought to the larger shift and added, so that no exponential overflows and none that matters underflows
 (Milakov and Gimelshein, Online normalizer calculation for softmax, 2018). Moments merge as sums do; folds carry sums
 and take logarithm and quotient once, at the end: a log-mass of 4000 is rounded to 2e-4 in float32, the difference of
@@ -21,7 +21,7 @@ from jaxtyping import Array, Float
 
 from particleflow.errors import ShapeError
 
-# The masses ride along as one more column of the means. A large matrix product with few or odd columns is slow on
+# The mass is one more column of the values. A large matrix product with few or odd columns is slow on
 # CPU; for small ones padding costs more than it saves.
 _COLUMN_MULTIPLE = 16
 _PADDED_ROWS = 256

@@ -26,7 +26,7 @@ __all__ = ["Composed", "hierarchical_mean", "paired"]
 
 
 class Composed(AbstractMatrixKernel):
-    """K(x, y) = ∫ K̃₁(x, u) K̃₂(u, y) dμ(u): two steps of a walk, first as `outer` says, then as `inner`.
+    """K(x, y) = ∫ K̃₁(x, u) K̃₂(u, y) dμ(u): two steps of a walk, the first by `outer`, the second by `inner`.
 
     It is normalised, ∫ K(x, y) dμ(y) = 1 wherever both see something, so that its local mean is the local mean of local
     means. Entries are local means themselves, of the columns of K̃₂; each is found within rounding of its largest term.
@@ -47,7 +47,7 @@ class Composed(AbstractMatrixKernel):
         return safe_log(moments.mean) + highest
 
     def vanishes(self) -> bool:
-        """Where one of both does, perhaps."""
+        """Whether one of the two kernels may vanish."""
         return self.outer.vanishes() or self.inner.vanishes()
 
 
@@ -61,9 +61,9 @@ def hierarchical_mean(
 ) -> Array:
     """The local mean, at the queries, of local means at the points of the measure, of local means, …
 
-    Parameters: `kernels`, the first acts on the values of the measure, the last looks from the queries; `between`, a
-    function of the values (n,) or (n, k) between two of them, the identity if left out; `measure`, `queries` and
-    `summation` as for `local_mean`.
+    Parameters: `kernels`, the first acts on the values of the measure, the last is evaluated at the queries;
+    `between`, a function of the values (n,) or (n, k) between two of them, the identity if left out; `measure`,
+    `queries` and `summation` as for `local_mean`.
     """
     if not kernels:
         raise ArgumentError("Argument `kernels` must name at least one kernel, but is empty.")

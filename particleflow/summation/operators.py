@@ -75,7 +75,7 @@ def kernel_derivative(
     """
     dtype = measure.points.dtype
     at = as_scalar(parameter, "parameter").astype(dtype)
-    family(at)  # inside the derivative its number is not known, and a kernel could not refuse it
+    family(at)  # checks the number, which is traced inside the derivative
     _, slope = jax.jvp(
         lambda h: smoothed(family(h), measure, queries, summation=summation), (at,), (jnp.ones((), dtype),)
     )

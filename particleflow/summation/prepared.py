@@ -30,7 +30,7 @@ class PreparedSum(eqx.Module):
 
     @cached_property
     def parts(self) -> KernelParts | None:
-        """The factors of the kernel sorted by what they are; None where one is none of those that native code sums."""
+        """The factors of the kernel sorted by their forms; None where there is one that native code cannot sum."""
         return KernelParts.of(self.kernel, self.measure.dimension)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""The random batch method: every query sees a few sources, others each time.
+"""The random batch method: every query sums over a few random sources, others whenever points have moved.
 
     G(x) ≈ log (n/p) Σ_{j ∈ B(x)} w_j K(x, y_j),    |B(x)| = p
 
@@ -6,8 +6,8 @@ Source: Jin, Li and Liu, Random batch methods for interacting particle systems (
 batches of p, queries into as many groups, and each group sees one batch: O(m p) pairs. A mass is right on average, and
 so is the field of unnormalised attention; a local mean, as the quotient of two of them, is off by O(1/p) on average.
 Errors of single evaluations are not small and nothing is promised of them: what converges are trajectories, as steps
-become short, because errors of different steps cancel. So this is for explicit layers and fixed steps; control of the
-step takes the noise for error and will hardly move.
+become short, because errors of different steps cancel. So this is for explicit layers and fixed steps; step control
+takes the noise for error and shrinks the steps to almost nothing.
 
 A summation does not depend on time. Its batches are a function of the seed and of the bits of queries and points, so
 that points that have moved are shuffled anew, and a resumed run has the same batches as one that was never stopped.
@@ -96,7 +96,7 @@ def _cut(key: Array, count: int, pieces: int) -> tuple[Int[Array, "p s"], Bool[A
 
 
 def _fingerprint(points: Array) -> UInt[Array, ""]:
-    """A number that changes with any bit of any point."""
+    """A 32-bit hash of the bits of all points."""
     bits = jax.lax.bitcast_convert_type(jax.lax.stop_gradient(points), jnp.uint32).ravel()
     odd = 2 * jnp.arange(bits.shape[0], dtype=jnp.uint32) + 1
     mixed = (bits ^ (bits >> 15)) * jnp.uint32(0x85EBCA6B) * odd

@@ -1,9 +1,9 @@
 """Transformers as flows: trained or random weights, embedded texts, and what happens to tokens along depth.
 
-embedding            words to points and back             layer_blocks        attention, feed-forward, their norms
+embedding            token ids to points and back         layer_blocks        attention, feed-forward, their norms
 network              embedding, flow of layers, head      random_networks     any architecture, random weights
 loading              trained networks from a folder       checkpoint_files    reading and checking their tensors
-checkpoint_layouts   BERT, DistilBERT and GPT-2           tokenizer           words and their numbers
+checkpoint_layouts   BERT, DistilBERT and GPT-2           tokenizer           texts to token ids and back
 depth_statistics     anisotropy, rank, spectra of heads   scenario_kinds      the kinds that scenario files name
 """
 

@@ -6,12 +6,12 @@ Of hidden states x_i at every depth:
     anisotropy          their mean over pairs i ≠ j                          0 for random directions, 1 at consensus
     effective rank      exp of the entropy of σ²/Σσ², σ singular values      1 where all tokens are parallel
     rank collapse       |X − 1 x̄ᵀ|/|X|                                       falls fast in attention alone
-    energy              (1/2β) ∬ e^{β⟨x, y⟩} dμ dμ of unit vectors           grows along gradient flows; not here
+    energy              (1/2β) ∬ e^{β⟨x, y⟩} dμ dμ of unit vectors           grows in gradient flows, may fall here
 
 Source of the third and fourth: Dong et al., Attention is not all you need: pure attention loses rank doubly
 exponentially with depth (2021). Of heads: the eigenvalues of O V and of the symmetric part of QᵀK. Where both are
-positive theory predicts attraction (with V = QᵀK = 1 all tokens meet), where O V is negative repulsion, and complex
-eigenvalues turn. A head has k of them that are not zero, those of the k × k matrices V O and K Qᵀ.
+positive theory predicts attraction (with V = QᵀK = 1 all tokens meet), where only O V is negative repulsion; complex
+eigenvalues rotate. A head of dimension k has at most k eigenvalues of O V that are not zero, those of V O.
 """
 
 from typing import Any, NamedTuple
@@ -95,7 +95,7 @@ def head_spectra(network: Transformer) -> list[HeadSpectrum]:
 
 
 def analogy(network: Transformer, first: str, second: str, third: str, count: int = 5) -> list[tuple[str, float]]:
-    """Words that are to `third` as `second` is to `first`, by the cosine of their rows with E₂ − E₁ + E₃.
+    """Words that are to `third` as `second` is to `first`, by the cosine of their embeddings with E₂ − E₁ + E₃.
 
     Each word must be one token of the network; the three are left out of the `count` results. Source:
     Mikolov, Yih and Zweig, Linguistic regularities in continuous space word representations (2013).

@@ -74,7 +74,7 @@ class Embedding(eqx.Module):
 
     @staticmethod
     def one_hot(vocabulary: int, **settings: Any) -> "Embedding":
-        """The embedding of words as one-hot vectors: the table is an identity; `settings` as for `Embedding`."""
+        """The embedding of words as one-hot vectors: the table is the identity; `settings` as for `Embedding`."""
         return Embedding(jnp.eye(vocabulary), **settings)
 
     @property
@@ -89,11 +89,11 @@ class Embedding(eqx.Module):
 
     @property
     def longest(self) -> int | None:
-        """The number of words in the longest text that there are positions for; None where there is no limit."""
+        """The most tokens that there are positions for; None where there is no limit."""
         return self.positions.longest if isinstance(self.positions, FiniteEncoding) else None
 
     def __call__(self, ids: Any, types: Any = None) -> Float[Array, "n d"]:
-        """The embedded tokens (n, d) of word numbers `ids` (n,) and, where the embedding has them, `types` (n,)."""
+        """The embedded tokens (n, d) of token `ids` (n,) and, where the embedding has types, their `types` (n,)."""
         known = as_ids(ids, "ids", self.vocabulary)
         if self.types is None and types is not None:
             raise ArgumentError("Argument `types` was given, but this embedding has no token types.")
@@ -185,7 +185,7 @@ def _embedded(embedding: Embedding, ids: Array, types: Array | None, places: Arr
 
 
 def as_ids(ids: Any, name: str, count: int) -> Int[Array, " n"]:
-    """Word or type numbers from 0 to count − 1, checked unless they are traced."""
+    """Token or type ids from 0 to count − 1, checked unless they are traced."""
     if not is_concrete(ids):
         return ids
     numbers = np.asarray(ids)

@@ -4,8 +4,8 @@
     pre-norm     y ← y + A(N₁(y)),       y ← y + F(N₂(y))         GPT-2
     none         x ← x + A(x),           x ← x + F(x)
 
-A is multi-head attention, F a feed-forward layer; a decoder that reads an encoder has cross attention between them. A
-block is a drift, a stack of them is `Layers`, and with explicit steps of size 1 their flow is the network itself.
+A is multi-head attention, F a feed-forward layer; a decoder with an encoder has cross attention between them. A block
+is a drift, a stack of them is `Layers`, and with explicit steps of size 1 their flow is the network itself.
 
 Pre-norm layers of size h tend to the flow ẏ = A(N₁(y)) + F(N₂(y)). Post-norm layers with gains have no such limit:
 N(x + h A(x)) tends to N(x), which is x only if gain and bias are neutral and x is normalised already; so a

@@ -77,15 +77,15 @@ class Transformer(eqx.Module):
         return in_succession(layers if layer is None else layers[layer : layer + 1], placement or self.placement, parts)
 
     def tokenize(self, text: str) -> np.ndarray:
-        """The word numbers of a text, with the special tokens of its beginning and end."""
+        """The token ids of a text, with the special tokens of its beginning and end."""
         return self._tokenizer().ids(text)
 
     def words(self, ids: Any) -> list[str]:
-        """The words of some word numbers, as text."""
+        """The words, or pieces of words, of some token ids."""
         return self._tokenizer().words(ids)
 
     def number_of(self, word: str) -> int:
-        """The number of a word that is one token; refused where it is none or several."""
+        """The id of a word that is one token; refused where it is none or several."""
         return self._tokenizer().number_of(word)
 
     def measure(self, ids: Any, types: Any = None, mask: Any = None) -> Measure:
@@ -99,7 +99,7 @@ class Transformer(eqx.Module):
     def hidden_states(self, ids: Any, types: Any = None, mask: Any = None) -> list[Float[Array, "n d"]]:
         """Embeddings, then the output of every layer (depth + 1 arrays), the last one after the final norm if any.
 
-        Parameters: `ids` of the words (n,); their `types`, all 0 if left out; `mask`, 0 for padded tokens, which get no
+        Parameters: `ids` of the tokens (n,); `types`, all 0 if left out; `mask`, 0 for padded tokens, which get no
         attention.
         """
         return _stepped(self.layers, self.placement, self.measure(ids, types, mask), self.depth, self.final_norm)
@@ -130,7 +130,7 @@ class Transformer(eqx.Module):
     def _tokenizer(self) -> Tokenizer:
         """The tokenizer, or an error where the network has none."""
         if self.tokenizer is None:
-            raise ArgumentError("This transformer has no tokenizer; give the word numbers themselves.")
+            raise ArgumentError("This transformer has no tokenizer; give token ids instead of text.")
         return self.tokenizer
 
     @property
@@ -192,7 +192,7 @@ def _stepped(
 ) -> list[Float[Array, "n d"]]:
     """The states after 0, 1, …, depth layers, the last one after the final norm.
 
-    Layers are separate arguments: taken from a stack, as in a flow, their weights would be copied at every step.
+    Layers are separate arguments: indexing a stack of them, as in a flow, would copy their weights at every step.
     """
     states = [start.points]
     for place in range(depth):

@@ -75,8 +75,7 @@ class Architecture(NamedTuple):
 def random_transformer(key: Array, architecture: Architecture, cross: bool = False) -> Transformer:
     """A transformer with random weights.
 
-    Parameters: random `key`; `architecture`; `cross`, whether layers have cross attention, as a decoder that reads an
-    encoder.
+    Parameters: random `key`; `architecture`; `cross`, whether layers have cross attention, as in a decoder.
     """
     architecture.check()
     for_words, *for_layers = jax.random.split(key, 1 + (1 if architecture.shared else architecture.depth))

@@ -79,7 +79,7 @@ class EmbeddedText(AbstractInitial):
 
 
 class AbstractNetwork(AbstractDrift):
-    """A drift by the layers of a network, which the constructor makes without matrices in the scenario."""
+    """A drift by the layers of a network that its constructor loads or draws: a scenario holds no matrices."""
 
     layers: eqx.AbstractVar[Layers]
 
@@ -107,8 +107,8 @@ class AbstractNetwork(AbstractDrift):
 class TrainedLayers(AbstractNetwork):
     """The layers of a trained network, one unit of time each; explicit steps of size 1 are the network itself.
 
-    Parameters: `model`, a folder or "minilm"; `parts`, all or one kind of sub-layer; `layer`, the number from
-    0 on of one that is repeated; `placement` of the norms, as they were trained if left out.
+    Parameters: `model`, a folder or "minilm"; `parts`, all or one kind of sub-layer; `layer`, the index, from 0, of a
+    single layer to repeat; `placement` of the norms, as they were trained if left out.
     """
 
     layers: Layers
@@ -121,8 +121,8 @@ class RandomLayers(AbstractNetwork):
     """The layers of a transformer with random weights, one unit of time each.
 
     Parameters: `width`, `depth`, `heads`, `hidden`, `placement`, `activation`, `causal`, `shared` and `spread` of the
-    architecture; `seed` of the weights; `parts`, all or one kind of sub-layer; `data`, a measure for
-    cross attention between the two, as the output of an encoder is for a decoder.
+    architecture; `seed` of the weights; `parts`, all or one kind of sub-layer; `data`, a measure
+    for cross attention after the self-attention, as a decoder has it on the output of an encoder.
     """
 
     layers: Layers

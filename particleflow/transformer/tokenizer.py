@@ -1,4 +1,4 @@
-"""Words and their numbers: a trained network's own tokenizer, read from its tokenizer.json by `tokenizers`."""
+"""Texts to token ids and back: a trained network's own tokenizer.json, read by the package `tokenizers`."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ _MOST_BYTES = 64 * 2**20
 
 
 class Tokenizer:
-    """The tokenizer of a network: pieces of words and their numbers.
+    """The tokenizer of a network, which splits texts into tokens (words or pieces of words) with numbers, their ids.
 
     Parameters: the `path` of its tokenizer.json.
     """
@@ -28,7 +28,7 @@ class Tokenizer:
         self._tokenizer.no_padding()
 
     def ids(self, text: str) -> np.ndarray:
-        """The word numbers of a text, special tokens of its beginning and end included."""
+        """The token ids of a text, special tokens of its beginning and end included."""
         if not isinstance(text, str):
             raise ArgumentError(f"Argument `text` must be a text, but is {type(text).__name__}.")
         found = np.asarray(self._tokenizer.encode(text).ids, np.int64)
@@ -37,16 +37,14 @@ class Tokenizer:
         return found
 
     def words(self, ids: Any) -> list[str]:
-        """The pieces of some word numbers, with the byte-level marks of GPT-2 replaced by blanks and line ends."""
+        """The tokens of some ids as texts; GPT-2's Ġ and Ċ become blanks and line ends, other bytes stay encoded."""
         pieces = [self._tokenizer.id_to_token(int(number)) for number in np.asarray(ids).ravel()]
         if None in pieces:
-            raise ArgumentError(
-                f"The tokenizer has no word of the number {np.asarray(ids).ravel()[pieces.index(None)]}."
-            )
+            raise ArgumentError(f"The tokenizer has no token of the id {np.asarray(ids).ravel()[pieces.index(None)]}.")
         return [piece.replace("Ġ", " ").replace("Ċ", "\n") for piece in pieces]
 
     def number_of(self, word: str) -> int:
-        """The number of a word that is a single piece; refused where it is several."""
+        """The id of a word that is a single token; refused where it is several."""
         pieces = self._tokenizer.encode(word, add_special_tokens=False).ids
         if len(pieces) != 1:
             raise ArgumentError(f"{word[:60]!r} is no single word of this tokenizer, but {len(pieces)} pieces.")

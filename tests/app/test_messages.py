@@ -85,7 +85,7 @@ def test_a_device_that_is_not_there_is_a_sentence(scenario):
     ended = call("check", scenario(), JAX_PLATFORMS="cuda", CUDA_VISIBLE_DEVICES="")
     assert ended.returncode == 2
     assert ended.stderr.startswith(
-        "Error: JAX finds no device of the kind 'cuda', which JAX_PLATFORMS asks for. Set it"
+        "Error: JAX finds no device of the kind 'cuda', which JAX_PLATFORMS requests. Set it"
     )
     assert len(ended.stderr.splitlines()) == 1
 

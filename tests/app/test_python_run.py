@@ -268,7 +268,7 @@ def test_the_frame_at_a_time(home, runs, dtype, tmp_path):
     for outside in (-1e-9, 3.6, np.nan, np.inf):
         with pytest.raises(ArgumentError, match=r"from 0 to 3\.5, but is"):
             run.at(outside)
-    with pytest.raises(ArgumentError, match="without a single frame"):
+    with pytest.raises(ArgumentError, match="which has no frames"):
         run[:0].at(0.0)
     run.close()
 

@@ -219,7 +219,7 @@ def test_what_is_refused():
         pf.simulate(stream, round_, [0.0, 1.0], **options)
     with pytest.raises(ArgumentError, match="the solver 'map' takes explicit layers"):
         pf.simulate(linear, cloud, [0.0, 1.0], step=0.5, solver="map", discretization=Characteristics())
-    with pytest.raises(ArgumentError, match="needs a density, which particles have not"):
+    with pytest.raises(ArgumentError, match="needs a density, which particles do not have"):
         pf.simulate(linear, cloud.with_fields({}), [0.0, 1.0], **TOLERANCES, observe=[observables.entropy])
     for arguments, message in (
         (("some",), "must be 'exact' or 'random'"),

@@ -161,7 +161,7 @@ def test_a_run_is_not_resumed_with_a_function_that_does_something_else(tmp_path,
             run(module(tmp_path, CODE.replace(*OTHER[change])), store, resume=True)
     assert store.read_bytes() == before
     monkeypatch.setattr("particleflow.simulation.recording.fingerprint.PYTHON", "cpython-999")
-    with pytest.warns(ResumedElsewhere, match=r"cpython-\d+, this is cpython-999.*nobody can tell"):
+    with pytest.warns(ResumedElsewhere, match=r"cpython-\d+, this is cpython-999.*cannot be checked"):
         resumed = run(module(tmp_path, CODE.replace(*SAME["documentation"])), store, resume=True)
     assert resumed.status == "finished"
     np.testing.assert_allclose(resumed.observables["spread"], 5 + 0.1 * np.arange(5))  # 2 · (max − 1)/2 + 1 + 4

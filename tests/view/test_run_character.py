@@ -98,7 +98,7 @@ def test_every_kind_of_figure_is_drawn(metadata, names):
 def test_what_data_send_on_gathers_where_it_comes_to_rest(runs):
     """Forecasts go around a cycle to the end; what has been denoised stays."""
     around = make(2, runs=runs, metadata=facts(FLAT, interactions=[TAUGHT]))
-    assert character_of(around).apart == "the rule that they follow, which data teach"
+    assert character_of(around).apart == "a rule learned from data"
     at_rest = np.concatenate([around.points[:], around.points[-1:]])
     stays = Trajectory.from_arrays(np.arange(len(at_rest)), at_rest, metadata=around.metadata)
     for few in (stays, stays[-1:], stays[:0]):  # one frame, or none yet, tells nothing
@@ -135,7 +135,7 @@ def test_a_run_says_that_its_data_carry_values(dtype, many):
             return character_of(Trajectory.from_arrays(np.arange(4.0), around, metadata=described(flow, start)))
         return character_of(particleflow.simulate(flow, given, np.arange(4.0), step=1.0, solver="map"))
 
-    assert known(after).apart == "the rule that they follow, which data teach"
+    assert known(after).apart == "a rule learned from data"
     if many == "one":
         assert known(None).gathers
 

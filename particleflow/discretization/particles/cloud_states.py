@@ -126,7 +126,7 @@ class Coalesced(AbstractCloud):
         )
 
     def measure_at(self, points: Float[Array, "m d"]) -> Measure:
-        """The measure of the points that carry the particles; they have no positions, since several particles would."""
+        """The measure of the points that carry the particles; without positions, in which their particles differ."""
         return Measure(points, self.log_masses)
 
     @property
@@ -149,8 +149,8 @@ class Coalesced(AbstractCloud):
     def rate(self, velocity: Float[Array, "m d"]) -> "Coalesced":
         """The velocity, 0 for what only fills up, and None for all that stays.
 
-        A point without weight that were drawn to a cluster would be stiff for no reason: the points that carry
-        clusters feel no such force.
+        Points of weight zero are kept at rest, because a weightless point that is drawn to a cluster would make the
+        equation stiff.
         """
         return Coalesced(jnp.where(self._is_carrying(), velocity, jnp.zeros_like(velocity)))
 

@@ -1,4 +1,4 @@
-"""How steep a kernel is: what moving particles a little can do to an energy.
+"""How steep a kernel is: a bound of how much moving particles a little changes an energy.
 
 If no particle moves by more than δ, every log K(x, y) changes by at most 2ℓδ, ℓ a bound of |∇ log K| in x and in y, and
 so does log ∬ K dμ dμ. The bound is read from the forms that a kernel offers,
@@ -6,8 +6,8 @@ so does log ∬ K dμ dμ. The bound is read from the forms that a kernel offers
     bilinear   |∇ₓ(⟨θ(x), s(y)⟩ + a(x))| ≤ max |Dθ| · max |s| + max |∇a|,
     radial     |∇ₓ k(|u(x) − v(y)|)| ≤ max |k'(r)| · max |Du|,    r up to the diameter of the cloud,
 
-in steps of moves that are small beside the cloud: the maxima are over the points where they are. A kernel that jumps or
-vanishes somewhere has no such bound.
+for moves that are small beside the cloud: the maxima are over the present points. A kernel that jumps or vanishes
+somewhere has no such bound.
 """
 
 from typing import Any

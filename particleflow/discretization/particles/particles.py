@@ -72,7 +72,7 @@ class Particles(AbstractDiscretization, Coalescing, DrivenByNoise, HasCanonicalS
         return state.particle_measure(geometry.retract(state.moving)).with_fields(fields)
 
     def observed(self, flow: Flow, time: Any, state: AbstractCloud) -> Measure:
-        """The particles where the geometry lets drifts see them."""
+        """The particles with their points as drifts see them."""
         return state.particle_measure(_geometry(flow, state).observe(state.moving, time))
 
     def carriers(self, state: AbstractCloud) -> tuple[AbstractDiscretization, Any]:
@@ -118,7 +118,7 @@ class Particles(AbstractDiscretization, Coalescing, DrivenByNoise, HasCanonicalS
         return driven(flow.temperature, (count, dimension)), driven(flow.common_temperature, (1, dimension))
 
     def resolution(self) -> float:
-        """ε, nearer than which two particles may be one."""
+        """ε, the distance up to which two particles may become one; 0 without `coalesce`."""
         return self.coalesce or 0.0
 
     def after_window(self, flow: Flow, time: Array, state: Any, layer: float | None) -> Any:

@@ -94,7 +94,7 @@ class Attend(AbstractDrift):
         return (Interaction(self.kernel, self.normalization, self.positional, self.summation, self.data, **maps),)
 
     def interacts_only(self, time: Any) -> bool:
-        """It is nothing but its kernel, unless biases are added."""
+        """Whether no bias is added: then the velocity is that of the kernel alone."""
         return self.value_bias is None and self.output_bias is None
 
     def resummed(self, time: Any, choose: Chooser) -> "Attend":

@@ -12,7 +12,7 @@ Beside its velocity a drift has
 - `interacts_only(time)`: whether the velocity consists of these kernels alone;
 - `stages(time)`: what an explicit layer applies one after the other (attention, then feed-forward);
 - `changes()`: when it jumps, so that an adaptive solver can step exactly there;
-- `resummed(time, choose)`: the same drift, with what sums its kernels chosen anew;
+- `resummed(time, choose)`: the same drift with other summations;
 - `affine(time, law)`: the velocity that a normal law gives it, where that is an affine field.
 """
 
@@ -115,7 +115,7 @@ class Interaction(NamedTuple):
         return self._allowed.choices(self.bound_kernel(observed), self.data or observed, observed.sites)
 
     def exactly(self) -> "Interaction":
-        """The same without approximations that its summation may choose."""
+        """The same interaction without the approximations that its summation may choose."""
         return self._replace(summation=exactly(self.summation))
 
     def allowed_error(self) -> float | None:
@@ -140,8 +140,8 @@ class Interaction(NamedTuple):
     def attention(self, observed: Measure) -> Float[Array, "n m"]:
         """The attention weights A_ij = w_j K_ij / Σ_k w_k K_ik of the particles (forms the whole matrix).
 
-        Rows sum to one, also for unnormalised attention; a row that sees nothing is 0. Under Sinkhorn the w_j are
-        tilted, and Σ_i w_i A_ij = w_j as well.
+        Rows sum to one, also for unnormalised attention; a row that sees nothing is 0. Under Sinkhorn the w_j of this
+        formula are tilted, and Σ_i μ_i A_ij = μ_j for the weights μ of the particles, if these are the sources.
         """
         sources = self.source_measure(observed)
         logits = logits_of(self.bound_kernel(observed), observed.sites, sources.sites, sources.log_weights)
@@ -151,7 +151,7 @@ class Interaction(NamedTuple):
         return weights / jnp.where(mass > 0, mass, 1.0)
 
     def description(self) -> dict[str, Any]:
-        """What a file keeps of it, as plain values."""
+        """The interaction as plain values, for stored metadata."""
         return {
             "kernel": described(self.kernel),
             "normalization": self.normalization,
@@ -314,7 +314,7 @@ def with_summation(drift: AbstractDrift, time: Any, choose: Chooser) -> Any:
 
 
 def structure_of(drift: AbstractDrift) -> Any:
-    """What drifts must share to be stacked along an axis: classes, static fields, and the shapes of all arrays."""
+    """What drifts must have in common to be stacked along an axis: classes, static fields, and shapes of arrays."""
     leaves, structure = jax.tree_util.tree_flatten(drift)
     return structure, tuple(jnp.shape(leaf) for leaf in leaves)
 
@@ -333,7 +333,7 @@ def check_drifts(drifts: tuple[Any, ...]) -> None:
 
 
 def check_interacting(kernel: Any, summation: Any, positional: Any = None, data: Any = None) -> None:
-    """Raise unless what a drift is made of are objects of the right kinds."""
+    """Raise unless the parts of a drift are objects of the right kinds."""
     check_kind(kernel, AbstractKernel, "kernel", "a kernel")
     check_kind(summation, AbstractSummation, "summation", "a summation")
     if positional is not None:

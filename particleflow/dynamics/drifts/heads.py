@@ -3,7 +3,7 @@
     v(x) = Σ_h O_h (V_h m_h(x) + b_h) + c,    m_h the local mean under K_h(x, y) = exp β⟨Q_h x + b, K_h y + c⟩
 
 The heads are kept as one `Attend` whose arrays have a leading axis. All queries, keys and values are then one matrix
-product each, the sums of all heads are one call of what sums them, and O_h adds them up in one product more.
+product each, the sums of all heads are one call of the summation, and one more product with all O_h adds them up.
 
 A head of k dimensions sees d-dimensional tokens through matrices of rank k: ⟨Qx, Ky⟩ = ⟨x, QᵀK y⟩ is the attraction of
 tokens, and O V the direction of the pull. The theory of the flow reads both, head by head, and neither changes when a
@@ -32,7 +32,7 @@ from particleflow.summation.base import AbstractSummation
 class MultiHead(AbstractDrift):
     """Several attends of one structure and a bias c: v(x) = Σ_h O_h (V_h m_h(x) + b_h) + c.
 
-    It is what `Sum` of the same attends is, to rounding, at a fraction of its cost: twelve heads of MiniLM are a few
+    It equals the `Sum` of the same attends up to rounding, at a fraction of its cost: twelve heads of MiniLM are a few
     large matrix products in place of sixty small ones.
 
     Parameters: `heads`, attends that differ in their numbers alone, without data and output biases of their own;
@@ -131,7 +131,7 @@ class MultiHead(AbstractDrift):
         return tuple(one._replace(data=self.data) for head in self.each for one in head.interactions(time))
 
     def interacts_only(self, time: Any) -> bool:
-        """As its heads, unless a bias is added."""
+        """Whether its heads do nothing else, and no bias is added."""
         return self.bias is None and self.heads.interacts_only(time)
 
     def resummed(self, time: Any, choose: Chooser) -> "MultiHead":

@@ -97,7 +97,7 @@ class Layers(AbstractDrift):
         return jnp.asarray(self.stack_of)[self._index(time)]
 
     def _current(self, stack: int, time: Any) -> AbstractDrift:
-        """The layer of a stack that acts now, or did last."""
+        """The layer of a stack that acts now, or acted last (the first one before any did)."""
         places = np.maximum(np.cumsum(np.asarray(self.stack_of) == stack) - 1, 0)
         place = jnp.asarray(places)[self._index(time)]
         return jax.tree_util.tree_map(lambda leaf: leaf[place], self.stacks[stack])

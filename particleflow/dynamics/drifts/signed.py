@@ -7,8 +7,8 @@ A kernel with a sign has no logarithm, but as an operator on what the points car
     differential   v = −∂/∂h K̃_h z         its limit for neighbouring scales
 
 where z are the points themselves unless the measure carries others. Under a kernel of positions the points are the
-values of a signal, and positions are where they are: a pattern of wavelength λ then grows at the rate 1 − K̂(1/λ) of the
-Laplacian. Nothing bounds that growth, so that such a run is stopped by an event before it has lost its meaning.
+values of a signal at these positions: a pattern of wavelength λ then grows at the rate 1 − K̂(1/λ) of the Laplacian.
+Nothing bounds that growth, so stop such a run by an event.
 """
 
 from collections.abc import Callable
@@ -81,12 +81,12 @@ class KernelDifference(AbstractDrift):
         return (second._replace(kernel=self.first, summation=how, output=one), second)
 
     def resummed(self, time: Any, choose: Chooser) -> "KernelDifference":
-        """With other summations, one for each kernel."""
+        """The same drift with the summation that `choose` names for each kernel."""
         *first, second = (choose(each) for each in self.interactions(time))
         return KernelDifference(self.second, self.first, self.normalization, second, *first)
 
     def interacts_only(self, time: Any) -> bool:
-        """Where there are two kernels; the Laplacian has its own point, too."""
+        """Whether there are two kernels: the velocity of the Laplacian depends on x itself, too."""
         return self.first is not None
 
     def __call__(self, time: Any, queries: Sites, measure: Measure) -> Float[Array, "m d"]:
@@ -147,7 +147,7 @@ class KernelDerivative(AbstractDrift):
         return eqx.is_array(getattr(self.kernel, name)) and getattr(self.kernel, name).ndim == 0
 
     def interactions(self, time: Any) -> tuple[Interaction, ...]:
-        """The kernel itself, whose velocity this is not."""
+        """The one kernel, normalised by rows; the velocity is a derivative of its local mean, not the mean."""
         return (Interaction(self.kernel, "row", None, self.summation, None),)
 
     def __call__(self, time: Any, queries: Sites, measure: Measure) -> Float[Array, "m d"]:

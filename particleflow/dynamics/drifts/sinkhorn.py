@@ -15,15 +15,15 @@ from particleflow.measure import Measure
 from particleflow.summation.base import AbstractSummation
 
 _MAXIMUM_SWEEPS = 10_000
-_MEMORY = 10  # so many earlier sweeps are combined
-_TOLERANCE_UNITS = 8.0  # in units of rounding
-_PATIENCE = 30  # after so many sweeps that bring nothing beyond eps^_RESTED, rounding has been reached
+_MEMORY = 10  # earlier sweeps that are combined
+_TOLERANCE_UNITS = 8.0  # the defect at which sweeps end, in eps
+_PATIENCE = 30  # sweeps without improvement after which those below eps^_RESTED end, at rounding
 _RESTED = 0.75
-_LONG_PATIENCE = 1000  # combined sweeps may bring nothing for a while, and then go on, where they are not near rounding
-_WORSE = 1e2  # sweeps that lead so much farther away than the best one are forgotten
+_LONG_PATIENCE = 1000  # the same up to eps^_FAILURE: combined sweeps may pause for long and then improve again
+_WORSE = 1e2  # a sweep whose defect is so many times the least one is taken back
 _FAILURE = 0.5  # what is neither near rounding nor solves its equations to eps^_FAILURE after all sweeps is no solution
 
-# f and g as one vector: the transpose of a linear solve, which the continuous adjoint takes, wants no part left out.
+# f and g as one vector: the adjoint transposes the linear solve, for which no part may be left out.
 Potentials = Float[Array, " 2n"]
 
 
@@ -33,9 +33,9 @@ def sinkhorn_tilt(kernel: AbstractKernel, measure: Measure, summation: AbstractS
     The potentials solve  f(x) = −log ∫ e^{g(y)} K(x, y) dμ(y),  g(y) = −log ∫ e^{f(x)} K(x, y) dμ(x).  Both are
     moved half of the way at a time: for a symmetric positive definite kernel the error then halves at least with
     every sweep, at any β, where plain alternation slows down like 1 − O(1/β). Where queries differ from keys it is
-    slow, too, so that the last sweeps are combined to the one with the smallest defect (Anderson 1965): 10⁴ sweeps
-    become 10². They end when the equations are met to rounding. Derivatives come from the equations, not from the
-    sweeps: a start at which the potentials are right at once would otherwise leave their derivatives unfinished.
+    slow, too, so the last sweeps are combined for the smallest defect (Anderson 1965): 10² sweeps in place of 10⁴. They
+    end when the equations are met to rounding. Derivatives come from the equations, not from the sweeps: a start at
+    which the potentials are right at once would otherwise leave their derivatives unfinished.
 
     Sweeps are combined for kernels without zeros only: where there are no potentials, combined sweeps would run off to
     infinity, at which weights are doubly stochastic to rounding but are not those of the kernel.
@@ -66,7 +66,7 @@ def sinkhorn_tilt(kernel: AbstractKernel, measure: Measure, summation: AbstractS
 
 
 def unbalanced(kernel: AbstractKernel, measure: Measure, summation: AbstractSummation) -> str | None:
-    """By how much all sweeps together leave weights that are not doubly stochastic, None where they come to rest."""
+    """A sentence on how far from doubly stochastic all sweeps leave the weights; None where they come to rest."""
 
     @jax.jit
     def swept(points: Array) -> _Sweeps:
@@ -103,7 +103,7 @@ def _unit(like: Array) -> float:
 
 
 class _Sweeps(NamedTuple):
-    """Where sweeps are: the place, its move, and how place and move changed in the last ones; the best place so far."""
+    """The state of the sweeps: the place, its next move, the last changes of both, and the best place so far."""
 
     place: Array
     move: Array
@@ -131,7 +131,7 @@ class _Sweeps(NamedTuple):
         return self.place + self.move - weights @ (self.places + self.moves)
 
     def after(self, place: Array, move: Array) -> "_Sweeps":
-        """One sweep on; one that leads astray is forgotten, and with it all before."""
+        """The state after one sweep; if its defect is far above the least, back to the best place, without memory."""
         least = _size(place, move)
         better, lost = least < self.least, ~(least < _WORSE * self.least)
         slot = self.swept % _MEMORY

@@ -13,8 +13,8 @@ from particleflow.errors import ArgumentError
 from particleflow.kernels.base import AbstractKernel
 from particleflow.measure import Measure, Sites
 
-_BLOCK_ENTRIES = 2**24  # so many entries of the pattern are evaluated at a time
-_MOST_ENTRIES = 2**25  # with more positive entries only lonely rows and columns are searched for
+_BLOCK_ENTRIES = 2**24  # entries of the pattern that are evaluated at a time
+_MOST_ENTRIES = 2**25  # with more positive entries only rows with a single one are checked
 
 
 def check_total_support(kernel: AbstractKernel, measure: Measure) -> None:
@@ -38,7 +38,7 @@ def check_total_support(kernel: AbstractKernel, measure: Measure) -> None:
         if (count == 0).any():
             raise ArgumentError(
                 "Sinkhorn normalisation needs a positive entry in every row and column, but particle "
-                f"{alive[np.argmin(count)]} sees nothing or is seen by nobody."
+                f"{alive[np.argmin(count)]} has none in its row or in its column."
             )
     if in_row.sum() <= _MOST_ENTRIES:
         _check_matching(np.concatenate(counts), alive)
@@ -54,7 +54,7 @@ def _pattern(kernel: AbstractKernel, sites: Sites, first: int, size: int) -> np.
 
 
 def _check_matching(pattern: np.ndarray, alive: np.ndarray) -> None:
-    """After one perfect matching, every other entry must close a cycle with it: join one strong component."""
+    """Raise unless every entry closes a cycle with one perfect matching: both its ends in one strong component."""
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import connected_components, maximum_bipartite_matching
 
@@ -74,7 +74,7 @@ def _check_matching(pattern: np.ndarray, alive: np.ndarray) -> None:
 
 
 def _refuse(particle: int) -> None:
-    """Say what is missing, and where it shows."""
+    """Raise for a particle with an entry that lies on no permutation."""
     raise ArgumentError(
         "Sinkhorn normalisation cannot make these weights doubly stochastic: the kernel has zeros, and a positive "
         f"entry of particle {particle} lies on no permutation of positive entries (a causal mask leaves only the "

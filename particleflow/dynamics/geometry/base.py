@@ -2,7 +2,7 @@
 
 A *state* is what the integrator moves, one row y a particle. A geometry consists of
 - `retract(state)`: the point of the space that a state stands for; this is what is saved,
-- `observe(state, time)`: what a drift sees of it (the same point, unless a gain, a bias or a moving frame comes in),
+- `observe(state, time)`: what a drift sees of it (the same point, but for gains, biases and moving frames),
 - `tangent(state, velocity, time)`: how the state moves when the drift is `velocity`,
 - `diffuse(state, increment, time)`: how it moves under an increment of Brownian motion,
 - `advance(state, velocity, size, time)`: where one explicit step leads, as in a layer of a transformer,
@@ -113,7 +113,7 @@ def retracted(geometry: AbstractGeometry, points: Float[Array, "*runs n d"]) -> 
 
 @eqx.filter_jit
 def retracted_by_run(geometry: AbstractGeometry, points: Float[Array, "runs n d"]) -> Float[Array, "runs n d"]:
-    """The same for an ensemble in which every run has a geometry of its own: its arrays have a leading axis of runs."""
+    """`retracted` for an ensemble in which every run has its own geometry, whose arrays have a leading axis of runs."""
     return eqx.filter_vmap(lambda each, points: each.retract(points), in_axes=eqx.if_array(0))(geometry, points)
 
 

@@ -52,7 +52,7 @@ class CarriesFields(eqx.Module):
 
 
 class NormalisesTheSet(eqx.Module):
-    """Something is demanded of all particles together, not of each alone: a mean and a covariance."""
+    """The constraint is on all particles together, not on each alone: a mean and a covariance."""
 
     @abc.abstractmethod
     def for_weights(self, log_weights: Float[Array, "*runs n"]) -> Any:
@@ -60,7 +60,7 @@ class NormalisesTheSet(eqx.Module):
 
     @abc.abstractmethod
     def holds_covariance(self, dimension: int) -> bool:
-        """Whether the whole covariance of the set stands still, whatever moves it."""
+        """Whether the whole covariance of the set stays constant, whatever the drift."""
 
     @abc.abstractmethod
     def restoring(self, points: State, velocity: State, shares: Float[Array, " n"], heat: Any) -> Restoring:

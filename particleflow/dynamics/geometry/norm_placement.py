@@ -107,7 +107,7 @@ class ResidualStream(AbstractGeometry):
         return state + size * velocity
 
     def facts(self, dimension: int) -> Facts:
-        """Flat, and drifts see something else than is stored."""
+        """Flat; drifts see N(y), not the stored y."""
         return Facts("flat", None, "hidden states of the residual stream", sees_stored=False)
 
 
@@ -130,7 +130,7 @@ class PeriNorm(AbstractStream):
 
 
 class AbstractPaced(AbstractGeometry):
-    """A sphere on which the drift sets the direction and the scheme the pace: θ' = P p(A, t); noise keeps its own."""
+    """A sphere on which the drift sets the direction and the scheme the pace, θ' = P p(A, t); noise is not paced."""
 
     space: eqx.AbstractVar[AbstractSphere]
 
@@ -143,7 +143,7 @@ class AbstractPaced(AbstractGeometry):
         return self.space.retract(state)
 
     def observe(self, state: State, time: Any = 0.0) -> State:
-        """What the space shows."""
+        """The point as drifts see it: with the gain, bias and ε of the space."""
         return self.space.observe(state, time)
 
     def tangent(self, state: State, velocity: State, time: Any = 0.0) -> State:

@@ -1,6 +1,6 @@
 """Check that a geometry is a whole round sphere, moved by P_x v, before harmonics are used on it.
 
-It is found by evaluating its maps at a few points, never by its class: the points R u, u any unit vector, must be
+The check evaluates the maps at a few points and never asks for the class: the points R u, u any unit vector, must be
 points of the geometry, a velocity must move them by P_x v, drifts must see them where they are, and nothing else may be
 carried along.
 """
@@ -17,7 +17,7 @@ from particleflow.dynamics.geometry.geometry_capabilities import carried_fields
 from particleflow.errors import ArgumentError
 
 _PROBES = 6  # points at which the maps are compared
-_SAME_ULPS = 1e3  # so far apart may the maps be
+_SAME_ULPS = 1e3  # the largest difference of the maps, in eps · largest coordinate
 
 
 def round_radius(geometry: AbstractGeometry, dimension: int, *, noisy: bool = False, dtype: Any = float) -> Any:

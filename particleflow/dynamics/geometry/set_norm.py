@@ -27,7 +27,7 @@ from particleflow.dynamics.geometry.geometry_capabilities import MovesLaws, Norm
 from particleflow.dynamics.normal_law import Affine, Normal, first_moments, spd_power
 from particleflow.errors import ArgumentError, ShapeError
 
-_FLAT = 1e-12  # a variance below so much of the largest is none
+_FLAT = 1e-12  # a variance below this part of the largest entry of the covariance counts as 0
 
 
 class SetNorm(AbstractGeometry, MovesLaws, NormalisesTheSet):
@@ -35,9 +35,9 @@ class SetNorm(AbstractGeometry, MovesLaws, NormalisesTheSet):
 
     N(y) = m + T (y − ȳ), T a diagonal or a symmetric root; in the limit h → 0, ẋ = v − E[v] − A (x − m).
 
-    The particles themselves are not constrained one by one. What moves may have any mean and covariance; what is seen
-    and saved is N of it, so the constraint holds to rounding. Noise is projected like a velocity, hence the particles
-    diffuse on the set of all clouds of this mean and covariance, and noise that all share does nothing.
+    The particles are not constrained one by one. The state may have any mean and covariance; drifts see, and files
+    hold, N of it, so the constraint holds to rounding. Noise is projected like a velocity, hence the particles diffuse
+    on the set of all clouds of this mean and covariance, and noise that all share does nothing.
 
     Parameters: `covariance`, "diagonal" for the variance of every coordinate, "full" for the covariance; `mean`, a
     number or a vector; `variance`, a number, a vector, or for "full" a matrix.
@@ -69,7 +69,7 @@ class SetNorm(AbstractGeometry, MovesLaws, NormalisesTheSet):
         return self.covariance == "full" or dimension == 1
 
     def for_weights(self, log_weights: Float[Array, "*runs n"]) -> "SetNorm":
-        """The same for particles of these weights; equal ones, unless given."""
+        """The same geometry for particles of these weights; without them all weights are equal."""
         return eqx.tree_at(lambda each: each.log_weights, self, log_weights, is_leaf=lambda leaf: leaf is None)
 
     def retract(self, state: State) -> State:
@@ -120,7 +120,7 @@ class SetNorm(AbstractGeometry, MovesLaws, NormalisesTheSet):
         return Facts("flat", None, "the particles of a normalised set")
 
     def check_spread(self, points: Float[Array, "*runs n d"]) -> None:
-        """Raise unless the set has this mean and covariance, and spread enough to be brought to them."""
+        """Raise unless the set spreads in every direction, so that it can be brought to this mean and covariance."""
         if is_concrete(points) and is_concrete(self._shares(points)):
             _, covariance = first_moments(points, self._shares(points))
             spread = np.linalg.eigvalsh(np.asarray(covariance, float)).min(axis=-1)

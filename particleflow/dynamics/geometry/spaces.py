@@ -73,7 +73,7 @@ class Euclidean(AbstractGeometry, MovesLaws, Unconstrained):
 
 
 class Rescaled(AbstractGeometry):
-    """The frame z = e^{−tV} x of Euclidean space: what the flow ẋ = V m(x) does beyond its own expansion.
+    """The frame z = e^{−tV} x of Euclidean space, in which the expansion of the flow ẋ = V m(x) is divided out.
 
     The drift must use the same value matrix V (THEORY: with V = 1 the hull of z shrinks to a polytope).
     """
@@ -139,7 +139,7 @@ class AbstractSphere(AbstractGeometry):
         return self.tangent(state, increment, time)
 
     def advance(self, state: State, velocity: State, size: Any, time: Any = 0.0) -> State:
-        """The residual layer, back on the sphere."""
+        """retract(retract(y) + size · v): the residual layer, back on the sphere."""
         return self.retract(self.retract(state) + size * velocity)
 
 

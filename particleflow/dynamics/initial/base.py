@@ -21,8 +21,8 @@ MAXIMUM_NUMBERS = 2**28
 class Start(NamedTuple):
     """A measure to begin with, and what is known of its particles: labels, words, the places of patches in a picture.
 
-    `picture` is (rows, columns) of a cloud that is an image, in reading order. `words` are no part of the measure: they
-    are texts, which nothing computes with, and would make every other sentence another compiled program.
+    `picture` is (rows, columns) of a cloud that is an image, in reading order. `words` are not part of the measure: no
+    computation uses them, and as static data every text would compile its own program.
     """
 
     measure: Measure
@@ -69,7 +69,7 @@ def check_count(count: Any, dimension: int = 1) -> int:
 
 
 def check_own_count(count: int | None, found: int) -> None:
-    """Raise if a cloud that has its own size is to have another one."""
+    """Raise if a cloud of a fixed size is asked for another number of particles."""
     if count is not None and count != found:
         raise ArgumentError(f"Argument `count` is {count}, but this cloud has {found} particles of its own.")
 

@@ -65,7 +65,7 @@ class UniformCircle(AbstractInitial):
         return Start(Measure.uniform(jnp.stack([real, imaginary], axis=1)))
 
     def density(self, key: Array) -> Density | None:
-        """That of many such points, in both spacings; none where the perturbation folds the circle."""
+        """The density of such points, for both spacings; None where the perturbation folds the circle."""
         if abs(self.mode * float(self.amplitude)) >= 1:
             return None
         law = self.mode, float(self.amplitude), float(self.order)

@@ -16,7 +16,7 @@ from particleflow.trajectory.words import as_words, from_bytes
 UTF8 = "utf-8-sig"  # some programs begin a text with a byte-order mark, which is no part of it
 _KNOWN = ("points", "log_weights", "values", "positions", "labels", "words", "tokens")
 _WORD_COLUMNS = ("word", "words", "token", "tokens")
-_FIELD = "field."  # of every other number that a particle carries, by name
+_FIELD = "field."  # prefix of the names of all other arrays that particles carry
 _DAMAGE = (OSError, ValueError, IndexError, KeyError, EOFError, UnicodeDecodeError, MemoryError, csv.Error)
 
 
@@ -140,7 +140,7 @@ def _as_text(array: np.ndarray, path: Path) -> np.ndarray:
 
 
 def _is_header(line: str) -> bool:
-    """Whether a line names columns: nothing in it is a number. A line with a slip in one number is none, but wrong."""
+    """Whether a line names columns: no entry is a number. If one is, the line is data, and other entries are errors."""
     return not any(map(_is_number, line.split(",")))
 
 

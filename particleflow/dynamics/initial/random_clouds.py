@@ -14,7 +14,7 @@ from particleflow.dynamics.initial.sphere_sampling import sample_uniform_sphere
 from particleflow.errors import ArgumentError, ShapeError, whole_number
 from particleflow.measure import Measure
 
-_NODES_A_WIDTH = 4  # of a sum over a curve, in each width of what is put there: its error is far below rounding
+_NODES_A_WIDTH = 4  # of a sum over a curve, per standard deviation of the noise: the error is far below rounding
 
 
 class UniformSphere(AbstractInitial):

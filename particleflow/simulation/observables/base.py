@@ -1,8 +1,8 @@
-"""What an observable is, how it is evaluated, and what all of them share.
+"""The definition of observables, their evaluation, and what they share.
 
-Of the `Present` of a run it makes an array: a function f(present), whose value is stored for every frame, or of three
-arguments, f(flow, time, measure). Means are over the shares w_i / Σ_j w_j of the measure's points, entropies are in
-nats, H = −Σ_i s_i log s_i, with 0 log 0 = 0.
+An observable is a function f(present) of the `Present` of a run that returns an array, stored for every frame, or a
+function of three arguments, f(flow, time, measure). Means are over the shares w_i / Σ_j w_j of the measure's points,
+entropies are in nats, H = −Σ_i s_i log s_i, with 0 log 0 = 0.
 """
 
 import inspect
@@ -36,7 +36,7 @@ def measured(observable: Observable, present: Present) -> Array:
             for each in inspect.signature(observable).parameters.values()
             if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD) and each.default is each.empty
         ]
-    except (TypeError, ValueError):  # a built-in tells nothing of its arguments
+    except (TypeError, ValueError):  # a built-in may have no signature
         required = [None]
     if len(required) == 1:
         return jnp.asarray(observable(present))
@@ -49,7 +49,7 @@ def measured(observable: Observable, present: Present) -> Array:
 
 
 def observable(function: Callable[[Present], Array]) -> Callable[..., Array]:
-    """Make a function of the present callable on particles by themselves, too: f(flow, time, measure)."""
+    """Make a function of the present callable without a run, too, as f(flow, time, measure)."""
 
     @wraps(function)
     def asked(*given: Any) -> Array:

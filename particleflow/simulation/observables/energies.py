@@ -12,7 +12,7 @@ from particleflow.simulation.observables.base import observable, shares_of
 def energy(present: Present) -> Float[Array, ""]:
     """E = (1/2β) ∬ K dμ dμ of the first kernel that acts (β = 1/width² for a Gaussian).
 
-    A kernel that looks at fixed data ν counts each pair once: E = (1/β) ∬ K dμ dν. Then dE/dt = `dissipation` in both.
+    For a kernel of fixed data ν each pair counts once, E = (1/β) ∬ K dμ dν. In both cases dE/dt = `dissipation`.
     """
     return jnp.exp(_log_pairs(present)) / _pair_factor(present)
 
@@ -45,13 +45,13 @@ def speed(present: Present) -> Float[Array, ""]:
 
 
 def _log_pairs(present: Present) -> Float[Array, ""]:
-    """log ∬ K dμ dν for the measure ν that the first kernel looks at."""
+    """log ∬ K dμ dν for the measure ν that the first kernel is summed over."""
     seen = present.reduced.observed
     return jax.nn.logsumexp(seen.log_weights + present.interaction.log_mass(seen))
 
 
 def _pair_factor(present: Present) -> Array:
-    """2β where particles look at each other, β where they look at fixed data; kernels without a β have 1."""
+    """2β for the attention of particles to each other, β for that to fixed data; β = 1 for kernels without one."""
     interaction = present.interaction
     inverse = interaction.kernel.inverse_temperature()
     beta = jnp.asarray(1.0) if inverse is None else jnp.where(inverse == 0, 1.0, inverse)

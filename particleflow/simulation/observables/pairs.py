@@ -20,7 +20,7 @@ from particleflow.simulation.observables.base import entropy_of, name_of, observ
 def mean_similarity(present: Present) -> Float[Array, ""]:
     """The mean of ⟨x, y⟩/(|x||y|) over pairs of different particles, without forming the pairs.
 
-    Σ_{i≠j} w_i w_j ⟨u_i, u_j⟩ / Σ_{i≠j} w_i w_j = (|Σ w_i u_i|² − Σ w_i² |u_i|²) / (1 − Σ w_i²), u = x/|x|; 0 for one.
+    Σ_{i≠j} w_i w_j ⟨u_i, u_j⟩ / Σ_{i≠j} w_i w_j = (|Σ w_i u_i|² − Σ w_i² |u_i|²) / (1 − Σ w_i²), u = x/|x|; 0 if n = 1.
     """
     measure = present.measure
     weights, units = shares_of(measure), directions(measure.points)
@@ -70,8 +70,8 @@ class SimilarityQuantiles(eqx.Module):
     """Quantiles of ⟨x, y⟩/(|x||y|) over pairs of different particles (forms the n×n matrix).
 
     With equal weights these are the linearly interpolated sample quantiles; in general the quantile at level p
-    interpolates the pairs, in order, at the places (Σ_{k<l} m_k)/(1 − m_l), m the share of each pair's weight; equal
-    ones follow each other by weight. Without a pair, where fewer than two particles have weight, they are NaN.
+    interpolates the sorted pairs at the places (Σ_{k<l} m_k)/(1 − m_l), m the share of each pair's weight; equal values
+    are sorted by weight. Without a pair, where fewer than two particles have weight, they are NaN.
     """
 
     levels: Float[Array, " q"]
@@ -92,7 +92,8 @@ class SimilarityQuantiles(eqx.Module):
         units, weights = directions(measure.points), shares_of(measure)
         first, second = jnp.triu_indices(measure.count, 0 if isinstance(present.discretization, CarriesDensity) else 1)
         pairs = inner_products(units, units)[first, second]
-        twice = jnp.where(first == second, 0.5, 1.0).astype(pairs.dtype)  # of two places each is the first one once
+        # Of all n² pairs of places (i, j) those with i ≠ j occur twice, (i, i) once.
+        twice = jnp.where(first == second, 0.5, 1.0).astype(pairs.dtype)
         return _weighted_quantiles(pairs, twice * weights[first] * weights[second], self.levels.astype(pairs.dtype))
 
     def __repr__(self) -> str:

@@ -46,14 +46,14 @@ def largest_variance(present: Present) -> Float[Array, ""]:
 
 @observable
 def blow_up_time(present: Present) -> Float[Array, ""]:
-    """t + λ/λ̇ for the largest variance λ: when it would be infinite if λ = c/(t* − t); negative times never come.
+    """t + λ/λ̇ for the largest variance λ: the pole t* if λ = c/(t* − t); a value before t means that λ shrinks.
 
     This is exact for a Gaussian on the line under softmax attention, and tends to the time of every simple pole. It is
-    ∞ where the geometry holds the covariance, so that λ̇ = 0.
+    ∞ where the geometry keeps the covariance constant, λ̇ = 0.
     """
     measure = present.measure
     space = present.flow.geometry
-    # Where the covariance stands still, a sum of velocities would be rounding alone.
+    # Where the covariance is constant, λ̇ from velocities would be rounding alone.
     if isinstance(space, NormalisesTheSet) and space.holds_covariance(measure.dimension):
         return jnp.full_like(present.time, jnp.inf)
     velocity = present.velocity
@@ -66,11 +66,11 @@ def blow_up_time(present: Present) -> Float[Array, ""]:
 
 @observable
 def entropy(present: Present) -> Float[Array, ""]:
-    """−∫ log(dμ/dx) dμ, x the length, area or volume of the space; for discretizations that know the density."""
+    """−∫ log(dμ/dx) dμ, x the length, area or volume of the space; for discretizations that have a density."""
     how = present.discretization
     if not isinstance(how, HasLogDensity):
         raise ArgumentError(
-            "The entropy needs a density, which particles have not; use a discretization that carries one, such as "
+            "The entropy needs a density, which particles do not have; use a discretization that carries one, such as "
             "finite_volumes, spectral, gaussian or characteristics."
         )
     logs = how.log_density(present.flow, present.time, present.state)

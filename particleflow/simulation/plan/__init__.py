@@ -1,8 +1,8 @@
-"""The plan of a run: what a user hands over, checked, completed, and with what it will cost.
+"""The plan of a run: the arguments of the user, checked and completed, and an estimate of the cost.
 
 inputs           flows, starts and times in the shapes that one run or an ensemble has
-checks           what can be seen to be wrong before anything is compiled
-stepping_method  the solver and the kind of steps, from wishes (`Stepping`) and from what the flow needs
+checks           errors that can be found before anything is compiled
+stepping_method  the solver and the kind of steps, from what the user asks (`Stepping`) and the flow needs
 plan             `make_plan` brings these together in a `Plan`
 cost             pairs, seconds, bytes and fields of a plan
 """

@@ -21,12 +21,12 @@ from particleflow.simulation.events import AbstractEvent
 from particleflow.simulation.observables import Observable, measured, name_of
 from particleflow.simulation.stepping import MAP, Method
 
-# The observable that an ensemble adds of its own when there is an event: since when each run stands still.
+# The observable that an ensemble with an event adds by itself: the time at which each run stopped.
 EVENT_TIME = "event_time"
 
 
 def check_arguments(discretization: Any, observe: Any, event: Any) -> None:
-    """Check argument types first: a discretization, observables and an event, no classes in place of objects."""
+    """Check the types of a discretization, observables and an event; refuse classes in place of objects."""
     if discretization is not None:
         check_kind(discretization, AbstractDiscretization, "discretization", "a discretization, such as Particles()")
     if event is not None:
@@ -38,7 +38,7 @@ def check_arguments(discretization: Any, observe: Any, event: Any) -> None:
 
 
 def check_begin(flow: Flow, discretization: AbstractDiscretization, measure: Measure, *, flow_per_run: bool) -> None:
-    """Raise unless every run can begin: its start on the geometry of its own flow, all numbers in one precision."""
+    """Raise unless every run can begin: its start on the geometry of its own flow, all arrays in one precision."""
     if not all(leaf.dtype == measure.points.dtype for leaf in strong_leaves((flow, discretization))):
         check_same_dtype(start=measure.points, **strong_dtype_leaves(flow), **strong_dtype_leaves(discretization))
     discretization.check(flow, measure, flow_per_run=flow_per_run)
@@ -47,7 +47,9 @@ def check_begin(flow: Flow, discretization: AbstractDiscretization, measure: Mea
 def check_present(
     flow: Flow, discretization: AbstractDiscretization, start: Measure, begin: Any, method: Method
 ) -> Present:
-    """Raise unless the velocity of the start has its structure and shapes, and noise can act on it; returns the start.
+    """Check that the velocity at the start has the structure and shapes of the state, and that noise can act on it.
+
+    Returns the `Present` at the start.
 
     Parameters: `start` of one run, `begin`, its time, and `method`, which needs a velocity unless it is a map.
     """
@@ -75,7 +77,7 @@ def _stepped(discretization: AbstractDiscretization, flow: Flow, time: Any, stat
 
 
 def check_interactions(present: Present) -> tuple[Interaction, ...]:
-    """The interactions at present; raise where the kernel of Sinkhorn attention cannot be made doubly stochastic."""
+    """The interactions at present; raises if a kernel of Sinkhorn attention cannot be made doubly stochastic."""
     found = present.flow.interactions(present.time)
     for each in found:
         if each.normalization == "sinkhorn":
@@ -84,7 +86,7 @@ def check_interactions(present: Present) -> tuple[Interaction, ...]:
 
 
 def _matched(rate: Any, state: Any) -> tuple[list[Any], list[Any]]:
-    """The leaves of a velocity, None where there is none, beside those of the state."""
+    """The leaves of a velocity, None for leaves that never move, and those of the state, in the same order."""
 
     def is_none(leaf: Any) -> bool:
         return leaf is None
@@ -119,12 +121,12 @@ def check_functions(present: Present, observe: tuple[Observable, ...], event: Ab
 
 
 def check_resolution(discretization: AbstractDiscretization, event: AbstractEvent | None) -> None:
-    """Raise if an event looks at distances within which particles may have become one."""
+    """Raise if an event depends on distances within which the discretization merges particles."""
     asked = None if event is None else event.linking_distance()
     if asked is not None and asked <= resolution_of(discretization):
         raise ArgumentError(
-            f"The event looks at distances of {asked:g}, but particles within {resolution_of(discretization):g} of "
-            "each other may become one (`coalesce`); give the event a larger distance, or merge at a smaller one."
+            f"The event depends on distances of {asked:g}, but particles within {resolution_of(discretization):g} of "
+            "each other may be merged (`coalesce`); give the event a larger distance, or merge at a smaller one."
         )
 
 

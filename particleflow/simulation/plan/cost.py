@@ -1,6 +1,6 @@
-"""The cost of a plan, as far as it can be told before anything is compiled.
+"""The cost of a plan, as far as it can be estimated before anything is compiled.
 
-    pairs = Σ over interactions of particles × points they look at × runs,    seconds a field ≈ 11 · cost / speed
+    pairs = Σ over interactions of particles × points summed over × runs,    seconds a field ≈ 11 · cost / speed
 
 with the cost of a summation in pairs of three coordinates, 11 multiply-adds each: all pairs for exact sums, fewer for
 approximations within a tolerance.
@@ -24,19 +24,19 @@ from particleflow.errors import ArgumentError
 from particleflow.simulation.plan.plan import Plan
 from particleflow.simulation.stepping import fields_per_step, frame
 
-_SPEED = 7e9
+_SPEED = 7e9  # multiply-adds a second and core
 _MULTIPLY_ADDS = 11  # of a pair in three dimensions
 _SWEEPS = 20  # of Sinkhorn's iteration, as a rule
 _COPIES = 12  # of the state, in a solver: its stages, the state before and after, the error
 _LONG = 3600.0  # seconds of a thousand fields from which on a warning is due
-_LARGE_FILE = 50e9
+_LARGE_FILE = 50e9  # bytes from which on a warning is due
 _SMALL = 2**30  # bytes of a matrix of all pairs for which memory is not checked
-# What these make is certainly in memory as a whole; the results of others may be fused away.
+# The outputs of these operations are certainly in memory as a whole; those of others may be fused away.
 _KEPT = frozenset({"dot_general", "sort", "scan", "while"})
 
 
 class Cost(NamedTuple):
-    """Pairs and seconds of a field, bytes of the file and of memory at least, and the number of fields, if known.
+    """Pairs and seconds of a field, bytes of the file, the least bytes of memory, and the number of fields, if known.
 
     `fields` is exact for fixed steps of explicit solvers, but for one evaluation where a window begins, and None else.
     """
@@ -54,9 +54,9 @@ class Cost(NamedTuple):
         return self._replace(file_bytes=round(share * self.file_bytes))
 
     def lines(self) -> list[str]:
-        """Three lines for people: the time of the fields, how kernels are summed, and bytes of file and memory.
+        """Three lines of text: the time of the fields, how kernels are summed, and bytes of file and memory.
 
-        Where the number of fields is not known before, the time is that of every thousand of them.
+        Where the number of fields is not known, the time is that of a thousand of them.
         """
         many = f"{self.fields:,}" if self.fields else "every 1,000"
         time = f"about {_seconds(self.field_seconds * (self.fields or 1000))} for {many} fields"
@@ -81,7 +81,7 @@ class Cost(NamedTuple):
 
 
 def cost_of(plan: Plan) -> Cost:
-    """Estimate the cost of a plan; a field, and where all pairs are many a frame, is traced but not compiled."""
+    """Estimate the cost of a plan; for many pairs a field and a frame are traced, but nothing is compiled."""
     runs, start = plan.runs or 1, plan.start_of(0)
     pairs, work = 0, 0.0
     closed = isinstance(plan.discretization, ClosedForm)
@@ -112,7 +112,7 @@ def check_memory(cost: Cost) -> None:
 
 
 def memory_of_machine() -> int | None:
-    """Bytes of memory, None where the system does not tell."""
+    """Bytes of memory of this machine, None where they are not known."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):

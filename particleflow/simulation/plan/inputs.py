@@ -35,7 +35,7 @@ def as_start(start: Any) -> Measure:
 
 
 def as_flows(flow: Flow | Sequence[Flow]) -> tuple[Flow, int | None]:
-    """The first flow, by which runs are checked, and how many there are: None for one that serves every run."""
+    """The first flow, on which runs are checked, and the number of flows; None if one flow serves all runs."""
     if isinstance(flow, Flow):
         if flow.temperature.ndim == 0:
             return flow, None
@@ -87,9 +87,9 @@ def each_flow(flow: Flow | Sequence[Flow], runs: int | None) -> list[Flow]:
 
 
 def laid_out(how: AbstractDiscretization, flow: Flow | Sequence[Flow], runs: int | None, start: Any) -> Any:
-    """Convert the start to measures on the discretization's own points; particles begin where they are.
+    """Convert the start to measures on the points of a discretization of densities; for particles return it unchanged.
 
-    Parameters: `how`, the discretization; `flow` and `runs`, one flow or those of so many runs; `start`, one or a list.
+    Parameters: `how`, the discretization; `flow`, one or those of `runs` runs; `start`, one or a list.
     """
     if not isinstance(how, CarriesDensity):
         return start
@@ -139,8 +139,8 @@ class Draws(NamedTuple):
 def as_guesses(guesses: Any, how: AbstractDiscretization, flow: Flow, drawn: Draws) -> list[Measure]:
     """One measure or several, as a list; they need not have equal shapes.
 
-    An initial kind is drawn from and brought onto the geometry; where densities are carried, and no `count` is given,
-    it is its density.
+    An initial kind is sampled, and its points are brought onto the geometry; for a discretization of densities, unless
+    `count` is given, the guess is the kind's own density.
     """
     if isinstance(guesses, AbstractInitial):
         return [as_start(each) for each in _drawn(guesses, how, flow, drawn)]
@@ -187,7 +187,7 @@ def leaf_of(tree: Any, run: int) -> Any:
 
 
 def as_times(times: Any) -> np.ndarray:
-    """Increasing times, in 64 bits whatever the precision of the run, unless JAX has been told to know none."""
+    """Increasing times, in 64 bits whatever the precision of the run, unless 64 bits are switched off in JAX."""
     given = np.asarray(times, dtype=float)
     if given.ndim != 1 or given.size == 0:
         raise ShapeError(f"Argument `times` must be a list of times, but has shape {given.shape}.")

@@ -42,24 +42,24 @@ from particleflow.simulation.plan.stepping_method import (
 from particleflow.simulation.stepping import Method, Numbers
 from particleflow.summation.base import allowed_error
 
-# A window holds at most this many frames and this many bytes: small enough to lose little and to show progress.
+# A window holds at most so many frames and bytes: small enough to lose little when a run stops and to show progress.
 _WINDOW_FRAMES = 32
-_MERGING_FRAMES = 4  # where particles may become one between windows: the sooner they do, the cheaper the next ones
+_MERGING_FRAMES = 4  # where particles are merged between windows: the sooner they are, the cheaper the next windows
 _WINDOW_BYTES = 32 * 2**20
-# So many pairs of particles in all its frames: about two seconds, if a frame takes a dozen fields. A window has a frame
-# also where that takes longer.
+# The most pairs of particles, summed over the frames of a window: about two seconds, if a frame takes a dozen fields.
+# A window has at least one frame.
 _WINDOW_PAIRS = 2**26
 _FIRST_WINDOW = 2  # the start and the first frame, so that something is seen soon; later windows double
-_LATE_POINTS = 32  # points that particles have merged to: soon they are fewer, so nothing is won by more Newton steps
+_LATE_POINTS = 32  # most merged points for the implicit method: more are soon merged, and Newton steps would not pay
 
 
 @dataclass(frozen=True)
 class Plan:
     """A run or an ensemble of runs, ready to go: what moves, when it is saved, and how time is stepped.
 
-    `late_method` takes over from `method` where merging has left few particles, None where it never does.
-    `approximates`: what sums is chosen anew for every window, because its user allows it an error; not in ensembles.
-    `runs` is None for a single run. The arrays of `start`, and those of `flow` with `flow_per_run`, then have a leading
+    `late_method` replaces `method` where merging has left few particles; None where it never does. `approximates`: the
+    summation is chosen for every window, within the tolerance that the user has given; never in an ensemble. `runs` is
+    None for a single run; in an ensemble the arrays of `start`, and with `flow_per_run` those of `flow`, have a leading
     axis of runs.
     """
 
@@ -89,7 +89,7 @@ class Plan:
         return np.asarray(self.times[max(first - 1, 0)])
 
     def window_length(self, first: int) -> int:
-        """How many frames the window that begins with frame `first` may have: a rule that does not look at a clock."""
+        """The most frames of the window that begins with frame `first`; it does not depend on the time they take."""
         return min(max(first, _FIRST_WINDOW), self.window) if self.growing else self.window
 
     def window_times(self, first: int) -> tuple[np.ndarray, int]:
@@ -118,7 +118,7 @@ class Plan:
         return points.shape[0], points.shape[1]
 
     def method_for(self, state: Any) -> Method:
-        """How a window that begins in this state (leading axis: runs) is stepped: a rule of its shape alone."""
+        """The method of a window that begins in this state (leading axis: runs), by the shape of the state alone."""
         if self.late_method is None:
             return self.method
         count, dimension = self.carrying(state)
@@ -133,12 +133,12 @@ class Plan:
         return self.over_runs(self.discretization.begin)(self.flow, self.start)
 
     def over_runs(self, function: Any) -> Any:
-        """A function of (flow, something of a run) for all runs at once."""
+        """Vectorise a function of (flow, array or pytree of one run) over all runs."""
         axes = (eqx.if_array(0) if self.flow_per_run else None, eqx.if_array(0))
         return eqx.filter_vmap(function, in_axes=axes)
 
     def present(self, run: int, state: Any, time: Any, flow: Flow | None = None) -> Present:
-        """The present of one run in a state of its own."""
+        """The `Present` of one run at a time, in a state without an axis of runs."""
         return Present(flow or self.flow_of(run), self.discretization, jnp.asarray(time, self.dtype), state)
 
 
@@ -153,7 +153,7 @@ class _Moving(NamedTuple):
 
     @property
     def first_flow(self) -> Flow:
-        """The flow of the first run, by which all runs are checked and planned."""
+        """The flow of the first run, on which all runs are checked and planned."""
         return leaf_of(self.flow, 0) if self.flow_per_run else self.flow
 
     @property
@@ -174,7 +174,7 @@ def make_plan(
     key: Array | None = None,
     window: int | None = None,
 ) -> Plan:
-    """Check everything a user can get wrong, and decide what is left open; parameters as for `simulation.stream`."""
+    """Check all arguments, and choose what is left open; parameters as for `simulation.stream`."""
     moving = _moving(flow, start, discretization, observe, event)
     how, first = moving.discretization, moving.first_start
     saved_times = as_times(times)
@@ -208,7 +208,7 @@ def make_plan(
 
 
 def _moving(flow: Any, start: Any, discretization: AbstractDiscretization | None, observe: Any, event: Any) -> _Moving:
-    """One flow and one start, or those of an ensemble with a leading axis of runs; arguments are checked by kind."""
+    """One flow and one start, or those of an ensemble with a leading axis of runs; checks the types of arguments."""
     one_flow, flows = as_flows(flow)
     check_arguments(discretization, observe, event)
     how = discretization or Particles()
@@ -243,7 +243,7 @@ def _late_method(method: Method, stepping: Stepping, how: AbstractDiscretization
 
 
 def _longest_window(start: Measure, runs: int | None, frames: int, *, merging: bool) -> int:
-    """How many frames are computed at once, at most."""
+    """The most frames that are computed in one window."""
     most = _MERGING_FRAMES if merging else _WINDOW_FRAMES
     frame_bytes = start.points.size * start.points.dtype.itemsize * (runs or 1)
     pairs = start.count**2 * (runs or 1)
@@ -253,7 +253,7 @@ def _longest_window(start: Measure, runs: int | None, frames: int, *, merging: b
 def _summation_note(
     acting: tuple[Interaction, ...], how: AbstractDiscretization, start: Measure, runs: int | None
 ) -> str:
-    """How the first kernel is summed, and why; one summation must serve all runs of an ensemble, the exact one."""
+    """How the first kernel is summed, and why; in an ensemble all runs share one summation, which is exact."""
     if isinstance(how, ClosedForm):
         return "none: integrals in closed form"
     for each in acting:

@@ -25,7 +25,7 @@ _TIGHT = 1e-7  # relative tolerances below this are cheaper with a method of ord
 
 @dataclass(frozen=True)
 class Stepping:
-    """The wishes of a user for the steps in time; what is None is chosen, and reported as chosen.
+    """What the user asks of the steps in time; a solver left None is chosen, and reported as chosen.
 
     Parameters: `rtol` and `atol`, tolerances of adaptive steps, or `step`, the size of fixed ones; `solver`, a diffrax
     solver by its snake-case name or "map"; `max_steps`, how many steps one window may take.
@@ -53,10 +53,10 @@ def make_method(
 ) -> Method:
     """Choose the solver and the kind of steps, from what the user asked for and what the flow needs.
 
-    Parameters: `start` of the first run; `end`, the last saved time, NaN if unknown; `key` of the noise. What does not
-    go together is an `ArgumentError`.
+    Parameters: `start` of the first run; `end`, the last saved time, NaN if unknown; `key` of the noise. Arguments
+    that do not go together are an `ArgumentError`.
     """
-    # A flow that is traced does not tell its temperature; then a key says that there is noise.
+    # The temperature of a traced flow is not known; then there is noise if a key is given.
     noisy = flow.is_noisy or (flow.may_be_noisy and key is not None)
     noisy = noisy and bool(_noises(flow, discretization, start))
     _check_steps(stepping, key, noisy=noisy)
@@ -69,7 +69,7 @@ def make_method(
             "leave it out."
         )
     _check_sizes(stepping, chosen, start)
-    # Where the noise is additive the Itô and Stratonovich senses agree.
+    # For additive noise the Itô and Stratonovich interpretations agree.
     allowed = (*STOCHASTIC_SOLVERS, "euler") if flow.geometry.noise_is_additive else STOCHASTIC_SOLVERS
     if noisy and chosen not in allowed:
         raise ArgumentError(
@@ -92,7 +92,7 @@ def _check_steps(stepping: Stepping, key: Array | None, *, noisy: bool) -> None:
 
 
 def _check_sizes(stepping: Stepping, solver: str, start: Measure) -> None:
-    """Raise unless tolerances are such that the precision can meet them, or the step is positive."""
+    """Raise unless the precision can meet the tolerances, or the step is positive."""
     if stepping.step is not None:
         if not stepping.step > 0:
             raise ArgumentError(f"Argument `step` must be positive, but is {stepping.step}.")
@@ -127,13 +127,13 @@ def _default_solver(start: Measure, stepping: Stepping, end: float, noisy: bool)
 
 
 def _noises(flow: Flow, discretization: AbstractDiscretization, start: Measure) -> tuple[Any, ...]:
-    """What drives the state, as far as its number and shapes go."""
+    """The noises that drive the state; only their number and shapes are known here."""
     state = jax.eval_shape(lambda: discretization.begin(flow, start))
     return noises_of(discretization, flow, state)
 
 
 def make_numbers(stepping: Stepping, origin: Any, key: Array | None, runs: int | None) -> Numbers:
-    """The numbers of a method as arrays, so that other numbers need no other program.
+    """The numbers of a method as arrays, so that other numbers do not compile another program.
 
     Parameters: `origin`, where the grid of fixed steps begins; `key` of the noise, which an ensemble splits into one
     for every run unless `runs` keys are given.

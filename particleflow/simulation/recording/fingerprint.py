@@ -1,4 +1,4 @@
-"""The fingerprint of a run: a hash of every argument that decides what its file holds.
+"""The fingerprint of a run: a hash of every argument that affects the content of its file.
 
 Objects are described by family and kind, their fields and the bytes of their arrays, so that a Gaussian and a Laplace
 kernel of one width are as different as two widths. Family and kind are those of a scenario (kernel, gaussian), not the
@@ -29,22 +29,22 @@ from particleflow.simulation.plan import Plan
 
 
 def fingerprints(plan: Plan, **recorded: Any) -> dict[str, str]:
-    """The arguments of `simulate` that decide the file of a run, each as a hash.
+    """A hash of every argument of `simulate` that affects the content of the file, by name.
 
-    Parameters: `plan`; `recorded`, what decides how much of the run is kept, by the name of its argument. `max_steps`
-    is not among them: a run that stays below this limit has the same bits. A `key` counts where there is noise.
+    Parameters: `plan`; `recorded`, the arguments that select what is kept, by name. `max_steps` is left out: a run that
+    stays below this limit has the same bits. A `key` is hashed only where there is noise.
     """
     return {name: _hash(described(value)) for name, value in (_decisive(plan) | recorded).items()}
 
 
 def code_fingerprints(plan: Plan) -> dict[str, str]:
-    """The arguments of `simulate` that bring code of the user's own, each as a hash of it, and the Python it is for."""
+    """A hash of the user's own code in every argument of `simulate` that has some, and the Python it is valid for."""
     codes = {name: list(code_of(within(value))) for name, value in _decisive(plan).items()}
     return {"python": PYTHON} | {name: _hash(code) for name, code in codes.items() if code}
 
 
 def brings_code(plan: Plan) -> bool:
-    """Whether functions or classes of the user's own take part, remembered for objects of one structure."""
+    """Whether a run uses functions or classes of the user's own, memoised for objects of one structure."""
     return remembered(_has_code, type(plan.start), plan.flow, plan.discretization, plan.observe, plan.event)
 
 
@@ -54,7 +54,7 @@ def _has_code(*values: Any) -> bool:
 
 
 def _decisive(plan: Plan) -> dict[str, Any]:
-    """What decides the numbers of a run, by the name of the argument of `simulate` from which it comes."""
+    """What affects the numbers of a run, by the argument of `simulate` that it comes from."""
     numbers = plan.numbers
     return {
         "flow": plan.flow,
@@ -78,7 +78,7 @@ def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
 
 
 def _hash(parts: Iterable[bytes]) -> str:
-    """SHA-256 of parts, each with its length before it, so that no two lists of parts are one text."""
+    """SHA-256 of parts, each with its length before it, so that different lists of parts never have the same bytes."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(len(part).to_bytes(8, "little") + part)
@@ -86,9 +86,9 @@ def _hash(parts: Iterable[bytes]) -> str:
 
 
 def described(value: Any, above: tuple[int, ...] = ()) -> Iterator[bytes]:
-    """An object as a stream of bytes that another process would write the same way.
+    """An object as a stream of bytes that is the same in every process.
 
-    `above` are the identities of the objects it was found in: a function that closes over itself ends there.
+    `above` holds the identities of the objects that contain it: recursion ends where an object contains itself.
     """
     if _is_array(value):
         is_key = jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
@@ -108,7 +108,7 @@ def described(value: Any, above: tuple[int, ...] = ()) -> Iterator[bytes]:
 
 
 def within(value: Any, above: tuple[int, ...] = ()) -> Iterator[Any]:
-    """An object and all that it is made of, but for arrays and plain values."""
+    """An object and all objects inside it, without arrays and plain values."""
     if _is_array(value) or _is_plain(value) or id(value) in above:
         return
     yield value
@@ -127,7 +127,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _parts(value: Any) -> tuple[bytes, dict[Any, Any]]:
-    """An object that is made of others: its name, and what it holds in a fixed order."""
+    """The name of an object that contains others, and what it contains, in a fixed order."""
     if isinstance(value, Mapping):
         return f"mapping {len(value)}".encode(), {str(key): value[key] for key in sorted(value, key=str)}
     if isinstance(value, list | tuple | set | frozenset):
@@ -172,7 +172,7 @@ def _name(value: Any) -> bytes:
 
 
 def _family(value: Any) -> str:
-    """The class of this package that starts the line of first bases of a class: AbstractKernel for every kernel."""
+    """The root of a class's chain of first bases inside this package: AbstractKernel for every kernel."""
     if not isinstance(value, type):
         return "function"
     base = value

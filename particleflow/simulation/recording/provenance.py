@@ -18,16 +18,15 @@ from particleflow.simulation.plan import EVENT_TIME, Plan
 from particleflow.simulation.stepping import frame
 from particleflow.summation.native.build import library
 
-# What a checkpoint is a checkpoint of: changes whenever a resumed run would no longer be the same run.
+# The version of checkpoints: raised whenever a run resumed from an older one would not repeat the uninterrupted run.
 RUN_FORMAT = 7
-# Tables of more entries do not belong into metadata.
-_LARGEST_TABLE = 512
+_LARGEST_TABLE = 512  # entries; larger tables are left out of the metadata
 _SCHEDULE_POINTS = 65
 _SCHEDULED = ("beta", "width", "radius")
 
 
 def surroundings() -> dict[str, Any]:
-    """What a run is made with: versions of packages, device, native code, platform."""
+    """The software and hardware of a run: versions of packages, device, native code, platform."""
     import platform
 
     device = jax.devices()[0]
@@ -41,7 +40,7 @@ def surroundings() -> dict[str, Any]:
 
 
 def describe(plan: Plan) -> dict[str, Any]:
-    """What a run is, as plain values by name: settings, space, interactions, precision; lists where runs differ."""
+    """The settings, space, interactions and precision of a run, as plain values by name; lists where runs differ."""
     facts = plan.flow.geometry.facts(plan.start.points.shape[-1]).description()
     interactions = [each.description() for each in _interactions(plan)]
     begin = jnp.asarray(plan.times[0], plan.dtype)
@@ -140,12 +139,12 @@ def particle_constants(plan: Plan) -> dict[str, np.ndarray]:
     arrays = {name: np.asarray(values, float) for name, values in given.items() if values is not None}
     if plan.runs is None:
         return arrays
-    # Values have axes of their own, so only a row for every run tells what is what.
+    # Values have further axes, from which an axis of runs cannot be told apart, so theirs is always kept.
     return {name: rows[0] if name != "values" and (rows == rows[0]).all() else rows for name, rows in arrays.items()}
 
 
 def constant_points(plan: Plan) -> np.ndarray:
-    """The points of a measure that never move, of all runs."""
+    """The points, of all runs, of a discretization whose points never move."""
     state = plan.begin()
 
     def points(run: int) -> np.ndarray:

@@ -1,7 +1,7 @@
 """The recorder of a run: frames in memory, or in a file with checkpoints beside it.
 
-The order of writes is a promise: a window's frames are in the file before its checkpoint, and a checkpoint is whole or
-not there. So whatever stops a run, it goes on from a checkpoint whose frames are all in the file; frames after it, if
+The order of writes is guaranteed: a window's frames are in the file before its checkpoint, and a checkpoint is complete
+or absent. So whatever stops a run, it resumes from a checkpoint whose frames are all in the file; frames after it, if
 there are any, are computed again, to the same bits.
 """
 
@@ -51,13 +51,14 @@ if TYPE_CHECKING:
 _CHECKPOINTED = ("proposed", "accepted", "rejected", "evaluations", "ended", "failed")
 _STATE = "state."
 _SURROUNDINGS = ("versions", "device", "platform", "native sum")
-_LATER = ("words",)  # runs begun before these were recorded go on without them
+_LATER = ("words",)  # arguments that older files have no hash of: such runs are resumed without comparing them
 
 
 class Recorder:
-    """Keeps the windows of a run, in memory or in a file; as a context it marks a run that breaks off as failed.
+    """Keeps the windows of a run, in memory or in a file; as a context manager it marks a run that raises as failed.
 
-    `resumed` is where the run goes on, None at its start; `append` keeps a window; `finish` gives the trajectory.
+    `resumed` is the progress from which the run goes on, None at its start; `append` keeps a window; `finish` returns
+    the trajectory.
     """
 
     def __init__(self, plan: Plan, recording: Recording):
@@ -74,7 +75,7 @@ class Recorder:
             "words": None if self.words is None else to_bytes(self.words),
         }
         self._describe = partial(_provenance, plan, recorded, dict(recording.provenance))
-        if brings_code(plan):  # a function of the user's may look at what changes: it is described as it is now
+        if brings_code(plan):  # a user's function may refer to objects that change later: describe it now
             self._describe = partial(dict, self._describe())
         self.resumed: Progress | None = None
         self._windows: list[Frames] = []
@@ -88,11 +89,11 @@ class Recorder:
 
     @cached_property
     def provenance(self) -> dict[str, Any]:
-        """Metadata that does not change during the run: where it comes from, what it is, and its fingerprint."""
+        """Metadata that does not change during the run: versions and machine, settings, and its fingerprint."""
         return self._describe()
 
     def append(self, frames: Frames) -> None:
-        """Keep a window; with a file, return when it is safe there together with its checkpoint."""
+        """Keep a window; with a file, return when the window and its checkpoint are on disk."""
         self._progress = frames.progress
         if self._writer is None:
             self._windows.append(frames)
@@ -119,7 +120,7 @@ class Recorder:
         statistics = self._statistics(progress, seconds)
         if self._writer is None:
             outcome = {"status": status, "message": progress.message, "statistics": statistics}
-            describe = self._describe  # which takes longer than a short run of a few particles, and few ask for it
+            describe = self._describe  # lazily: it takes longer than a short run of a few particles, and is rarely read
             return _in_memory(
                 self.plan, self._windows, lambda: {**describe(), **outcome}, labels=self.labels, words=self.words
             )
@@ -144,7 +145,7 @@ class Recorder:
             self._writer.close()
 
     def _statistics(self, progress: Progress, seconds: float) -> dict[str, Any]:
-        """The metadata of a run at its end: steps, evaluations, time, what was chosen for it."""
+        """The metadata of a run at its end: steps, evaluations, time, and the solver and sums that were chosen."""
         accepted, rejected = int(np.sum(progress.accepted)), int(np.sum(progress.rejected))
         how = self.plan.discretization
         held = self.plan.window * self.plan.start.points.size * self.plan.start.points.dtype.itemsize
@@ -166,7 +167,7 @@ class Recorder:
         return values if self.particles is None else np.take(values, self.particles, axis=axis)
 
     def _create(self, path: Path) -> TrajectoryWriter:
-        """Begin a new file; one that is there is replaced only if the user has said so."""
+        """Begin a new file; an existing one is replaced only with `overwrite`."""
         plan = self.plan
         fields, observables = frame_shapes(plan)
         count, dimension = plan.start.points.shape[-2:]
@@ -192,17 +193,17 @@ class Recorder:
             fsync=self.recording.fsync,
             **constants,
         )
-        # Only now is the file ours: a run that was refused above must leave the checkpoints of the run that is there.
+        # Only after the file was created: where it is refused, the checkpoints of the existing run must stay.
         for old in checkpoint_folder(path).glob("checkpoint-*.npz"):
             old.unlink()
         return writer
 
     def _reopen(self, path: Path) -> TrajectoryWriter:
-        """Open the file of the run that goes on, cut back to the frames before its checkpoint."""
+        """Open the file of the run that is resumed, cut back to the frames before its checkpoint."""
         return TrajectoryWriter.reopen(path, frames=self._go_on, fsync=self.recording.fsync)
 
     def _go_on(self, stored: StoredRun) -> int:
-        """Take up the state that the run goes on from, and return the number of frames before it."""
+        """Restore the state from the last checkpoint, and return the number of frames before it."""
         self._check_same(stored.provenance)
         self._check_code(stored.provenance)
         checkpoint = self._checkpoint(stored.path, stored.frames)
@@ -222,7 +223,7 @@ class Recorder:
         return info["frames"]
 
     def _checkpoint(self, path: Path, frames: int) -> Checkpoint | None:
-        """The newest checkpoint that the stored frames reach, or None for a run that has at most its first window."""
+        """The newest checkpoint whose frames are all stored, or None for a run that has at most its first window."""
 
         def unusable(info: dict[str, Any]) -> str | None:
             if info.get("run format") == RUN_FORMAT and self._differences(info):
@@ -265,12 +266,12 @@ class Recorder:
             )
 
     def _differences(self, info: dict[str, Any]) -> list[str]:
-        """The names of the arguments that differ from those of a file or checkpoint, of those that its version kept."""
+        """The arguments whose hashes differ from those in a file or checkpoint, which may lack those of `_LATER`."""
         before, now = info.get("fingerprint", {}), self.provenance["fingerprint"]
         return differences(before, {name: now[name] for name in now if name in before or name not in _LATER})
 
     def _check_code(self, info: dict[str, Any]) -> None:
-        """Raise if a function of the user's own has changed; warn under another Python, where that cannot be told."""
+        """Raise if a function of the user's own has changed; warn under another Python, where that is not known."""
         before, now = info.get("code", {}), self.provenance["code"]
         others = differences(before, now) if before.get("python") == now["python"] else []
         if others:
@@ -281,8 +282,8 @@ class Recorder:
             )
         if before and before["python"] != now["python"] and len(now) > 1:
             warnings.warn(
-                f"The run began under another Python ({before['python']}, this is {now['python']}), so that nobody can "
-                "tell whether your own functions still do what they did. It goes on.",
+                f"The run began under another Python ({before['python']}, this is {now['python']}), so it cannot be "
+                "checked whether your own functions are unchanged. The run goes on.",
                 ResumedElsewhere,
                 stacklevel=2,
             )
@@ -303,7 +304,7 @@ class Recorder:
             )
 
     def _save_checkpoint(self, progress: Progress) -> None:
-        """Write the state from which the run can go on, and by which it is recognised, beside the file."""
+        """Write the state from which the run can go on, with the fingerprint of the run, beside the file."""
         assert self.path is not None
         folder = own_folder(checkpoint_folder(self.path))
         arrays = {name: getattr(progress, name) for name in _CHECKPOINTED}
@@ -321,7 +322,7 @@ class Recorder:
 
 
 def _check_recording(recording: Recording) -> None:
-    """Raise where arguments that are about a file have no file, or contradict each other."""
+    """Raise where arguments for a file are given without `store`, or contradict each other."""
     resume, overwrite = recording.resume, recording.overwrite
     about_files = resume or overwrite or recording.storage or recording.particles is not None
     if recording.store is None and about_files:

@@ -1,4 +1,4 @@
-"""What is kept of a run, and where: the part of `simulate`'s arguments that does not change what is computed."""
+"""What is kept of a run, and where: the arguments of `simulate` that do not change what is computed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Recording:
-    """The wishes of a user for what is kept; in memory where `store` is None.
+    """What the user wants to keep of a run; in memory where `store` is None.
 
     Parameters: `store`, the file; `resume` its run, or `overwrite` it; `storage`, its precision; `particles`, indices
     of those that are stored, all if None; `labels`, one whole number a particle; `words`, one text a particle; `fsync`,

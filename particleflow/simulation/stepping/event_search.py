@@ -1,9 +1,9 @@
-"""Steps that look for an event on their way, not only where they end.
+"""Steps that search for an event between their ends, too.
 
-diffrax compares the sign of a level at the two ends of every step, and reads the time of the event off the step's
+diffrax compares the sign of a level at the two ends of every step, and takes the time of the event from the step's
 interpolation. So it misses a level that crosses zero and comes back within one step, and where the interpolation is
-poorer than the method (implicit methods: a cubic) so is the time. Here every step looks at the level on its way and,
-where it has crossed, is repeated only up to there: the event then lies at the end of a step, where the
+less accurate than the method (a cubic for implicit methods) so is the time. Here the level is evaluated within every
+step, and a step in which it crosses is repeated up to the crossing: the event then lies at the end of a step, where the
 interpolation is the solution itself.
 """
 
@@ -16,16 +16,16 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 _PIECES = 4  # the level is evaluated at the ends of so many equal pieces of a step, and once more around each inner end
-_UNRESOLVED = 0.2  # a parabola through three values may miss a fourth one by so much of the level's range
-FINEST = 2.0**-10  # no step is made shorter than this part of a window only because its level is not resolved
-_NEAR = 1e-3  # within so much of a step from one of its ends an interpolation is as good as the step
+_UNRESOLVED = 0.2  # the error of a parabola through three values at a fourth that is allowed, of the level's range
+FINEST = 2.0**-10  # steps shorter than this share of a window are not halved to resolve the level
+_NEAR = 1e-3  # share of a step; so near to its ends the interpolation is as accurate as the step
 _BISECTIONS = 24
 
 Level = Callable[[Any, Any], Float[Array, ""]]
 
 
 class Watched(NamedTuple):
-    """The error estimate of a step, where it should have ended instead, and whether the level was seen clearly."""
+    """The error estimate of a step, the time at which to `cut` it, and whether parabolas resolved the level."""
 
     error: Any
     cut: Array
@@ -33,17 +33,17 @@ class Watched(NamedTuple):
 
 
 def unwatched(error: Any, end: Any) -> tuple[Any, Array, Array]:
-    """The error estimate alone, the end of the step without a watched level, and whether the level was resolved."""
+    """Unpack an error estimate, the time at which to cut the step (its `end` if none), and whether it was resolved."""
     if isinstance(error, Watched):
         return error.error, error.cut, error.resolved > 0
     return error, end, jnp.asarray(True)
 
 
 class Watching(diffrax.AbstractAdaptiveSolver):
-    """A solver that says with the error of a step how far the step may go until `level` changes its sign.
+    """A solver that returns, with the error of a step, the time at which `level` first changes its sign in it.
 
-    A step no longer than `indistinct` stays as it is: over such a time rounding alone changes the sign of a level that
-    is about to cross, back and forth, and a step that is made shorter for it would never end.
+    A step no longer than `indistinct` is not cut: over such a time rounding alone changes the sign of a level near
+    zero, back and forth, and cutting steps for it would never end.
     """
 
     solver: Any
@@ -55,29 +55,29 @@ class Watching(diffrax.AbstractAdaptiveSolver):
 
     @property
     def interpolation_cls(self) -> Any:  # pyright: ignore
-        """That of the solver."""
+        """The interpolation of the wrapped solver."""
         return self.solver.interpolation_cls
 
     def order(self, terms: Any) -> int:
-        """That of the solver."""
+        """The order of the wrapped solver."""
         return self.solver.order(terms)
 
     def error_order(self, terms: Any) -> Any:
-        """That of the solver."""
+        """The error order of the wrapped solver."""
         return self.solver.error_order(terms)
 
     def func(self, terms: Any, t0: Any, y0: Any, args: Any) -> Any:
-        """The field, as the solver evaluates it."""
+        """The field, as the wrapped solver evaluates it."""
         return self.solver.func(terms, t0, y0, args)
 
     def init(self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any) -> Any:
-        """That of the solver."""
+        """The initial state of the wrapped solver."""
         return self.solver.init(terms, t0, t1, y0, args)
 
     def step(
         self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any, solver_state: Any, made_jump: Any
     ) -> tuple[Any, Watched, Any, Any, Any]:
-        """The step of the solver, and where the level changes its sign on the way."""
+        """The step of the wrapped solver, with the time at which the level changes its sign in it."""
         y1, error, dense, state, result = self.solver.step(terms, t0, t1, y0, args, solver_state, made_jump)
         interpolation = self.interpolation_cls(t0=t0, t1=t1, **dense)
 
@@ -89,17 +89,17 @@ class Watching(diffrax.AbstractAdaptiveSolver):
         cut = jnp.where(resolved, t1, t0 + 0.5 * (t1 - t0))
         crossed = (jnp.sign(values) != jnp.sign(values[0])) & (values[0] != 0) & ~jnp.isnan(values)
         found = _cut(level, times, values, crossed)
-        clear = (resolved | jnp.any(crossed)).astype(t1.dtype)  # diffrax looks for NaN, hence no truth value
+        clear = (resolved | jnp.any(crossed)).astype(t1.dtype)  # a number: diffrax checks errors for NaN
         asked = jnp.where((t1 - t0 > self.indistinct) & jnp.any(crossed), found, cut)
         watched = Watched(error, jnp.asarray(asked), clear)
         return y1, watched, dense, state, result
 
 
 def _looks(level: Callable, t0: Array, t1: Array, rounding: float) -> tuple[Array, Array, Array]:
-    """Times on a step and the level at each, in order, and whether parabolas through them tell the level in between.
+    """Times on a step and the level at each, in order, and whether parabolas through them resolve the level.
 
-    Around each inner place the level is evaluated again at the extremum of the parabola through it and its neighbours:
-    there it is that a level crosses and comes back.
+    Around each inner place the level is evaluated again at the extremum of the parabola through it and its neighbours,
+    where a level that crosses and comes back is farthest beyond zero.
     """
     places = jnp.linspace(0.0, 1.0, _PIECES + 1).astype(t1.dtype)
     even = jnp.where(places == 1, t1, t0 + places * (t1 - t0))
@@ -120,7 +120,7 @@ def _looks(level: Callable, t0: Array, t1: Array, rounding: float) -> tuple[Arra
 
 
 def _cut(level: Callable, times: Array, values: Array, crossed: Bool[Array, " k"]) -> Array:
-    """Where a step that has crossed should end: just after its first crossing, so that diffrax sees it there."""
+    """The time at which a step with a crossing should end: just after the first, so that diffrax sees the new sign."""
     first, any_crossed = jnp.argmax(crossed), jnp.any(crossed)
     begin, end = times[0], times[-1]
 

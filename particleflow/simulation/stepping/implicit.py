@@ -1,11 +1,10 @@
-"""Implicit steps that say what they cost.
+"""Implicit steps that count their field evaluations.
 
 An explicit method evaluates the field a fixed number of times a step; an implicit one as often as Newton's method
-needs. diffrax's own implicit solvers drop that number: a root finder that counts has no way out of a step but through
-the state, whose stages are mixed with weights that may be zero or negative, and the state of a rejected step is thrown
-away. So the diagonally implicit step is written out here, on diffrax's tableaux, and its cost travels with the error
-estimate to the step-size controller, which sees rejected steps, too. A state is any pytree; inside a step it is one
-vector.
+needs. diffrax's own implicit solvers do not return that number, and it cannot be carried in the state, because stages
+are mixed with weights that may be zero or negative, and the state of a rejected step is discarded. So the diagonally
+implicit step is written out here, on diffrax's tableaux, and the count is passed with the error estimate to the
+step-size controller, which is called for rejected steps, too. A state is any pytree; inside a step it is one vector.
 """
 
 from collections.abc import Callable
@@ -24,7 +23,7 @@ _NEWTON_STEPS = 10
 
 
 class Tableau(NamedTuple):
-    """Stage i solves f_i = f(t + c_i h, y + h Σ_{j<i} lower_ij f_j + h diagonal_i f_i), beginning at Σ guess_ij f_j.
+    """Stage i solves f_i = f(t + c_i h, y + h Σ_{j<i} lower_ij f_j + h diagonal_i f_i), starting from Σ guess_ij f_j.
 
     Stage 0 is the field at the beginning, and the last stage ends at the new state. The error is h Σ error_i f_i.
     """
@@ -74,7 +73,7 @@ def uncounted(error: Any) -> tuple[Any, Int[Array, ""]]:
 
 
 def newton_to_rounding(dtype: Any) -> optx.Newton:
-    """Newton's method for fixed steps, which have no tolerances to share: until rounding stops it."""
+    """Newton's method for fixed steps, which have no tolerances of their own: to 1000 units of rounding."""
     tolerance = 1e3 * float(jnp.finfo(dtype).eps)
     return optx.Newton(rtol=tolerance, atol=tolerance)
 
@@ -82,8 +81,9 @@ def newton_to_rounding(dtype: Any) -> optx.Newton:
 class Implicit(diffrax.AbstractImplicitSolver, diffrax.AbstractAdaptiveSolver):
     """A diagonally implicit Runge–Kutta method, each stage solved by Newton's method to the tolerances of the steps.
 
-    The usual choice keeps one Jacobian for a whole step. Attention turns within 1/β, so that fails in every merge and
-    half of all steps are rejected: here every iteration has its own. With `counted`, errors come as `CountedError`.
+    diffrax's default (`VeryChord`) keeps one Jacobian for a whole step. That of attention changes over distances of
+    1/β, so a fixed one fails while particles merge, and half of all steps are rejected: here every iteration computes
+    its own. With `counted`, errors are `CountedError`.
     """
 
     method: str = eqx.field(static=True)
@@ -111,7 +111,7 @@ class Implicit(diffrax.AbstractImplicitSolver, diffrax.AbstractAdaptiveSolver):
         return terms.vf(t0, y0, args)
 
     def init(self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any) -> Array:
-        """The field at the beginning; later steps find it in the last stage of the step before."""
+        """The field at the beginning; later steps take it from the last stage of the step before."""
         return ravel_pytree(terms.vf(t0, y0, args))[0]
 
     def step(

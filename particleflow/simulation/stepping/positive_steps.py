@@ -1,14 +1,14 @@
 """Steps that keep a density positive: convex combinations of Euler steps, each within a bound of its own.
 
-A scheme for cells is positive for an Euler step y + h f(y) while h ≤ τ(y), and for no other method by itself: the
-weights of most Runge–Kutta methods are negative somewhere, and an error estimate does not see a sign. The method of Shu
-and Osher (1988) is made of Euler steps alone,
+A scheme for cells keeps y ≥ 0 in an Euler step y + h f(y) while h ≤ τ(y). Other methods need not: most Runge–Kutta
+methods have negative weights, and an error estimate does not detect a negative y. The strong-stability-preserving
+method of Shu and Osher (1988) is made of Euler steps alone,
 
     y¹ = y + h f(y),    y² = ¾ y + ¼ (y¹ + h f(y¹)),    y⁺ = ⅓ y + ⅔ (y² + h f(y²)),
 
-so that y⁺ ≥ 0 wherever h ≤ min(τ(y), τ(y¹), τ(y²)), in rounded numbers, too. That minimum travels with the error
-estimate, y⁺ less Heun's ½ y + ½ (y¹ + h f(y¹)), to the step-size controller: a step beyond it is not kept. Between the
-ends of a step the path is a straight line, which is positive as well.
+so that y⁺ ≥ 0 wherever h ≤ min(τ(y), τ(y¹), τ(y²)), in rounded numbers, too. That minimum is passed to the step-size
+controller with the error estimate, y⁺ less Heun's ½ y + ½ (y¹ + h f(y¹)); a step that is longer is rejected. Between
+the ends of a step the path is a straight line, which is positive as well.
 """
 
 from collections.abc import Callable
@@ -20,9 +20,9 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 SHU_OSHER = "ssprk3"
-_SHARES, _NODES = (0.0, 0.75, 1 / 3), (0.0, 1.0, 0.5)  # of the beginning in each stage, and its time within the step
+_SHARES, _NODES = (0.0, 0.75, 1 / 3), (0.0, 1.0, 0.5)  # weight of y in each stage; its time within the step
 STAGES = len(_NODES)
-_WITHIN = 0.85  # of the bound that the last step has met: it is another one in the next step
+_WITHIN = 0.85  # share of the last step's bound that the next step may take, whose own bound may be smaller
 
 
 class BoundedError(NamedTuple):
@@ -38,7 +38,7 @@ def unbounded(error: Any) -> tuple[Any, Array | float]:
 
 
 def within(bound: Any) -> Any:
-    """The step to take where steps up to `bound` are allowed."""
+    """The longest next step after one whose stages allowed steps up to `bound`."""
     return _WITHIN * bound
 
 

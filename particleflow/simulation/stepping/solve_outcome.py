@@ -1,4 +1,4 @@
-"""How a single solve ended: its state if it came to the end, and else a sentence."""
+"""The outcome of a single solve: its last state, or an error that says when and why it failed."""
 
 from typing import Any
 

@@ -1,8 +1,8 @@
-"""The parts that diffrax does not bring: steps on a grid, steps carried over windows, maps, noise, bisection.
+"""Parts that diffrax does not provide: steps on a grid, steps carried over windows, maps, noise, bisection.
 
-What a step tells its controller travels with the error estimate, in layers that the controllers take off one by one:
-`Watched` (where the step should have ended, for an event), `BoundedError` (how long it might have been, for a positive
-density), `CountedError` (how many evaluations Newton's method took).
+Solvers pass further results to the controller together with the error estimate, as nested tuples that controllers
+unpack one by one: `Watched` (the time at which to end the step, for an event), `BoundedError` (the longest step that
+keeps a density positive), `CountedError` (the number of evaluations of Newton's method).
 """
 
 from collections.abc import Callable
@@ -24,12 +24,12 @@ from particleflow.simulation.stepping.implicit import uncounted
 from particleflow.simulation.stepping.positive_steps import unbounded, within
 
 _FIELD_ROUNDING = 4.0  # the rounding error of a field, in units of eps · max |y|
-# A step that ends where the field jumps still belongs to what was before, and the next one begins after it. Fields are
-# evaluated `_EARLIER` rounding units before their time, and such a step begins `_LATER` units after it; both are more,
-# and less, than the slack with which layers take turns (8 units).
+# A step that ends where the field jumps uses the field before the jump, and the next one the field after it. So fields
+# are evaluated `_EARLIER` rounding units before their time, and the step after a jump begins `_LATER` units after it.
+# Layers change within 8 units of their times: 12 and 24 − 12 are more than that.
 _EARLIER, _LATER = 12.0, 24.0
-_UNCUT = 0.999  # a step of at least this share of the one wished for was not cut short
-_ON_GRID = 1e-3  # a time within so much of a step from a grid point is that point
+_UNCUT = 0.999  # a step of at least this share of the proposed one was not cut short
+_ON_GRID = 1e-3  # share of a step; a time so near to a grid point counts as that point
 
 
 class Numbers(NamedTuple):
@@ -45,9 +45,9 @@ class Numbers(NamedTuple):
 class GridNoise(diffrax.AbstractPath):
     """Brownian increments over the cells of the time grid, each from the key folded with the cell's index.
 
-    The path is a function of the key and the grid alone: it does not know how saves and windows are cut. A step that
-    ends inside a cell, after the part a of it, goes to the Brownian bridge there, aΔW + √(a(1 − a) h) Z with a normal Z
-    of its own: its variance is ah, and the path on the grid stays what it is. With `whole_cells` no step does.
+    The path is a function of the key and the grid alone: it does not depend on saved times or windows. A step that ends
+    inside a cell, at the share a of it, has the increment of the Brownian bridge, aΔW + √(a(1 − a) h) Z with a normal Z
+    of its own: the variance is ah, and the path on the grid is unchanged. With `whole_cells` no step ends there.
     """
 
     key: Array
@@ -59,7 +59,7 @@ class GridNoise(diffrax.AbstractPath):
     t1: ClassVar[float] = float("inf")  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def evaluate(self, t0: Any, t1: Any = None, left: bool = True, use_levy: bool = False) -> Array:
-        """The increment from t0, where a cell begins, to t1, where it ends or a run that ends inside it."""
+        """The increment from t0, the beginning of a cell, to t1, its end or that of a run that ends inside it."""
         cell = jnp.round((t0 - self.numbers.origin) / self.numbers.step).astype(jnp.uint32)
         key = jax.random.fold_in(self.key, cell)
         whole = jax.random.normal(key, self.size, self.dtype)
@@ -75,10 +75,10 @@ class GridNoise(diffrax.AbstractPath):
 class FlowSystem(eqx.Module):
     """A flow as an ODE for the moving leaves of a state; `fixed` holds the others.
 
-    A module and no closure, so that every adjoint sees what it depends on. With `jumps` the flow is evaluated a little
-    earlier than at the time it is given, so that a step that ends on a jump belongs to what was before (`after_jumps`).
-    Time, and the sums of steps with it, are in 64 bits whatever the `precision` of the state: single precision cannot
-    tell 8192 from 8192.0001. The flow is evaluated in its own precision.
+    A module and not a closure, so that every adjoint sees the arrays it depends on. With `jumps` the flow is evaluated
+    a little earlier than at the time it is given, so that a step that ends on a jump uses the field before it
+    (`after_jumps`). Time, and the sums of steps with it, are in 64 bits whatever the `precision` of the state: single
+    precision cannot tell 8192 from 8192.0001. The flow is evaluated in its own precision.
     """
 
     flow: Flow
@@ -122,9 +122,9 @@ def cast(tree: Any, dtype: Any) -> Any:
 
 
 def after_jumps(time: Any, jumps: Float[Array, " k"] | None, precision: Any) -> tuple[Array, Any]:
-    """The time at which a step that would begin here begins, a little later on a jump, and whether it is on one.
+    """The beginning of a step at this time, moved a little later if it lies on a jump, and whether it does.
 
-    `precision` is that of the field, which must tell the two times apart.
+    `precision` is that of the field, in which the two times must differ.
     """
     if jumps is None:
         return time, False
@@ -195,9 +195,9 @@ class OnGrid(diffrax.AbstractStepSizeController):
         return self._next(t0), _Carried(None, self.step, jnp.zeros((), int))
 
     def adapt_step_size(self, t0, t1, y0, y1_candidate, args, y_error, error_order, controller_state):
-        """On to the next grid point, or to an event before it.
+        """Step to the next grid point, or to an event before it.
 
-        A state that overflows, or a step that is longer than its bound, ends the run before this step.
+        If the new state is not finite, or the step longer than its bound, the run ends before this step.
         """
         y_error, cut, resolved = unwatched(y_error, t1)
         y_error, bound = unbounded(y_error)
@@ -212,10 +212,10 @@ class OnGrid(diffrax.AbstractStepSizeController):
 class Carrying(diffrax.AbstractAdaptiveStepSizeController):
     """An error controller that remembers the step it wants next, so that the next window can begin with it.
 
-    With `bounded` steps the very first one is tried at full length: its bound tells how long it should have been.
+    With `bounded` steps the first one of a run is tried over the whole window: its bound then gives the length.
 
-    A step cut short by the end of a window, by one of the times `stops`, or by one of the `jumps` of the field, says
-    little about the step that the error allows; the wish from before the cut is kept.
+    A step cut short by the end of a window, by one of the times `stops`, or by one of the `jumps` of the field, does
+    not show which step the error allows; the step proposed before the cut is kept.
     """
 
     pid: diffrax.PIDController
@@ -239,10 +239,10 @@ class Carrying(diffrax.AbstractAdaptiveStepSizeController):
         return self._cut(t0, t0 + first), _Carried(inner, first, jnp.zeros((), int))
 
     def adapt_step_size(self, t0, t1, y0, y1_candidate, args, y_error, error_order, controller_state):
-        """As the error controller says, but blind to the rounding of the field: it would bound the step by tol/eps.
+        """Apply the error controller to the error less the rounding of the field, which would limit steps to tol/eps.
 
-        A step that is longer than its own bound is taken again, and the next one is no longer than what is allowed now.
-        So is one in which an event was seen, only up to there; the step that the error allows stays what it was.
+        A step that is longer than its bound is repeated within it, and the next one is limited by it, too. A step with
+        an event is repeated up to the event; the step that the error allows is kept.
         """
         y_error, limits, evaluations = _limits_of(y_error, t0, t1)
         rounding = float(jnp.finfo(self.precision).eps) * (t1 - t0)
@@ -265,7 +265,7 @@ class Carrying(diffrax.AbstractAdaptiveStepSizeController):
         return keep, next_t0, self._cut(next_t0, next_t1), jump, carried, result
 
     def _cut(self, begin: Any, end: Any) -> Any:
-        """The end of a step, at the next stop or jump at the latest."""
+        """The end of a step, no later than the next stop or jump."""
         for stops in (self.stops, self.jumps):
             if stops is not None:
                 end = jnp.minimum(end, jnp.min(jnp.where(stops > begin, stops, jnp.inf)))
@@ -273,7 +273,10 @@ class Carrying(diffrax.AbstractAdaptiveStepSizeController):
 
 
 class _Limits(NamedTuple):
-    """How long a step may be: up to `cut` this one, `allowed` the next; `resolved`: the level of the event is seen."""
+    """Limits of steps: this one ends at `cut`, the next is at most `allowed` long.
+
+    `resolved` is false where the cut is not for an event, but for the bound or because the level is not resolved.
+    """
 
     cut: Array
     resolved: Array
@@ -281,7 +284,7 @@ class _Limits(NamedTuple):
 
 
 def _limits_of(y_error: Any, t0: Any, t1: Any) -> tuple[Any, _Limits, Array]:
-    """Take apart what travels with an error estimate: the estimate, limits of events and bounds, and evaluations."""
+    """Unpack an error estimate: the estimate itself, the limits by events and bounds, and the field evaluations."""
     y_error, cut, resolved = unwatched(y_error, t1)
     y_error, bound = unbounded(y_error)
     y_error, evaluations = uncounted(y_error)
@@ -291,7 +294,7 @@ def _limits_of(y_error: Any, t0: Any, t1: Any) -> tuple[Any, _Limits, Array]:
 
 
 def _wish(keep: Any, size: Any, following: Any, before: Any) -> Any:
-    """The step to take after one of this `size`: the `following` one, or that wished `before` where a stop cut it."""
+    """The step to propose after one of this `size`: the `following` one, or that from `before` if a stop cut it."""
     was_cut = keep & (size < _UNCUT * before)
     return jnp.where(was_cut, jnp.maximum(following, before), following)
 
@@ -314,10 +317,10 @@ def error_controller(begin: Array, end: Array, numbers: Numbers) -> diffrax.PIDC
 
 
 def _worst_row(scaled_error: Any) -> Float[Array, ""]:
-    """The root mean square over coordinates of the worst particle: no particle hides behind the others.
+    """max_i √(mean_a e_ia²), the root mean square over coordinates of the particle with the largest error.
 
-    Of any other leaf, the same over its last axis. The continuous adjoint carries the derivatives of every parameter
-    along; each is one more particle.
+    A norm over all particles would average the error of one away. Of any other leaf, the same over its last axis; the
+    derivatives that the continuous adjoint integrates for every parameter count as one more particle each.
     """
     squares = [
         jnp.max(jnp.mean(jnp.square(leaf), axis=-1)) for leaf in map(jnp.atleast_1d, jax.tree.leaves(scaled_error))
@@ -328,14 +331,14 @@ def _worst_row(scaled_error: Any) -> Float[Array, ""]:
 
 
 class Bisection(optx.Bisection):
-    """Bisection that does not insist on a change of sign: in an ensemble it also runs where no event has happened.
+    """Bisection that does not require a change of sign: in an ensemble it also runs where no event has happened.
 
-    It ends when the time is known. How small the level is there says nothing: a steep one, or one in single precision,
-    steps over zero.
+    It ends when the time is accurate, not when the level is small, which a steep one, or one in single precision, may
+    never be.
     """
 
     def init(self, fn: Any, y: Any, args: Any, options: Any, f_struct: Any, aux_struct: Any, tags: Any) -> Any:
-        """The whole interval, and whether the function falls on it."""
+        """The state of the whole interval; `flip` where the function decreases on it."""
         decreasing = fn(options["lower"], args)[0] > fn(options["upper"], args)[0]
         plain = optx.Bisection(self.rtol, self.atol, flip=False)
         state = plain.init(fn, y, args, options, f_struct, aux_struct, tags)

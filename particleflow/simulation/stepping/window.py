@@ -53,7 +53,7 @@ _EXPLICIT: dict[str, Callable[[], diffrax.AbstractSolver]] = {
 ADAPTIVE_SOLVERS = (*(name for name in _EXPLICIT if name != "euler"), SHU_OSHER, *TABLEAUX)
 STOCHASTIC_SOLVERS = ("heun", "midpoint", "ralston")
 MAP = "map"
-# Methods that evaluate the field at the beginning of a step only: a jump at its end does not concern them.
+# Methods that evaluate the field at the beginning of a step only, so that a jump at its end does not affect them.
 _EVALUATED_AT_THE_BEGINNING = ("euler", MAP)
 
 ADJOINTS: dict[str, Callable[[], diffrax.AbstractAdjoint]] = {
@@ -69,8 +69,8 @@ class Method:
     """How time is stepped: everything about it that a compiled program depends on.
 
     `solver` by its snake-case diffrax name or "map"; `adaptive` steps or fixed ones; `noisy`: the flow has Brownian
-    terms; `max_steps` of one solve; `adjoint`, how derivatives are taken. What may change without compiling is in
-    `Numbers`.
+    terms; `max_steps` of one solve; `adjoint`, how derivatives are taken. `Numbers` holds what may change without
+    compiling again.
     """
 
     solver: str
@@ -88,7 +88,7 @@ class Method:
 
 
 def fields_per_step(solver: str) -> int | None:
-    """How often a step evaluates the field, whether it is kept or not; None where Newton's method decides.
+    """How often a step, accepted or rejected, evaluates the field; None where it depends on Newton's method.
 
     A Runge–Kutta method of s stages whose last stage is the first one of the next step (`fsal`) takes s − 1, and one
     evaluation more where a window begins.
@@ -123,7 +123,7 @@ class SolvedWindow(eqx.Module):
 
 
 def frame(observe: tuple[Observable, ...], present: Present) -> tuple[dict[str, Array], dict[str, Array]]:
-    """What is saved of a state: its fields, and every observable at present."""
+    """What is saved in a frame: the fields of the state, and the value of every observable."""
     return present.frame(), {name_of(each): measured(each, present) for each in observe}
 
 
@@ -144,9 +144,9 @@ def solve_window(
 ) -> SolvedWindow:
     """Solve from `begin` to the last of `times` and save at each of them.
 
-    Parameters: `method`, `observe`, `event` and `discretization` decide the program; `flow`, `state`, what the
-    discretization began or the last window left, `begin`, `times`, `proposed`, the step size to begin with, 0 for none,
-    and `numbers` are its arguments. Times at or before `begin` are saved as the state at `begin`.
+    Parameters: the compiled program depends on `method`, `observe`, `event` and `discretization`; its arguments are
+    `flow`; the `state` at `begin`; the `times`; the `proposed` first step size, 0 for none; and the `numbers`. At times
+    that are not after `begin` the state at `begin` is saved.
     """
     problem = _Problem.of(method, flow, discretization, state, begin, numbers, event)
 
@@ -166,7 +166,7 @@ def solve_window(
 
 
 def _window_of(solution: diffrax.Solution, problem: "_Problem", times: Float[Array, " k"]) -> SolvedWindow:
-    """What one solve gives; frames that it did not come to are at a time that is not finite."""
+    """The result of one solve; frames that it did not reach have a time that is not finite."""
     assert solution.ys is not None
     assert solution.ts is not None
     (fields, observables), last = solution.ys
@@ -212,7 +212,7 @@ def final_state(
 class _Problem(eqx.Module):
     """An initial value problem: the moving leaves of a state, their field and noise, and how they are stepped.
 
-    `windowed`: it is a window of a run, which counts what its steps cost and ends on the grid of fixed steps.
+    `windowed`: it is a window of a run, in which evaluations are counted and fixed steps end on their grid.
     """
 
     method: Method = eqx.field(static=True)
@@ -229,7 +229,7 @@ class _Problem(eqx.Module):
         method: Method, flow: Flow, discretization: AbstractDiscretization, state: Any, begin: Array, numbers: Numbers,
         event: AbstractEvent | None, *, windowed: bool = True,
     ) -> "_Problem":  # fmt: skip
-        """The problem that begins with `state`, after a jump at `begin`; leaves without velocity are fixed."""
+        """The problem from `state` on, just after `begin` if the field jumps there; leaves without velocity stay."""
         rate = moved_by_a_layer if method.solver == MAP else _rate
         precision = jnp.result_type(*(leaf for leaf in jax.tree.leaves(state) if eqx.is_inexact_array(leaf)))
         moving, fixed = split(state, rate(flow, discretization, begin.astype(precision), state))
@@ -245,7 +245,7 @@ class _Problem(eqx.Module):
         return self.system.precision
 
     def present(self, time: Array, y: Any) -> Present:
-        """The present at a time and with these moving leaves, as observables and events look at it."""
+        """The `Present` at a time with these moving leaves, which observables and events are functions of."""
         asked = time.astype(self.precision)
         return Present(self.system.flow, self.system.discretization, asked, self.system.whole(y))
 
@@ -266,7 +266,7 @@ class _Problem(eqx.Module):
         """The controller of a window: it carries its step over to the next one."""
         if not self.method.adaptive:
             return OnGrid(self.numbers.origin, self.numbers.step, self.jumps, self.precision)
-        # Interpolations of implicit methods have order three, and positive ones one: they step on every saved time.
+        # Interpolations of implicit methods have order three, of positive ones order one: they step to all saved times.
         stops = times if self.method.solver in (SHU_OSHER, *TABLEAUX) else None
         return self._carrying(error_controller(self.begin, times[-1], self.numbers), stops)
 
@@ -289,7 +289,7 @@ class _Problem(eqx.Module):
     def _level(self, time: Any, y: Any) -> Array:
         """The level of the event."""
         assert self.event is not None
-        # as diffrax' own zero, whatever the state's precision
+        # in the default precision, whatever that of the state: so is the zero with which diffrax compares it
         return self.event.level(self.present(time, y)).astype(float)
 
     def as_diffrax_event(self) -> diffrax.Event | None:
@@ -300,13 +300,13 @@ class _Problem(eqx.Module):
         def level(t: Any, y: Any, args: Any, **_: Any) -> Array:
             return self._level(t, y)
 
-        if self.method.solver == MAP:  # ends with the layer that has crossed: there is nothing between two layers
+        if self.method.solver == MAP:  # the run ends with the layer that has crossed: there is no state in between
             return diffrax.Event(level)
         finest = max(1e-12, 4 * float(jnp.finfo(self.begin.dtype).eps))
         return diffrax.Event(level, Bisection(rtol=finest, atol=finest))
 
     def _solver(self, end: Array) -> diffrax.AbstractSolver:
-        """The solver by its name; with an event, one that looks for it within every step."""
+        """The solver by its name; with an event, wrapped in a search for it within every step."""
         name, method = self.method.solver, self.method
         if name == MAP:
             return ExplicitMap(self.system)
@@ -322,7 +322,7 @@ class _Problem(eqx.Module):
         return plain if self.event is None or method.noisy else self._watching(plain, end)
 
     def _watching(self, solver: Any, end: Array) -> Watching:
-        """The solver, looking for the event on its way; diffrax no longer sees what it would set for a plain one."""
+        """Wrap a solver in the search for the event; sets its root finder and loop, as diffrax does for others."""
         if self.method.solver in TABLEAUX and self.method.adaptive:
             pid: Any = error_controller(self.begin, end, self.numbers)
             newton = optx.Newton(rtol=pid.rtol, atol=pid.atol, norm=pid.norm)
@@ -336,7 +336,7 @@ class _Problem(eqx.Module):
 
     def _terms(self) -> Any:
         """The field, and one control term for each noise, each with a key of its own."""
-        if self.method.solver == MAP:  # has no field, and need not have one; diffrax asks for its shape
+        if self.method.solver == MAP:  # a placeholder of the right shape: a map need not have a field
             return diffrax.ODETerm(lambda t, y, args: y)
         field = diffrax.ODETerm(self.system)  # pyright: ignore[reportArgumentType]
         if not self.method.noisy:
@@ -366,8 +366,8 @@ def _rate(flow: Flow, discretization: AbstractDiscretization, time: Array, state
 def moved_by_a_layer(flow: Flow, discretization: AbstractDiscretization, time: Array, state: Any) -> Any:
     """The leaves that an explicit layer changes, None for those that it hands on as they are.
 
-    A map need not have a velocity, whose None would tell. So the layer is traced, and an output of the program that is
-    one of its inputs, the very same variable, is a leaf that no operation has touched.
+    Velocities are None for such leaves, but a map need not have a velocity. So the layer is traced: an output of the
+    program that is the very same variable as an input is a leaf that no operation has changed.
     """
     leaves, structure = jax.tree_util.tree_flatten(state)
 

@@ -35,7 +35,7 @@ from particleflow.summation.sampling import DrawsPoints, drawn_indices
 
 # A row whose mass exceeds the smallest normal number by this factor lost less than 1e-18 of it per source.
 _UNDERFLOW_MARGIN = 1e18
-# A row holding one exponent that was cut has a mass of e^cap up to rounding: half of it tells the two apart.
+# A row in which an exponent was cut has a mass of at least e^cap, up to rounding: below half of that none was cut.
 _OVERFLOW_MARGIN = 0.5
 
 

@@ -1,4 +1,4 @@
-"""The whole matrix at once: fastest for small clouds, and the yardstick for every other summation.
+"""The whole matrix at once: fastest for small clouds, and the reference for every other summation.
 
 Row maxima first, then exponentials, then one matrix product that gives means and masses together. Beyond some
 megabytes the matrix leaves the cache, and blocks are several times faster.

@@ -3,7 +3,7 @@
     K(x, y) = ⟨φ(x), ψ(y)⟩,    Σ_j w_j K(x, y_j)(z_j, 1) = φ(x)ᵀ M,    M = Σ_j w_j ψ(y_j) ⊗ (z_j, 1)
 
 Under a causal mask M is a sum over the past. Sources are put in the order of their positions and cut into blocks; M is
-kept at the beginning of every block, and a query adds to it those of its own block that it may see: a block's worth of
+kept at the beginning of every block, and a query adds to it the visible sources of its own block: a block's worth of
 pairs a query, whatever the number of sources. Positions may be anything, equal ones too, and queries need not be
 sources. Nothing that a query does not see enters its sum, not even as a rounding error: earlier blocks are added up in
 their order, and what is masked is a zero in a product. Source: Katharopoulos et al., Transformers are RNNs (2020),
@@ -27,8 +27,8 @@ from particleflow.summation.exact.blocks import blocks
 from particleflow.summation.moments import Moments, Sums
 from particleflow.summation.prepared import PreparedSum
 
-_BLOCK = 64  # sources between two places where the past is kept
-_BLOCKS_TOGETHER = 16  # so many blocks are summed at once, and fit into the cache
+_BLOCK = 64  # sources of a block; M is kept at the beginning of each
+_BLOCKS_TOGETHER = 16  # blocks that are summed at once, and fit into the cache
 
 
 class Separated(Candidate):
@@ -72,7 +72,7 @@ class Separated(Candidate):
 
 
 def _cost(measure: Measure, queries: Sites) -> float:
-    """That of a block's worth of native pairs a query, whatever the number of sources."""
+    """The cost of a block's worth of native pairs for each query, whatever the number of sources."""
     return cost_of_pairs(measure, queries, NATIVE_TIME) * _BLOCK / measure.count
 
 
@@ -135,7 +135,7 @@ def _joined(stretches: Moments, count: int) -> Moments:
 def _of_past(form: Separable, queries: Sites, sources: Sources, read: Reader, strict: bool) -> Moments:
     """Σ_{j: s_j ≤ t_i} ⟨φ(x_i), w_j ψ(y_j)⟩ (z_j, 1), or s_j < t_i where it is strict.
 
-    A sequence that looks at itself, in its order, needs no search: a query's block is that of its own place.
+    Where queries are the sources, in the order of their positions, no search is needed for a query's block.
     """
     times, positions = positions_of(queries, "query"), positions_of(sources[0], "measure")
 
@@ -149,13 +149,13 @@ def _of_past(form: Separable, queries: Sites, sources: Sources, read: Reader, st
 
 
 def _in_order(form: Separable, queries: Sites, sources: Sources, read: Reader, strict: bool) -> Moments:
-    """The sums of a sequence over its own past, which is carried along: memory is read once, whatever its length."""
+    """The sums of a sequence over its own past; M is carried from block to block, so that it is read once."""
     count = len(queries.points)
     together = min(_BLOCKS_TOGETHER, -(-count // _BLOCK))
     seen = jnp.tril(jnp.ones((_BLOCK, _BLOCK), bool), -1 if strict else 0)
 
     def stretch(past: Array, both: tuple[Sites, Sources]) -> tuple[Array, Moments]:
-        """What earlier blocks hold, and what is earlier within each block."""
+        """The sums over earlier blocks, and over earlier sources of the same block."""
         rows, keys, columns = (
             each.reshape(together, _BLOCK, -1) for each in (form.query_map(both[0]), *_features(form, both[1]))
         )
@@ -183,7 +183,7 @@ def _searched_sums(
     within = jnp.arange(_BLOCK, dtype=visible.dtype)
 
     def one(query: tuple[Array, Array, Array]) -> Array:
-        """What earlier blocks hold, and those of the query's own block that it sees."""
+        """The sum over earlier blocks, and over the visible sources of the query's own block."""
         features, place, seen = query
         pairs = rows[place] @ features
         pairs = jnp.where(place * _BLOCK + within < seen, pairs, 0.0)

@@ -1,6 +1,6 @@
 """How large the error of features is for the points at hand, before anything is summed with them.
 
-Nyström's residuals bound it without chance: with E(x) = ρ(x)^{1/2} Σ_j e^{B_j} ρ(v_j)^{1/2} and the mass M̂(x) found,
+Nyström's residuals bound it for certain: with E(x) = ρ(x)^{1/2} Σ_j e^{B_j} ρ(v_j)^{1/2} and the mass M̂(x) found,
 
     |G − Ĝ| ≤ −log(1 − E/M̂),    |m − m̂| ≤ 2 max|z| E/M̂.
 
@@ -13,12 +13,11 @@ the mass varies by Σ_jl p_j p_l C_jl / R of its square, one of the mean by Σ_j
     positive   C_jl = e^{⟨u + v_j, u + v_l⟩} − 1
     fourier    C_jl = (κ(v_j, v_l) + κ(2u, v_j + v_l)) / (κ(u, v_j) κ(u, v_l)) − 2.
 
-The double sum is estimated from sources of which half are drawn ∝ p_j and half ∝ e^{B_j}, since features of what a
-query does not see are noise to it, and often all of it that there is. Each counts p_j/q_j, with q_j the chance of its
-draw; pairs of a source with itself are included, which makes the sum too large rather than too small. By the central
-limit theorem the error at all of m queries stays below Φ⁻¹(1 − δ/2m) standard deviations with probability 1 − δ. That
-is a bound for most draws, not for all, and for few features with heavy tails it is too small: such a promise has to be
-verified.
+The double sum is estimated from sources of which half are drawn ∝ p_j and half ∝ e^{B_j}, since sources with a tiny
+share p_j add noise, too, and often most of it. Each counts p_j/q_j, with q_j the chance of its draw; pairs of a source
+with itself are included, which makes the sum too large rather than too small. By the central limit theorem the error at
+all of m queries stays below Φ⁻¹(1 − δ/2m) standard deviations with probability 1 − δ. That is a bound for most draws,
+not for all, and for few features with heavy tails it is too small: such a promise has to be verified.
 """
 
 from typing import Any
@@ -38,15 +37,15 @@ from particleflow.summation.moments import Moments
 
 CONFIDENCE = 0.99
 MEASURED = 64  # queries at which the error of landmarks is measured
-_QUERIES = 24  # so many are looked at, the farthest among them
+_QUERIES = 24  # at which variances are estimated; the farthest ones, and others at random
 _FARTHEST = 8
 _DRAWS = 192  # sources drawn for each of them
 _BLOCK = 4096
-_SAMPLED = 512  # queries, and as many sources, that tell how many landmarks there have to be
+_SAMPLED = 512  # queries, and as many sources, from which the number of landmarks is estimated
 
 
 def nystrom_errors(form: LowRankForm, landmarks: Array, log_mass: Array) -> np.ndarray:
-    """The bound on the errors of mean and log-mass at each query; ∞ where a mass may be nothing but error."""
+    """The bound on the errors of mean and log-mass at each query; ∞ where a mass may be error alone."""
     lower = factor(form.kernel, landmarks)
     ours, theirs = (np.sqrt(_residuals(form.kernel, places, landmarks, lower)) for places in (form.queries, form.keys))
     offsets = np.asarray(form.key_offsets, np.float64)
@@ -88,10 +87,10 @@ def _left(kernel: Curves, places: Array, landmarks: Array, lower: Array) -> Arra
 
 
 def numerical_rank(kernel: AbstractKernel, measure: Measure, queries: Sites, tolerance: float) -> int:
-    """How many columns of the weights w_j K(x_i, y_j)/mass_i of some queries and sources span the others to that.
+    """The rank, to a tolerance, of the weights w_j K(x_i, y_j)/mass_i of some queries and sources.
 
     By QR with the largest pivots, whose diagonal follows the singular values. No bound, since errors of many sources
-    cancel and a sample does not show all; but landmarks that are much fewer will not do.
+    cancel and a sample does not show all; but many fewer landmarks than this do not suffice.
     """
     from scipy.linalg import qr
 
@@ -113,9 +112,9 @@ def _sampled_logits(kernel: AbstractKernel, measure: Measure, queries: Sites) ->
 
 
 def random_variances(form: LowRankForm, values: Array, seed: int, most: float = np.inf) -> dict[str, float]:
-    """R times the variance of log-mass or mean (the larger one, relative to max |z|) at the worst query looked at.
+    """R times the variance of log-mass or mean (the larger one, relative to max |z|) at the worst of some queries.
 
-    A method with more than `most` of it is not looked at any longer.
+    A method whose variance exceeds `most` is not evaluated at further queries.
     """
     from scipy.special import logsumexp, softmax
 
@@ -136,14 +135,14 @@ def random_variances(form: LowRankForm, values: Array, seed: int, most: float = 
         centred = (z[drawn] - shares @ z) / largest
         for method in [each for each in methods if worst[each] <= most]:
             covariances = _covariances(method, form.kernel, u[query], v[drawn], seen[drawn], counted)
-            with np.errstate(invalid="ignore"):  # ∞ · 0, of a query that features see nothing of but noise
+            with np.errstate(invalid="ignore"):  # ∞ · 0, where the features of a query are noise alone
                 both = np.array([np.mean(covariances), np.mean(covariances * (centred @ centred.T))])
             worst[method] = float(max(worst[method], *np.where(np.isnan(both), np.inf, both)))
     return worst
 
 
 def standard_deviations(queries: int) -> float:
-    """How many of them an error stays below at all queries, with probability `CONFIDENCE`."""
+    """Φ⁻¹(1 − δ/2m): errors at all m queries stay below so many standard deviations, with probability `CONFIDENCE`."""
     from scipy.special import ndtri
 
     return float(-ndtri((1 - CONFIDENCE) / (2 * max(1, queries))))
@@ -158,7 +157,7 @@ def _looked_at(u: np.ndarray, v: np.ndarray, generator: np.random.Generator) -> 
 def _covariances(
     method: str, kernel: Curves, u: np.ndarray, v: np.ndarray, seen: np.ndarray, counted: np.ndarray
 ) -> np.ndarray:
-    """C_jl p_j p_l / (q_j q_l) of the sources v seen from u, with log κ(u, v) and log p/(q κ); ∞ beyond all bounds."""
+    """C_jl p_j p_l / (q_j q_l) of the sources v seen from u, with log κ(u, v) and log p/(q κ); ∞ where it overflows."""
     with np.errstate(over="ignore"):
         often = counted[:, None] + counted[None] + seen[:, None] + seen[None]
         if method == "positive":

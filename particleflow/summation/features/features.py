@@ -34,14 +34,14 @@ from particleflow.summation.prepared import PreparedSum
 Method = Literal["positive", "fourier", "phase", "nystrom"]
 _FEWEST_PAIRS = 2**20  # a sum over fewer takes a millisecond
 _FEWEST_LANDMARKS = 32
-_SLACK = 1.5  # so many times as many random features as their variance needs
-_MARGIN = 2.0  # so many times the largest error measured is promised of landmarks
+_SLACK = 1.5  # random features, in multiples of the number that their variance needs
+_MARGIN = 2.0  # the promise of landmarks, in multiples of the largest error measured
 FEATURE_SUM_ULPS = 1e3  # the rounding of a sum by features, in eps · max |z|
 _SMALL_VARIANCE = 0.01  # of one random feature; kernels that hardly vary have less
-# What takes time beside sums through R places, in native pairs.
+# The cost of choosing and factoring landmarks, in native pairs.
 _PAIRS_A_LANDMARK_CUBED = 0.5
 _PAIRS_A_SOURCE = 1000.0  # for the draw of candidates
-# What a pair of a point and a random feature takes, in native pairs.
+# The cost of a pair of a point and a random feature, in native pairs.
 _POSITIVE_TIME = 2.0
 _WAVE_TIME = 20.0  # cosines and sines by XLA
 METHODS: tuple[Method, ...] = ("positive", "fourier", "phase", "nystrom")
@@ -90,8 +90,7 @@ class Features(Approximation):
         against an exact sum at 64 queries, half of them those of the largest bounds (a larger error that 7 in 100 of
         the other queries have would have shown with probability 0.9). For random features it comes from their variance,
         with probability 0.99 for all queries together (`error_bounds`), and with half as many features again as it
-        takes.
-        Both are bounds for these points; landmarks are chosen anew, inside `jit`, wherever points have moved to.
+        takes. Both are bounds for these points; landmarks are chosen anew, inside `jit`, wherever points have moved to.
         """
         if limits.tolerance is None or not _is_worth_a_look(prepared):
             return None
@@ -121,7 +120,7 @@ class Features(Approximation):
             wanted = max(1.0, _SLACK * variance / allowed)
             if wanted > len(form.keys):
                 continue
-            rank = 2 ** max(1, int(np.ceil(np.log2(wanted))))  # points on their way compile few programs
+            rank = 2 ** max(1, int(np.ceil(np.log2(wanted))))  # a power of two, so that moving points need few programs
             reason = (
                 f"{rank} random features ({method}); an error by variance, kept at all queries in "
                 f"{100 * CONFIDENCE:.3g} of 100 draws"
@@ -132,12 +131,12 @@ class Features(Approximation):
         return found
 
     def _by_residuals(self, prepared: PreparedSum, form: LowRankForm, tolerance: float, most: float) -> list[Choice]:
-        """Landmarks, twice as many at each try, while they, and a look at them, would cost less than `most`."""
+        """Landmarks, doubled at each try, while summing with them and bounding their error costs less than `most`."""
         kernel, measure, queries = prepared.kernel, prepared.measure, prepared.queries
         values, found = value_columns(measure), []
         size = _Size.of(form, values)
         rank = max(_FEWEST_LANDMARKS, _least_rank(prepared, tolerance) // 2)
-        looking = (len(form.keys) + len(form.queries)) / 20  # all residuals take R² times so many native pairs
+        looking = (len(form.keys) + len(form.queries)) / 20  # times R² the cost of all residuals, in native pairs
         while not found and rank < measure.count and max(2 * size.cost("nystrom", rank), looking * rank**2) < most:
             how = Features(rank, "nystrom", self.seed)
             moments = how.moments(kernel, measure, queries)
@@ -169,7 +168,7 @@ class _Size(NamedTuple):
         return _Size(len(form.queries), len(form.keys), form.keys.shape[1], values.shape[1])
 
     def cost(self, method: str, rank: int) -> float:
-        """In native pairs of three dimensions: two sums through R places, and what a method does beside them."""
+        """In native pairs of three dimensions: two sums over R places, and the other work of a method."""
         each = (self.dimension + self.columns + 14) / 20
         pairs = each * rank * (self.sources + self.queries)
         if method == "nystrom":
@@ -184,7 +183,7 @@ def _is_worth_a_look(prepared: PreparedSum) -> bool:
 
 
 def _cost_from(rank: int, prepared: PreparedSum, tolerance: float) -> float:
-    """The least cost of features of some rank, or of more."""
+    """A lower bound of the cost of features of this rank, or of a larger one."""
     measure, queries = prepared.measure, prepared.queries.points.shape[0]
     size = _Size(queries, measure.count, measure.dimension, value_columns(measure).shape[1])
     allowed = (tolerance / standard_deviations(size.queries)) ** 2
@@ -193,12 +192,12 @@ def _cost_from(rank: int, prepared: PreparedSum, tolerance: float) -> float:
 
 
 def _rounding(values: Array) -> float:
-    """What rounding makes of a sum by features, in the precision of the values."""
+    """The rounding error of a sum by features, in the precision of the values."""
     return FEATURE_SUM_ULPS * float(np.finfo(values.dtype).eps)
 
 
 def _least_rank(prepared: PreparedSum, tolerance: float) -> int:
-    """The power of two that the rank of a sample needs."""
+    """The numerical rank of a sample of the weights, rounded up to a power of two."""
     needed = numerical_rank(prepared.kernel, prepared.measure, prepared.queries, tolerance)
     return max(_FEWEST_LANDMARKS, 2 ** int(np.ceil(np.log2(max(1, needed)))))
 

@@ -4,12 +4,12 @@
 
 Landmarks are sources, chosen one after the other: each is the one that the kernel of those before explains worst, the
 farthest from their span in the space of κ (a Cholesky factorisation with the largest pivot), among candidates drawn by
-the seed without replacement and in proportion to their weights. λ, some roundings, keeps a factorisation of landmarks
-that nearly coincide. What is left is positive semi-definite, so
+the seed without replacement and in proportion to their weights. λ, a few rounding units, keeps the factorisation
+stable where landmarks nearly coincide. The residual κ − κ̂ is positive semi-definite, so
 
     |κ − κ̂|(u, v) ≤ (ρ(u) ρ(v))^{1/2},    ρ(v) = 1 − κ̂(v, v),
 
-a bound without chance in it. Masses can be negative where that bound exceeds them: NaN, as for trigonometric features.
+a deterministic bound. Masses can be negative where that bound exceeds them: NaN, as for trigonometric features.
 Sources: Williams and Seeger, Using the Nyström method to speed up kernel machines (2001); Fine and Scheinberg,
 Efficient SVM training using low-rank kernel representations (2001).
 """
@@ -27,7 +27,7 @@ from particleflow.summation.native.native import Native
 
 _CANDIDATES_A_LANDMARK = 4
 REGULARISATION_ULPS = 10.0  # λ, in eps · number of landmarks
-PIVOT_ULPS = 10  # a residual of 1 − κ̂ below so many eps is explained
+PIVOT_ULPS = 10  # a residual 1 − κ̂(v, v) below so many eps counts as 0
 
 
 def nystrom_moments(form: LowRankForm, values: Float[Array, "n k"], landmarks: Float[Array, "r k"]) -> Moments:
@@ -70,7 +70,7 @@ def pivots(kernel: Curves, places: Float[Array, "n k"], rank: int) -> Int[Array,
         rows, left, taken = state
         pivot = jnp.argmax(left).astype(jnp.int32)
         column = jnp.exp(kernel.log_matrix(places, places[pivot][None]))[:, 0] - rows @ rows[pivot]
-        explained = left[pivot] < rounding  # all that is left is explained: any other place does as well
+        explained = left[pivot] < rounding  # all residuals are rounding: any other place does as well
         column = jnp.where(explained, 0.0, column / jnp.sqrt(jnp.where(explained, 1.0, left[pivot])))
         left = jnp.where(left < 0, left, jnp.maximum(left - jnp.square(column), 0.0)).at[pivot].set(-1.0)
         return rows.at[:, index].set(column), left, taken.at[index].set(pivot)

@@ -27,7 +27,7 @@ from particleflow.kernels.forms import Bilinear, Radial, Shape
 from particleflow.measure import Measure, Sites
 from particleflow.summation.native.xla_reference import log_curve
 
-# What a curve of `kernels.forms.Shape` is multiplied by so that a Gaussian is e^{−ρ²/2}, of standard normal law.
+# Factors of the ρ of `kernels.forms.Shape`, by which a Gaussian is e^{−ρ²/2}, with frequencies of standard normal law.
 _STRETCH = {"gaussian": 2**0.5, "exponential": 1.0, "power": 1.0}
 
 
@@ -51,7 +51,7 @@ class Curves(AbstractMatrixKernel):
         return sum(others, start=first)
 
     def slices(self, points: Float[Array, "n k"]) -> list[Array]:
-        """The coordinates that each curve looks at."""
+        """The coordinates that each curve depends on."""
         ends = [sum(self.widths[: place + 1]) for place in range(len(self.widths))]
         return [points[:, end - width : end] for end, width in zip(ends, self.widths, strict=True)]
 

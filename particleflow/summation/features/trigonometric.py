@@ -67,7 +67,7 @@ def trigonometric_moments(
 def signed_moments(form: LowRankForm, shift: Array, sums: Float[Array, "m k+1"]) -> Moments:
     """The moments of e^{A + shift} · sums, whose last column is a mass of either sign: NaN where it is not positive.
 
-    A measure that K does not let see anything (all offsets −∞) has no mass, and no sign.
+    Where all offsets are −∞ there is no mass to have a sign: the result is (−∞, 0), not NaN.
     """
     seen = jnp.any(form.key_offsets > -jnp.inf)
     wrong = seen & ~(sums[:, -1] > 0)

@@ -5,7 +5,7 @@
 //     lengths_i = sum_j A_ij (|t_i - p_j|, |u_i - v_j|^2)
 //
 // Row pass: lanes are queries, f the derivatives with respect to means, g the values. Column pass: lanes are sources, and
-// everything changes sides. Nothing but G and m is kept from the way forward: scores are computed again.
+// both sides change their roles. Of the forward pass only G and m are kept: scores are computed again.
 #pragma once
 #include "near.h"
 
@@ -42,7 +42,7 @@ NOINLINE void weigh_lengths(int count, const Vector<T> *lengths, const Vector<T>
     UNROLL for (int v = 0; v < V; v++) sums[v] += weights[j * V + v] * lengths[j * V + v];
 }
 
-// A tile of rows; with a scene, in whose order everything is, only of what it lets them see.
+// The sums of a tile of rows; with a scene, in whose order all arrays are, over the near partners alone.
 template <class T, int V>
 NOINLINE bool pull_tile(const Adjoint<T> &a, const Bounds<T> &bounds, const Cloud<T> &cloud, int first,
                         const Scene *scene = nullptr) {

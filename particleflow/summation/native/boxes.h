@@ -1,8 +1,8 @@
 // Boxes: points in an order in which neighbours come together, and boxes around pieces of it.
 //
 // A k-d tree without nodes: the points of a piece are parted at a multiple of the size of a leaf, along the coordinate in
-// which they reach furthest, and so on with both parts. Left parts are powers of two, in leaves, so that GROUPED leaves
-// that follow each other are a branch, too, and so are any other power of two. Ties are broken by index: the order is a
+// which they reach furthest, and so on with both parts. Left parts are powers of two, in leaves, so that GROUPED
+// consecutive leaves, or any other power of two of them, are a branch, too. Ties are broken by index: the order is a
 // function of the points alone.
 #pragma once
 #include <cmath>
@@ -78,8 +78,8 @@ class Order {
     return middle;
   }
 
-  // What std::nth_element does, without branches that processors mispredict: half the time. After too many bad pivots it is
-  // left to the other.
+  // The same as std::nth_element in half the time, without branches that processors mispredict; after too many bad pivots
+  // std::nth_element takes over.
   static void select(Along *first, Along *nth, Along *end) {
     for (int round = 0; end - first > 32; round++) {
       if (round > 64) break;
@@ -122,7 +122,7 @@ class Order {
   }
 };
 
-// Boxes, coordinate by coordinate, and the logarithm of the weight in each; as many more as fill a group are empty.
+// Boxes, stored coordinate by coordinate, and the log-weight in each; empty ones fill up the last group.
 struct Boxes {
   int count, padded, dimension;
   Numbers low, high, weight;

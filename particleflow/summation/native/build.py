@@ -2,7 +2,7 @@
 
 The key of a library is a hash of everything that decides its code: sources, flags, compiler, processor and jaxlib. It
 is compiled under a temporary name and renamed, under an exclusive lock, so that processes that start together build it
-once and none ever loads a part of it. Where it cannot be had (no compiler, a broken one, a folder that others can
+once and none loads an incomplete file. Where it cannot be had (no compiler, a broken one, a folder that others can
 write), `library` returns the reason, and sums go through XLA; a failed build is remembered and not tried again until
 something of the key changes.
 """
@@ -45,7 +45,7 @@ class Library(NamedTuple):
 
 
 def target(name: str, key: str) -> str:
-    """The name of a function of the library of this key for XLA: compiled programs never meet another library."""
+    """The XLA name of a function of the library with this key: a cached program never calls another library."""
     return f"particleflow_{name}_{key}"
 
 

@@ -69,7 +69,7 @@ struct Call {
     return ffi::Error::Success();
   }
 
-  // One problem after the other, by its place along every axis of the batch: the last axis goes first.
+  // Visit one problem after another, by its place along every axis of the batch; the last axis runs fastest.
   template <class Visit> void each(Visit visit) const {
     Place place(batch.size());
     for (int64_t length : batch)

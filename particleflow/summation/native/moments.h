@@ -43,7 +43,7 @@ template <class T, int PURPOSE> T *scratch(size_t count) {
   return (T *)memory.data;
 }
 
-// Bounds of the scores of every query, from the sources that it may see alone (sight.h).
+// Bounds of the scores of every query, from those sources alone that it may see (sight.h).
 template <class T> struct Sight;
 
 // Bounds of the scores, from the lengths of features (Cauchy and Schwarz): score_ij <= reach |q_i| + highest. The largest
@@ -94,7 +94,7 @@ template <class T> struct Bounds {
   bool fit() const { return spread <= ROOM<T>; }  // NaN does not
 };
 
-// What tiles read of the sources of a problem besides their features, made once for all of them.
+// What all tiles read of the sources of a problem besides their features, made once.
 template <class T> struct Cloud {
   T *bias, *earliest, *latest;
 
@@ -191,7 +191,7 @@ void raise_shift(int count, int columns, const Vector<T> *scores, const Integers
       totals[2 * (c * V + v)] *= scale[v], totals[2 * (c * V + v) + 1] *= scale[v];
 }
 
-// mass, shift (the base with it) and mean = total/mass; without mass the mean is 0. NaN is something, so that it shows.
+// mass, shift (with the base) and mean = total/mass; without mass the mean is 0. NaN counts as a mass, so that it shows.
 template <class T, int V>
 void write(const Problem<T> &p, T base, int first, const Vector<T> *shift, const Vector<T> *mass, const Vector<T> *totals) {
   Vector<T> sum[V], inverse[V], lifted[V];

@@ -1,4 +1,4 @@
-"""Exact sums by native code, and what is used where it cannot be had."""
+"""Exact sums by native code, or by XLA where there is none."""
 
 from collections.abc import Iterator
 from typing import Any

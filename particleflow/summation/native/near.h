@@ -99,7 +99,7 @@ class Scene {
     return size;
   }
 
-  // Points that look at themselves need no second tree, which would be a twelfth of the time.
+  // Where the queries are the sources there is no second tree, which would take a twelfth of the time.
   static std::vector<int> order_of_queries(const Problem<double> &p, const Places &places, const std::vector<int> &keys,
                                            const Workers &workers) {
     bool same = p.queries == p.sources;
@@ -152,7 +152,7 @@ inline double Scene::bound(const Boxes &boxes, int first, int count, const doubl
   return highest<double>(most);
 }
 
-// The exponentials of bounds below `floor`, together.
+// The sum of e^(bound - top) over the bounds below `floor`.
 inline double Scene::add_exponentials(int count, double top, double floor, const double *bounds) {
   Vector<double> sum{};
   for (int box = 0; box < count; box += WIDTH<double>) {
@@ -186,7 +186,7 @@ inline uint64_t Scene::among(double from, double to, const double *bounds) {
 inline double Scene::cut(double floor, double summed, double top, double least, const double *group_bounds,
                          const double *bounds) const {
   constexpr int LANES = WIDTH<double>, BINS = 254;
-  // What is so far below the floor, or has no exponential, is in the lowest bin.
+  // Bounds so far below the floor, or with an exponential that underflows, are in the lowest bin.
   constexpr double DEEPER = 8, DEEPEST = 690;
   const double begin = std::max(floor - DEEPER, top - DEEPEST), width = (summed - begin) / BINS, inverse = 1 / width;
   if (!(least > 1e-250 && width > 0)) return INFINITY;

@@ -20,7 +20,7 @@ from particleflow.summation.moments import Moments, Sums
 from particleflow.summation.native.xla_reference import FeatureKernel, feature_kernel, log_curve, reference_moments
 
 COMPACT = ("ball", "parabola", "triangle")  # curves that reach zero: only what is zero is left out of their sums
-_BLOCK_FACTOR = 16  # blocks of XLA hold so many times what those of native code hold: an operation of it costs more
+_BLOCK_FACTOR = 16  # size of XLA's blocks, in those of native code: each operation costs more
 SCORE_ULPS = 32  # what rounding may take from a bound of a score, in eps · (largest distance)²
 DISTANCE_ULPS = 8  # and from a distance of boxes, in eps · (largest distance)
 
@@ -105,7 +105,7 @@ def _near_moments(form: Any, arrays: Any) -> Moments:
     rows = order % count
     sites = Sites(arrays.queries[rows], arrays.query_positions[rows] if banded else None)
     blocks = _cut((sites, coordinates.queries[rows], coordinates.query_offsets[rows]), size)
-    # Derivatives sum a block again instead of storing what it was made of.
+    # Derivatives sum a block again instead of storing its pairs.
     by_block = jax.lax.map(jax.checkpoint(one), blocks)
     back = jnp.argsort(order)[:count]
     return jax.tree_util.tree_map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[back], by_block)
@@ -138,7 +138,7 @@ def _cut(tree: Any, size: int) -> Any:
 
 
 def neighbours(points: Float[Array, "n f"], size: int) -> Int[Array, " padded"]:
-    """An order of points in which any `size` that follow each other, from a multiple of it on, are neighbours.
+    """An order of points in which every block of `size` consecutive points holds neighbours.
 
     Halves along the coordinate in which they reach furthest, halves of these, and so on. Fillers, numbered from n on,
     are copies of the points from the first on, and make the number of blocks a power of two.
@@ -148,7 +148,7 @@ def neighbours(points: Float[Array, "n f"], size: int) -> Int[Array, " padded"]:
     index = jnp.arange(size * 2**levels)
 
     def part(level: Array, order: Array) -> Array:
-        """One sort for the pieces of all levels: compiled once, it takes a fifth of a second a sort."""
+        """One sort for a level; as the body of a loop it is compiled once, which takes a fifth of a second."""
         piece = index // (index.shape[0] >> level)
         found = points[order % count]
         most, least = (jax.ops.segment_max(sign * found, piece, 2**levels) for sign in (1, -1))

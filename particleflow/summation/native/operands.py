@@ -75,6 +75,6 @@ def _shape(form: Radial, dimension: int) -> Shape:
 
 
 def _joined(columns: list[Array], count: int, dtype: Any) -> Float[Array, "n f"]:
-    """Columns side by side; a kernel that looks at no point has one column of zeros."""
+    """Columns side by side; a kernel that depends on no coordinate has one column of zeros."""
     seen = [each for each in columns if each.shape[1] > 0]
     return jnp.concatenate(seen, axis=1) if seen else jnp.zeros((count, 1), dtype)

@@ -31,7 +31,7 @@ _MOMENTS_AXES = (1, 2)  # of a log-mass and a mean, or of their cotangents
 
 
 class Arrays(NamedTuple):
-    """What a sum is made of.
+    """The operands of a sum.
 
     Parameters: features q and s, inner products in their first columns and coordinates in the rest; values z; offsets
     b, weights included; positions of queries and sources, empty where there is no band; (power, least, most, slope,
@@ -48,11 +48,11 @@ class Arrays(NamedTuple):
 
 
 class Form(NamedTuple):
-    """What does not change with numbers: how many features are inner products, and the curve of the distances.
+    """The static settings of a sum: how many features are inner products, and the curve of the distances.
 
-    With a tolerance, at most half of that part of any mass is left out: far sources, in boxes of at most `block`.
-    Single-precision scores that spread too far are made in double precision, if it may `widen` them. `library` is the
-    key of the native library that sums.
+    With a `tolerance`, far sources are left out, in boxes of at most `block`: at most ½ tolerance of any mass. With
+    `widen`, single-precision scores that spread too far are made in double precision. `library` is the key of the
+    native library that sums.
     """
 
     inner: int
@@ -223,7 +223,7 @@ class _Pull(NamedTuple):
     """What both native passes read, of a batch of sums.
 
     Parameters: features of both sides, coordinates about one origin; −G_i, with −∞ for a query that sees nothing, so
-    that it is seen by nothing; the cotangents m̄_i; c_i = Ḡ_i − ⟨m̄_i, m_i⟩; and zeros, one a source.
+    that all its weights are 0; the cotangents m̄_i; c_i = Ḡ_i − ⟨m̄_i, m_i⟩; and zeros, one a source.
     """
 
     queries: Array

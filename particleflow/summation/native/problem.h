@@ -9,10 +9,10 @@ constexpr int BLOCK = 120;  // sources a block: their scores, 30 KiB, fit beside
 // Curves of the square r2 of a distance, in units of a width.
 enum Profile { NO_PROFILE = 0, GAUSSIAN = 1, EXPONENTIAL = 2, POWER = 3, BALL = 4, PARABOLA = 5, TRIANGLE = 6 };
 
-// One cloud of sources and the queries that look at it. Features are inner products in their first `inner` columns, and
-// coordinates of distances in the rest. Positions are null where there is no band. Where a tolerance is not negative, that
-// part of every mass may be left out, see near.h; sources then go in packets of at most about so many. Where it may be
-// widened, a problem in single precision whose scores are too coarse is summed in double precision.
+// One cloud of sources and its queries. Features are inner products in their first `inner` columns, and coordinates of
+// distances in the rest. Positions are null where there is no band. Where `tolerance` is not negative, that part of every
+// mass may be left out (near.h), in boxes of at most about `packet` sources. With `widen`, a problem in single precision
+// whose scores are too coarse is summed in double precision.
 template <class T> struct Problem {
   int queries, sources, features, inner, columns;
   Profile profile;
@@ -37,8 +37,8 @@ template <class T> struct Problem {
   }
 };
 
-// `problem.values` are the g_j, `problem.log_weights` the offsets of the other side. What is carried, y, are its features,
-// with coordinates from some origin in their midst: far from it, sums of differences would lose digits.
+// `problem.values` are the g_j, `problem.log_weights` the offsets of the other side. `carriers` y are its features, with
+// coordinates about an origin in their midst: far from it, sums of differences would lose digits.
 template <class T> struct Adjoint {
   Problem<T> problem;
   const T *offset, *rates, *own, *given, *carriers;

@@ -1,7 +1,7 @@
 // Rows: points as memory holds them, one after the other, and as lanes do, a vector of many points for every column.
 //
-// A number at a time from one to the other would take a third of the sum of a small cloud (32 points, d = 8): blocks of
-// as many rows and columns as a vector has lanes are transposed in registers.
+// Moving one number at a time would take a third of the time of a small sum (32 points, d = 8): blocks of as many rows
+// and columns as a vector has lanes are transposed in registers.
 #pragma once
 #include <algorithm>
 #include <limits>
@@ -88,7 +88,7 @@ template <class T> NOINLINE T largest_square(const T *rows, int count, int strid
   return highest<T>(largest);
 }
 
-// All of them; `squares` has room for whole vectors.
+// The squares |row|^2 of some columns, for all rows; `squares` has room for whole vectors.
 template <class T> NOINLINE void all_squares(const T *rows, int count, int stride, int columns, T *squares) {
   each_square(rows, count, stride, columns, [&](int first, Vector<T> found) {
     std::memcpy(squares + first, &found, sizeof found);

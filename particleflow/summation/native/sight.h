@@ -1,9 +1,9 @@
-// Sight: bounds of the scores of every query, from those sources alone that come no later than it looks.
+// Sight: bounds of the scores of every query, from the sources up to the last one that it sees.
 //
-// Where positions have a band, nothing that comes after all that a query sees may change a bit of its sum: not the shift
-// of its exponentials, nor the precision they are made in, nor the number that weights are measured from. So each query
-// has bounds of its own, score_ij <= top_i and >= top_i - spread_i, made of what is largest among the sources up to the
-// last one that it sees, in the order of their positions; and weights are measured from that of the earliest source.
+// Where positions have a band, no source after the last one that a query sees may change a bit of its sum: not the shift
+// of its exponentials, nor the precision they are made in, nor the weight that others are taken relative to. So each query
+// has bounds of its own, score_ij <= top_i and >= top_i - spread_i, from the largest numbers among the sources up to the
+// last one that it sees, in the order of their positions; and weights are relative to that of the earliest source.
 #pragma once
 #include <numeric>
 #include <vector>
@@ -50,7 +50,7 @@ template <class T> struct Sight {
   }
 
  private:
-  // Of some sources: the squares of features and places, and weights, those without weight left out; NaN stays.
+  // The largest squares of features and places of some sources, and the range of their weights but for zero; NaN stays.
   struct Largest {
     T inner = 0, places = 0, high = 0, low = 0;
   };
@@ -63,7 +63,7 @@ template <class T> struct Sight {
     return found;
   }
 
-  // Sources in the order of their positions, and what is largest up to each.
+  // Sources in the order of their positions, and the largest numbers up to each.
   struct Past {
     T base = 0;
     std::vector<T> positions;
@@ -93,7 +93,7 @@ template <class T> struct Sight {
       }
     }
 
-    // How many sources come before the end of what is seen from a time; `guess`, the number of the query before.
+    // The number of sources up to the last one that is seen from a time; `guess`, that of the query before.
     int seen(const Problem<T> &p, T time, int guess) const {
       const auto is_seen = [&](T position) { return time - position > p.least; };
       const bool goes_on = guess == 0 || is_seen(positions[guess - 1]);

@@ -2,7 +2,7 @@
 //
 // Lanes are queries. A tile is QUERIES vectors of them against a block of sources, whose scores (logits, log K + log w)
 // stay in the first-level cache: first the scores of the block, then their exponentials in place, then the sums of the
-// value columns. Each is a loop over registers that nothing leaves, at nine tenths of what the processor can do.
+// value columns. Each loop works in registers, at nine tenths of the processor's peak.
 #pragma once
 #include "lanes.h"
 #include "problem.h"

@@ -171,8 +171,8 @@ template <class T, class Wanted> bool sum_widened(const Problem<T> &p, const Wor
   return true;
 }
 
-// Queries that see a band of positions, each in the precision that the scores of the sources it sees need. Those in double precision are
-// cut into tiles as all of them would be: a tile of another width might round otherwise.
+// Queries under a band of positions, each in the precision that the scores of the sources it sees need. Those in double
+// precision are cut into tiles as all of them would be: a tile of another width might round otherwise.
 template <class T> bool sum_in_sight(const Problem<T> &p, const Workers &workers) {
   const Sight<T> sight(p);
   const auto wide = [&](int i) { return is_coarse(p, sight.spread[i]); };

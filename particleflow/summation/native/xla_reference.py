@@ -31,7 +31,7 @@ class FeatureKernel(AbstractMatrixKernel):
     """log K = ⟨q, s⟩ + k(|u − v|²) + band of features: q and s are their first columns, u and v the others.
 
     `numbers` are the power of the curve, least lag, most lag and slope of the band, and the scale of distances; with
-    `banded` positions count.
+    `banded` positions are used.
     """
 
     numbers: Float[Array, " 5"]

@@ -35,19 +35,19 @@ from particleflow.summation.native.primitive import Arrays, Form, native_moments
 from particleflow.summation.prepared import PreparedSum, prepare
 
 _SAMPLED_QUERIES, _SAMPLED_SOURCES = 16, 2**15
-_PAIRS_A_POINT = 300.0  # what sorting a point costs, in native pairs
+_PAIRS_A_POINT = 300.0  # the cost of sorting a point, in native pairs
 
 
 class NearFar(Approximation):
-    """Boxes of points: what they can add to a mass at most decides whether they are summed.
+    """Sum boxes of sources from the largest bound of their mass down, and leave out those that add next to nothing.
 
     At most ½ tolerance of any mass is left out, so that the log-mass lacks less than ½ tolerance, and the mean is off
     by less than tolerance · max |z|; kernels that are zero beyond a radius (ball, Epanechnikov, triangle) are summed
     exactly. Derivatives are those of the pairs that are summed.
 
     Kernels: products of inner products, of one curve of a distance (several Gaussians count as one), and of bands of
-    positions, as for `Native`; others are refused. A band of positions is a mask, and
-    saves nothing. Where there is no library, XLA does the same, more slowly.
+    positions, as for `Native`; others are refused. A band of positions is a mask, and saves nothing. Where there is no
+    library, XLA does the same, more slowly.
 
     Parameters: `tolerance`; `block`, the most sources that one box holds; native code takes what suits the processor.
     """
@@ -79,7 +79,7 @@ class NearFar(Approximation):
         )
 
     def promise(self, prepared: PreparedSum, limits: Limits) -> Choice | None:
-        """What is near, estimated from a sample of the points; nothing for bands, and where there is no library.
+        """The cost of the near pairs, estimated from a sample of points; None for bands, and where there is no library.
 
         The tolerance is kept for any points, those that they will have moved to, too; only the cost may change.
         """
@@ -97,7 +97,7 @@ class NearFar(Approximation):
         return Choice(settled, f"about {100 * near:.2g} % of {counts} pairs are near", error, cost)
 
     def cost_bounds(self, prepared: PreparedSum, limits: Limits) -> Iterator[float]:
-        """What sorting the points costs, were no pair near."""
+        """The cost of sorting the points: that of a sum without any near pair."""
         yield _PAIRS_A_POINT * (prepared.queries.points.shape[0] + prepared.measure.count)
 
     def _operands(self, prepared: PreparedSum, values: Array) -> tuple[Form, Arrays]:

@@ -2,15 +2,15 @@
 
     K(x, y) = e^{a(x) + b(y)} κ(|u(x) − v(y)|)      with u, v in a space of at most three dimensions
 
-Kernels of a distance are so already. A bilinear exponent becomes a Gaussian by completing the square, in features that
+Kernels of a distance have this form. A bilinear exponent becomes a Gaussian by completing the square, in features that
 are scaled by c and moved to origins p, q of their own:
 
     ⟨θ, s⟩ = −½|u − v|² + ½|u|² + ⟨u, q⟩ + ½|v|² + ⟨p, v⟩ + ⟨p, q⟩,      u = cθ − p,    v = s/c − q.
 
 The squares tilt the weights. On a sphere they are constant; elsewhere they spread the weights over many orders of
 magnitude, of which transforms keep only those near the largest. Whether that hurts is a question of numbers, not of
-forms: see `Spectral`. With p = q the distance is that of cθ and s/c; with the centre of each cloud as its origin both
-clouds lie upon each other, which helps where they are apart: repulsion on a sphere, when clusters have formed.
+forms: see `Spectral`. With p = q the distance is that of cθ and s/c; with the centre of each cloud as its origin the
+two clouds overlap, which helps where they are apart: repulsion on a sphere, when clusters have formed.
 """
 
 from typing import Any, NamedTuple

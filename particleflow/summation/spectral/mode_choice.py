@@ -1,8 +1,8 @@
 """How many modes and which accuracy keep a tolerance for points that can be looked at.
 
 The error bound 2δ W/S(x) needs the smallest share S(x)/W that a query sees. A first sum, of masses alone and at an
-accuracy well below the tolerance, measures it; accuracy and modes follow. Both come in buckets, so that a cloud which
-moves meets programs that are compiled already.
+accuracy well below the tolerance, measures it; accuracy and modes follow. Both come in buckets, so that a moving cloud
+reuses compiled programs.
 """
 
 from collections.abc import Iterator
@@ -30,14 +30,14 @@ from particleflow.summation.spectral.periodic_boxes import (
 from particleflow.summation.spectral.spectral_moments import ORIGINS, Domain, Setting, spectral_moments
 
 _MARGIN = 1.2  # modes are for a cloud this much larger: points move on after the choice
-_SLACK = 0.5  # and the error is promised to be at most this part of the tolerance
+_SLACK = 0.5  # the promised error is at most this part of the tolerance
 _FIRST = 1e-4  # of the tolerance: the error of the first sum
-_WORTH = 0.8  # a second setting is tried if it costs less than this part of the first one
+_WORTH = 0.8  # the first setting is kept if the final one costs between this part of it and all of it
 _LARGEST_EXPONENT = 32.0  # of a distance at which a pair still matters
 _FEWEST_MODES = 8
-# What transforms cost in pairs: each call, each coordinate of a point, cell that a point is spread over, and number of
-# the fine grid times its logarithm. Processor times against native sums of 8,192 points, for 10³ to 10⁶ points and
-# accuracies of 1e-6 and 1e-12 in one, two and three dimensions: right within a factor of two.
+# The cost of transforms in native pairs: of a call, of a coordinate of a point, of a cell that a point is spread over,
+# and of a number on the fine grid times its logarithm. Measured against native sums of 8,192 points, for 10³ to 10⁶
+# points and accuracies of 1e-6 and 1e-12 in one, two and three dimensions: right within a factor of two.
 _PAIRS_A_CALL, _PAIRS_A_COORDINATE, _PAIRS_A_CELL, _PAIRS_A_MODE = 1e6, 100.0, 0.6, 1.4
 _TOO_NARROW = "the kernel is too narrow, or not smooth enough, for a grid of modes that fits"
 _MOST_BYTES = 2**30  # of the grids of a transform, for two columns, with twice the modes in each coordinate
@@ -95,14 +95,14 @@ class _Problem(NamedTuple):
         return Setting(self.domain, modes, epsilon) if _grid_bytes(modes[-dimension:]) <= _MOST_BYTES else None
 
     def rounding(self) -> float:
-        """What rounding of features and distances in the points' own precision does to an exponent that matters."""
+        """The error of an exponent by rounding of features and distances in the precision of the points."""
         exponent = 0.5 * float(np.sum(np.square(self.extent)))
         if self.kernel.radial() is not None:
             exponent = min(exponent, _LARGEST_EXPONENT)
         return float(jnp.finfo(self.measure.points.dtype).eps) * (4 + exponent)
 
     def pairs(self, setting: Setting) -> float:
-        """What both transforms cost, in pairs that native code sums in the same time.
+        """The cost of both transforms, in native pairs.
 
         Each point is spread over the cells around it, and the fine grid is transformed, for every two columns.
         """
@@ -111,12 +111,12 @@ class _Problem(NamedTuple):
         return _pairs(self.measure, self.queries, len(setting.grid), setting.epsilon, modes)
 
     def certainty(self, setting: Setting) -> "_Worst":
-        """What a sum of masses alone says of its own errors."""
+        """The error bounds of a sum of masses alone, from its own result."""
         return _Worst(*(float(each) for each in _worst(setting, self.kernel, self.measure, self.queries)))
 
 
 def least_pairs(kernel: AbstractKernel, measure: Measure, queries: Sites, tolerance: float) -> float:
-    """What any setting costs at least: points that see all the weight, on a grid that costs nothing."""
+    """A lower bound of the cost of all settings: points that see all the weight, on a grid that costs nothing."""
     dimension = feature_dimension(kernel, measure)
     grids = 1 if dimension == 2 else dimension  # the plane may be a circle
     return _pairs(measure, queries, grids, min(LARGEST_EPSILON, tolerance / 16), 0.0)
@@ -146,7 +146,7 @@ def settled(
 def _settled(problem: _Problem, tolerance: float, most_pairs: float) -> Settled:
     """The setting for one domain: the smallest share first, then the error δ = tolerance · share / 8 that it allows.
 
-    The chosen setting is tried in turn: what it promises is the bound that it finds for these points itself.
+    The chosen setting is tried, too: its promise is the bound of its own result for these points.
     """
     hopeful = problem.setting(tolerance / 8)  # a query that sees everything would allow this error
     if hopeful is not None and problem.pairs(hopeful) > most_pairs:
@@ -232,5 +232,5 @@ def bucket(needed: float) -> int:
 
 
 def _grid_bytes(modes: tuple[int, ...]) -> float:
-    """What two columns of double complex numbers take on the fine grid of a transform."""
+    """The bytes of two columns of double complex numbers on the fine grid of a transform."""
     return 2 * 16 * float(np.prod([2.0 * each for each in modes]))

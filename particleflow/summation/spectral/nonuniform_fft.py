@@ -38,7 +38,7 @@ class Torus(NamedTuple):
     """Queries and sources as angles (m, d), (n, d), the Fourier coefficients κ̂ of a kernel (*modes), and its error.
 
     Coefficients are real, those of k and −k agree, and that of −modes/2, which has no partner, is 0. `error` is the
-    largest difference between Σ_k κ̂_k e^{ikφ} and the kernel that is meant, at any pair of points, relative to κ(0);
+    largest difference between Σ_k κ̂_k e^{ikφ} and the exact kernel, at any pair of points, relative to κ(0);
     `relative_error` is one relative to the kernel at that pair.
     """
 
@@ -60,7 +60,7 @@ def wavenumbers(count: int, dtype: Any) -> Float[Array, " count"]:
     return jnp.arange(-(count // 2), count - count // 2, dtype=dtype)
 
 
-# The derivatives of jax_finufft mix precisions, which single precision does not survive; these are the same in words.
+# The derivatives are written out, because those of jax_finufft mix precisions and fail in single precision.
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0, 1))

@@ -58,8 +58,8 @@ def gaussian_modes(extent: float, dimension: int, error: float) -> float:
 def circle_torus(queries: Float[Array, "m 2"], sources: Float[Array, "n 2"], modes: tuple[int, ...]) -> Torus:
     """e^{−|u − v|²/2} = e^{−x} e^{x cos(φ − ψ)} for points of one circle about the origin, of squared radius x.
 
-    Points off the circle are seen on it: a deviation Δ from the radius changes an exponent by at most 4√x Δ + 4Δ²,
-    which is the relative error. Derivatives along the radius are those of other functions; see `gaussian_sums`.
+    Points off the circle are projected onto it: a deviation Δ from the radius changes an exponent by at most
+    4√x Δ + 4Δ², which is the relative error. Derivatives along the radius are lost; see `spectral_moments`.
     """
     lengths = [jnp.linalg.norm(each, axis=1) for each in (queries, sources)]
     radius = 0.5 * (jnp.max(lengths[1]) + jnp.min(lengths[1]))
@@ -74,7 +74,7 @@ def circle_torus(queries: Float[Array, "m 2"], sources: Float[Array, "n 2"], mod
 
 
 def circle_error(square: Array | float, modes: int) -> Float[Array, ""]:
-    """4 Σ_{k ≥ K} e^{−x} I_k(x) with K = M/2, for the modes left out and those that samples confuse with others.
+    """4 Σ_{k ≥ K} e^{−x} I_k(x) with K = M/2, for the modes left out and those aliased by the samples.
 
     Shifting the contour of I_k's integral by y bounds e^{−x} I_k(x) by e^{x (cosh y − 1) − ky}, smallest for
     sinh y = K/x, and its sum over k ≥ K is geometric.
@@ -133,8 +133,8 @@ def sampled_modes(profile: Profile, reach: float, error: float, rounding: float)
     """How many modes of a coordinate keep the error of a profile up to some distance, seen along that coordinate alone.
 
     Those beyond which the coefficients of a fine sample sum to a quarter of the error; ∞ if there are none, as for
-    profiles with a kink or a jump, whose coefficients fall like a power. What samples of a relative `rounding` can make
-    of a coefficient does not count.
+    profiles with a kink or a jump, whose coefficients fall like a power. Coefficients below the rounding
+    error of samples of a relative `rounding` do not count.
     """
     radii = 2 * _CUT * reach * np.abs(np.fft.fftfreq(_FINE_SAMPLES))
     samples = np.asarray(profile(jnp.square(radii))) * np.asarray(cut_off(radii / reach, error))
@@ -175,5 +175,5 @@ def _squares(coordinates: list[Array]) -> Float[Array, "..."]:
 
 
 def _lifted(numbers: Array, axes: int) -> Array:
-    """A vector with so many axes before its own."""
+    """A vector with `axes` leading axes of length 1."""
     return numbers.reshape((1,) * axes + numbers.shape)

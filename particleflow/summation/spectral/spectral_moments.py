@@ -66,7 +66,7 @@ def spectral_moments(
 ) -> tuple[Moments, Certainty]:
     """The moments seen from each query, and how certain they are.
 
-    Values are moved and scaled to lie between −1 and 1 first, so that no column drowns in another's error.
+    Values are moved and scaled to lie between −1 and 1 first, so that no column is lost in another's error.
     """
     dtype = setting.precision(measure.points.dtype)
     parts = Convolution.of(kernel, measure, queries, dtype, ORIGINS[setting.domain])

@@ -17,7 +17,7 @@ from particleflow.summation.spectral.convolution_form import feature_dimension, 
 from particleflow.summation.spectral.mode_choice import Settled, least_pairs, settled
 from particleflow.summation.spectral.spectral_moments import Domain, Setting, spectral_moments
 
-_USUAL_MODES = {1: 512, 2: 128, 3: 48}  # a coordinate, where points cannot be looked at
+_USUAL_MODES = {1: 512, 2: 128, 3: 48}  # for each coordinate, where points are unknown
 _USUAL_ACCURACY, _LEAST_ACCURACY = 1e-4, 1e-13  # of transforms, the first in parts of the tolerance
 
 
@@ -44,7 +44,7 @@ class Spectral(Approximation):
     of each coordinate, `accuracy` of the transforms, and the `domain`: "box"; "circle", whose modes are those of its
     series and then, for derivatives, of both coordinates of the plane; or "apart", with queries and keys centred each
     for itself. What is left out is derived from the points, and refused where no setting keeps the tolerance; inside
-    `jit`, where points are unknown, there are 512, 128² or 48³ modes. `select` is shown the points, and settles all.
+    `jit`, where points are unknown, there are 512, 128² or 48³ modes. `select` settles all of them for given points.
     """
 
     tolerance: float = eqx.field(static=True, default=1e-8)
@@ -81,7 +81,7 @@ class Spectral(Approximation):
         return Moments(jnp.where(lost, nothing, found.log_mass), jnp.where(lost[:, None], nothing, found.mean))
 
     def select(self, kernel: AbstractKernel, measure: Measure, queries: Any) -> Choice:
-        """Itself with all settings for these points, if they can be looked at and the tolerance can be kept."""
+        """Itself with all settings for these points, if they are known and the tolerance can be kept."""
         prepared = prepare(kernel, measure, queries)
         if self.modes is not None or not prepared.is_known or obstacle(kernel, measure) is not None:
             return Choice(self, "as asked")
@@ -89,7 +89,7 @@ class Spectral(Approximation):
         return self._choice(found) if found.setting else Choice(self, f"as asked, but {found.obstacle}")
 
     def promise(self, prepared: PreparedSum, limits: Limits) -> Choice | None:
-        """An error bound for points that can be looked at, where it is within the tolerance and sums get cheaper."""
+        """An error bound for known points, where it is within the tolerance and sums get cheaper."""
         kernel, measure, queries = prepared.kernel, prepared.measure, prepared.queries
         if limits.tolerance is None or queries.points.shape[0] == 0 or not prepared.is_known:
             return None
@@ -107,7 +107,7 @@ class Spectral(Approximation):
             yield least_pairs(kernel, measure, prepared.queries, limits.tolerance)
 
     def _choice(self, found: Settled) -> Choice:
-        """The summation with a setting, in words."""
+        """This summation with a setting, and the reason in words."""
         assert found.setting is not None
         domain, modes, epsilon = found.setting
         grid = " × ".join(str(each) for each in found.setting.grid)

@@ -25,7 +25,7 @@ _SAME = 0.375  # points within eps^_SAME are one fixed point: 1e-6 in 64 bits, 3
 
 
 class _Start(NamedTuple):
-    """The start of a search: the field, the same with weightless copies or None, and the place of every particle."""
+    """The start of a search: the field, that with weightless copies (or None), and the place of every particle."""
 
     system: VectorField
     probed: VectorField | None
@@ -52,7 +52,7 @@ def fixed_points(
     Each guess is followed to a zero of the field by least squares (Levenberg–Marquardt, then Newton), which need not be
     stable: saddles are found as well. A fixed point to which several guesses lead is listed once; permuted particles
     and rotated configurations count as different. A guess from which no zero is found is listed with `found` False. A
-    zero is one to rounding: slower motion cannot be distinguished from rest.
+    field that is zero up to rounding counts as zero: slower motion cannot be distinguished from rest.
 
     Parameters:
         flow            a `Flow` without noise, or with noise a discretization that carries a density

@@ -22,7 +22,6 @@ from particleflow.theory.equilibria.zero_finding import Solved, largest
 
 _BENT = 3e3  # a field is smooth if `bend` is below this multiple of √eps, the length of a move, times `slope`
 _MOST_BENT = 0.05  # and below this share of `slope` in any precision
-
 _ROUNDING = 0.75  # eigenvalues below eps^_ROUNDING, 2e-12 in 64 bits, are zero whatever the others are
 
 

@@ -6,11 +6,11 @@ tolerance it is positive (unstable), negative (stable) or zero (neutral):
     stable      nothing grows, and every neutral direction is one along the fixed points themselves (a rotation or
                 translation of all particles): a nearby state converges to one of them
     saddle      some directions grow, others shrink
-    unstable    everything grows, but for such neutral directions
+    unstable    everything grows, except such neutral directions
     neutral     every direction is one along the fixed points themselves
     undecided   nothing grows, but a direction that is no symmetry is neutral: the linear part does not decide
 
-Where a direction that is not neutral turns (Im λ ≠ 0), the motion spirals.
+Where a direction that is not neutral has Im λ ≠ 0, the motion spirals.
 """
 
 from dataclasses import asdict, dataclass
@@ -19,7 +19,9 @@ from typing import Any, Literal
 import numpy as np
 
 Kind = Literal["stable", "saddle", "unstable", "neutral", "undecided"]
-TOLERANCE = 0.4  # of growth, as a power of the rounding unit: 5e-7 in 64 bits, 2e-3 in 32, times the largest |λ|
+# The tolerance of growth is eps^TOLERANCE, 5e-7 in 64 bits and 2e-3 in 32, times the largest |λ| of a flow, |λ − 1| of
+# a layer.
+TOLERANCE = 0.4
 
 
 @dataclass(frozen=True)

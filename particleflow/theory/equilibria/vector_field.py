@@ -1,13 +1,12 @@
 """A flow as a field on vectors whose zeros are its fixed points, and its linear part there.
 
-A state y of a discretization may be one of many that stand for the same measure (its length on a sphere). Let C be the
-map to the one that is `canonical`. The measure then moves as c = C(y) does,
+Several states y of a discretization may stand for one measure (on a sphere, points of any length). Let C map a state to
+its `canonical` representative c = C(y), which moves as the measure does,
 
     flow      ċ = F(c),        F(y) = DC(c) f(c),     f the velocity
     layers    c ← c + F(c),    F(y) = C(S(c)) − c,    S one layer
 
-F does not change along directions that C forgets. The others, the image of DC, are the tangent space; with an
-orthonormal basis B of it
+F is constant where C is. The image of DC is the tangent space of canonical states; with an orthonormal basis B of it
 
     J = Bᵀ DF B    has the growth rates as eigenvalues, and 1 + J has the multipliers of a layer.
 
@@ -31,7 +30,7 @@ from particleflow.simulation.stepping import moved_by_a_layer
 
 _DIRECTIONS = 32  # derivatives taken at a time: each needs memory for all pairs of particles
 _SMALL_MOVES = 3  # random moves on which a linear part is compared with the field
-_ROUNDING_ULPS = 300  # rounding error that a field may have, in units of the last place of the state
+_ROUNDING_ULPS = 300  # allowed rounding error of a field, in units of rounding of the largest number of the state
 _SLANT = 0.5  # singular values of DC are 0 or 1 where C is an orthogonal projection, and near that elsewhere
 
 
@@ -139,7 +138,7 @@ def _bend_and_slope(values: Array, expected: Array, vector: Array) -> tuple[Arra
 
 
 def _small_moves(vector: Array) -> Float[Array, "k m"]:
-    """A few random moves by √eps of a state, small enough that only a kink or a jump bends the field visibly."""
+    """A few random moves of relative size √eps: only a kink or a jump of the field shows beyond its linear part."""
     size = jnp.sqrt(jnp.finfo(vector.dtype).eps) * jnp.maximum(jnp.max(jnp.abs(vector)), 1e-3)
     return size * jax.random.uniform(jax.random.key(0), (_SMALL_MOVES, vector.size), vector.dtype, -1.0, 1.0)
 
@@ -181,8 +180,8 @@ class WeightlessMotion(NamedTuple):
 def weightless_motion(system: VectorField, vector: Float[Array, " m"]) -> WeightlessMotion:
     """The linear motion of weightless particles, which are the second half of all particles.
 
-    A particle without weight does not move any other, so one direction for all of them together gives a column of every
-    block.
+    A particle without weight does not move any other, so one derivative along one direction of all of them together
+    gives a column of every block.
     """
     slopes, projections, bend, slope = (np.asarray(each, float) for each in _weightless_motion(system, vector))
     basis = tangent_basis(projections)

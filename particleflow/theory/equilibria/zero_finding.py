@@ -12,10 +12,10 @@ import numpy as np
 
 from particleflow.theory.equilibria.vector_field import Linearisation, VectorField, linearise
 
-_POLISHES = 8  # Newton's steps at the end, taken while they help
+_POLISHES = 8  # Newton's steps at the end, taken while they reduce the residual
 _CUTOFF = 0.5  # singular values below eps^_CUTOFF of the largest count as zero in Newton's steps
-_NO_SLOPE = 0.75  # as do those below eps^_NO_SLOPE, whatever the largest is
-_FIRST_STEP = 0.1  # of the length of a state: a search should end near its guess
+_NO_SLOPE = 0.75  # singular values below eps^_NO_SLOPE count as zero, whatever the largest is
+_FIRST_STEP = 0.1  # the first step, as a share of the length of the state: a search should end near its guess
 _NEAR = 0.75  # when steps fall below eps^_NEAR of the state, Newton's method takes over
 _ROUNDING = 0.625  # a field is zero if it is below eps^_ROUNDING, 2e-10 in 64 bits and 5e-5 in 32, of its own scale
 _NOWHERE = 1e100  # replaces a field that is not finite, so that no step is accepted there

@@ -1,4 +1,4 @@
-"""The bases of exponential families, by what each needs to be known.
+"""The base classes of exponential families, by what each requires.
 
 AbstractLogNormalizer        G, ∇G and ∇²G alone: entropy, divergence, likelihood and the fit to a mean
 AbstractExponentialFamily    points as well: the statistic, densities, draws, tilted base measures
@@ -19,7 +19,7 @@ from particleflow.theory.exponential_family.fitting import matched
 
 
 class AbstractLogNormalizer(eqx.Module):
-    """A convex function G(θ) of one vector (d,), and what convex duality alone says of it.
+    """A convex function G(θ) of one vector (d,), and what follows from convex duality alone.
 
     The gradient ∇G maps parameters to means; its inverse is the gradient of the conjugate G*(m) = sup_θ ⟨θ, m⟩ − G(θ).
     Source: Wainwright and Jordan, Graphical models, exponential families, and variational inference (2008), section 3.
@@ -155,7 +155,7 @@ class Tilted(AbstractExponentialFamily):
         return self.family.covariance(self.origin + self.checked(parameter))
 
     def statistic(self, points: Float[Array, "n *d"]) -> Float[Array, "n k"]:
-        """The statistic u(y) of the family that is tilted."""
+        """The statistic u(y), that of the original family."""
         return self.family.statistic(points)
 
     def sample(self, key: Array, parameter: Float[Array, " d"], count: int) -> Float[Array, "count d"]:

@@ -1,6 +1,6 @@
 """Base measures as weighted points: quadratures of Lebesgue measure, and all points of a finite space.
 
-∫ f dx ≈ Σ_j w_j f(x_j). Draws are base measures, too: `Measure.uniform(draws)` approximates the law that they are
+∫ f dx ≈ Σ_j w_j f(x_j). Draws are base measures, too: `Measure.uniform(draws)` approximates the law that they are drawn
 from, with an error of order n^{−1/2}.
 """
 

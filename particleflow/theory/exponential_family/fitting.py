@@ -2,8 +2,8 @@
 
     ∇G(θ) = m    ⇔    θ maximises the concave ⟨θ, m⟩ − G(θ)
 
-It has a solution if m lies inside of the convex hull of the statistics, and then one only, up to directions in which
-all statistics agree. The Jacobian of ∇G is the covariance, symmetric and positive semidefinite, so a step of Levenberg
+It has a solution if m lies inside the convex hull of the statistics, unique up to directions in which all statistics
+agree. The Jacobian of ∇G is the covariance, symmetric and positive semidefinite, so a step of Levenberg
 and Marquardt, (covariance² + λ)⁻¹ covariance (m − ∇G), ascends the likelihood. Derivatives of θ with respect to m come
 from the equation itself, not from the steps: dθ/dm is the inverse covariance.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from particleflow.theory.exponential_family.base import AbstractLogNormalizer
 
 _NEAR = 0.75  # steps below eps^_NEAR of the parameter end the search
-_MATCHED = 0.5  # a mean is matched if it is to eps^_MATCHED of its size
+_MATCHED = 0.5  # the error allowed in a matched mean is eps^_MATCHED · (1 + its largest component)
 
 
 def matched(

@@ -8,8 +8,8 @@ A branch is a curve y(s) = (φ, T) of zeros of the stationary equation. From a p
 
     T φ − Φ(φ) = 0,    ⟨t, y' − y⟩ = ds    (pseudo-arclength)
 
-by Newton's method, which passes folds; ds grows after few rounds of it and is halved where it fails. Source: Keller,
-Numerical solution of bifurcation and nonlinear eigenvalue problems (1977).
+by Newton's method, which passes folds; ds grows where a few iterations suffice and is halved where they fail. Source:
+Keller, Numerical solution of bifurcation and nonlinear eigenvalue problems (1977).
 """
 
 from collections.abc import Callable, Iterator

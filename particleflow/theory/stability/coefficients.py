@@ -28,7 +28,7 @@ _PAIRS, _ROTATIONS = 12, 4  # random pairs and rotations on which invariance is 
 _SAME = 1e-9  # the largest admissible change of log K under rotation, in units of 1 + |log K|
 _SCALE_ANGLES = np.pi * np.unique(
     np.concatenate([0.5 ** np.arange(30.0), np.linspace(0, 1, 257)])
-)  # to find the largest K
+)  # the angles at which the largest K is looked for
 
 
 class Coefficients(NamedTuple):
@@ -104,7 +104,7 @@ def _log_profile(kernel: AbstractKernel, angles: np.ndarray, dimension: int, rad
 
 
 def _check_alone(interaction: Interaction) -> None:
-    """Refuse kernels of sequence positions and of fixed data: growth rates are of particles among themselves."""
+    """Refuse kernels of sequence positions and of fixed data: growth rates are for particles that move each other."""
     if interaction.positional is not None:
         raise ArgumentError("A density has no positions in a sequence, but the drift has a `positional` kernel.")
     if interaction.data is not None:

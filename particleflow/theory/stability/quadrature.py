@@ -12,7 +12,7 @@ import numpy as np
 from particleflow.errors import ArgumentError
 
 _NODES = 24  # of Gauss and Legendre's rule, an interval
-_HALVINGS = 30  # the first intervals reach down to π/2³⁰, the width of the narrowest kernel that is found
+_HALVINGS = 30  # the first intervals reach down to π/2³⁰, about the width of the narrowest kernel that is found
 _ROUNDS = 60  # the most refinements
 _RELATIVE = 1e-14  # allowed error, relative to ∫ |f|
 

@@ -1,7 +1,7 @@
 """Linear stability of the uniform state on a sphere, from the kernel alone.
 
 On the sphere of radius R in R^d (the circle is d = 2) let μ = (1 + ε Y_l) σ, σ uniform and Y_l a harmonic of degree l.
-At first order every attention v = c m, c = V, moves the direction u of a point by u̇ = c ε p_l ∇Y_l with
+At first order attention with values V = c · identity, v = c m, moves the direction u of a point by u̇ = c ε p_l ∇Y_l:
 
     "none"      p_l = h_l                   λ_l, h_l: the coefficients of K, see `coefficients`
     "row"       p_l = h_l/λ_0               the mass ∫ K dμ changes the length of m alone, which P_u projects out
@@ -32,7 +32,7 @@ from particleflow.measure import Measure
 from particleflow.theory.stability.coefficients import coefficients
 
 _MODES = 64
-_FEW = 16  # modes that are compared where the first should grow fastest
+_FEW = 16  # modes that are compared to check that mode 1 grows first
 _POINTS = 7  # of a random cloud on which the drift is compared with the attention of its interactions
 _SAME = 1e-6  # relative tolerance of that comparison, and of V = c · identity
 _ROUNDING = 1e-12  # numbers below this share of the largest of all modes are rounding
@@ -42,8 +42,8 @@ _CROSSING = 1e-9  # rates that differ by less, relative to the largest, are equa
 class Transition(NamedTuple):
     """How the uniform state of unnormalised attention becomes unstable when it is cooled.
 
-    Parameters: `temperature` T_1, where it does; `ratio` d h_2/h_1; `order` of the transition, 2 (the clustered state
-    grows out of the uniform one) for a ratio below 1, 1 (it jumps, and there is hysteresis) above.
+    Parameters: `temperature` T_1 of the instability; `ratio` d h_2/h_1; `order` of the transition, 2 for ratios up to 1
+    (continuous: the clustered state grows out of the uniform one), 1 above (discontinuous, with hysteresis).
     """
 
     temperature: float
@@ -65,7 +65,7 @@ def growth_rates(flow: Flow, modes: Any, dimension: int = 2, time: Any = 0.0) ->
 
 
 def mode_temperatures(flow: Flow, modes: Any, dimension: int = 2, time: Any = 0.0) -> np.ndarray:
-    """The temperatures T_l = c R² p_l below which each of the modes grows; negative where none does.
+    """The temperatures T_l = c R² p_l below which each mode grows; a mode with a negative T_l never grows.
 
     Parameters: as for `growth_rates`; the temperature of the flow itself is ignored.
     """
@@ -76,7 +76,7 @@ def mode_temperatures(flow: Flow, modes: Any, dimension: int = 2, time: Any = 0.
 def critical_temperature(flow: Flow, dimension: int = 2, modes: int = _MODES, time: Any = 0.0) -> float:
     """The temperature below which the uniform state is unstable, the largest T_l of the first `modes`; 0 for none.
 
-    For unnormalised attention K = e^{β⟨x,y⟩} on the unit sphere it is 1/κ_# = 2^{d/2−1} Γ(d/2) I_{d/2}(β)/β^{d/2}.
+    For unnormalised attention K = e^{β⟨x,y⟩} on the unit sphere it is T_1 = 2^{d/2−1} Γ(d/2) I_{d/2}(β)/β^{d/2}.
     """
     found = mode_temperatures(flow, np.arange(1, modes + 1), dimension, time)
     return float(np.max(np.where(found > _ROUNDING * np.max(np.abs(found)), found, 0.0)))
@@ -134,8 +134,8 @@ def transition(flow: Flow, dimension: int = 2, time: Any = 0.0) -> Transition:
     """The order of the phase transition of unnormalised attention, from two coefficients of its kernel.
 
     The free energy of 1 + a Y_1 + b Y_2, minimised over b at T_1, has the a⁴ term with the sign of 1 − d h_2/h_1. Where
-    it is negative the clustered state exists at temperatures at which the uniform one is still stable. For K =
-    e^{β⟨x,y⟩} that is I_{d/2+1}/I_{d/2} = 1/d.
+    it is negative the clustered state exists at temperatures at which the uniform one is still stable. For
+    K = e^{β⟨x,y⟩} the ratio is d I_{d/2+1}(β)/I_{d/2}(β), and the order changes where it is 1.
     """
     if any(each.normalization != "none" for each in flow.interactions(time)):
         raise ArgumentError(
@@ -207,7 +207,7 @@ def check_attention(flow: Flow, time: Any, dimension: int, radius: float) -> Non
     units = jnp.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
     measure = Measure.weighted(radius * units, rng.uniform(0.5, 1.5, _POINTS) / _POINTS)
     if any(each.positional is not None or each.data is not None for each in known):
-        return  # refused with its own reason by `coefficients`
+        return  # `coefficients` refuses these with its own message
     error, size = map(
         float, _difference(flow, time, measure, [jnp.asarray(strength_of(each, dimension)) for each in known])
     )

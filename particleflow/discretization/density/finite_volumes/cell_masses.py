@@ -21,13 +21,13 @@ from particleflow.dynamics.initial.density import Density, check_whole
 from particleflow.errors import ArgumentError
 from particleflow.measure import Measure
 
-_NOT_ONE = 1e-5  # so much may the mass of a measure differ from one, for rounding in single precision
+_NOT_ONE = 1e-5  # how far from one the mass of a measure may be, for rounding in single precision
 
 Meshing = Callable[[int, Any], AbstractMesh]
 
 
 def as_cell_masses(meshing: Meshing, flow: Flow, start: Any) -> Measure:
-    """What a run is begun with as masses of cells; `meshing(dimension, dtype)` makes the cells."""
+    """Convert the start of a run to masses of cells; `meshing(dimension, dtype)` makes the cells."""
     start = density_of(start)
     if isinstance(start, Density):
         return _integrated(meshing(start.dimension, default_dtype()), flow, start)

@@ -1,7 +1,7 @@
 """Sums over the cells of a regular grid by Fourier transforms, as exact as sums over all pairs.
 
-Where K(x, y) depends on the way from y to x alone, the sum over cells is a convolution, S_a = Σ_b k_{a−b} w_b. A single
-transform errs by rounding times max k · Σ w, everywhere: far from all mass, where S is small, nothing would be right.
+Where K(x, y) depends on x − y alone, the sum over cells is a convolution, S_a = Σ_b k_{a−b} w_b. A single transform
+errs by rounding times max k · Σ w, everywhere: far from all mass, where S is small, no digit would be right.
 So the grid is cut into blocks, and each pair of blocks is a convolution of its own (padded with zeros to twice its
 size), of which those that lead to one block are added before the transform back. With r the largest range of log k
 over one pair of blocks,
@@ -9,7 +9,7 @@ over one pair of blocks,
     |S̃_a − S_a| ≤ c ε Σ_B max k_{A−B} W_B ≤ c ε e^r S_a,    c a small number that grows like log M,
 
 relative to S_a itself. Smaller blocks have a smaller r, and there are more pairs of them. Where log k has come to vary
-by more (a schedule of β), the sum is over all pairs.
+by more (under a schedule of β), the sum is over all pairs.
 """
 
 from collections.abc import Iterator
@@ -30,10 +30,10 @@ from particleflow.summation.auto import Auto
 from particleflow.summation.base import AbstractSummation, Choice, LeavesChoiceOpen, as_query_sites, value_columns
 from particleflow.summation.moments import Moments, Sums, finite_maximum
 
-_RANGE, _LARGEST_RANGE = 4.0, 6.0  # of log k over a pair of blocks: at most when chosen, and at most when used
+_RANGE, _LARGEST_RANGE = 4.0, 6.0  # the largest r, of log k over a pair of blocks, when blocks are chosen and when used
 _MOST_BLOCKS = 64  # along an axis
-_PROBES = 64  # pairs that are compared to find out whether K depends on the way alone
-_SAME_ULPS = 64.0  # so far apart may log K of two pairs be that are the same way apart
+_PROBES = 64  # pairs that are compared to find out whether K depends on the displacement alone
+_SAME_ULPS = 64.0  # the largest difference of log K between two pairs of one displacement, in eps · |log K|
 _WORTH = 0.3  # the largest share of the cost of all pairs at which a convolution is used
 _COEFFICIENT_COST = 0.7  # of a coefficient of a transform and block, in pairs
 
@@ -85,7 +85,7 @@ def convolution_for(
 ) -> GridConvolution | None:
     """What sums an interaction over these cells by transforms; None where that is impossible, or not worth it.
 
-    That K depends on the way between two points alone is found by comparing pairs that are the same way apart.
+    That K depends on the displacement alone is found by comparing pairs of the same displacement.
     """
     kernel = interaction.kernel
     if shape is None or not is_replaceable(interaction, cells, faces):
@@ -126,18 +126,18 @@ def _candidates(shape: GridShape) -> list[tuple[int, ...]]:
 
 
 def _coefficients(shape: GridShape, blocks: tuple[int, ...]) -> float:
-    """Coefficients times pairs of blocks, over all grids of faces: what a sum takes to be computed."""
+    """Coefficients times pairs of blocks, over all grids of faces: the cost of a sum."""
     grids = len(shape.queries[-1])
     return float(grids * product(blocks) * 2 ** len(blocks) * product(shape.sides))
 
 
 def _grids(shape: GridShape, count: int) -> tuple[tuple[int, ...], ...] | None:
-    """The grids of places that so many queries are, None for others."""
+    """The grids whose places are this number of queries; None if there are none."""
     return next((grids for grids in shape.queries if sum(map(product, grids)) == count), None)
 
 
 def _ways(side: int, places: int, closed: bool) -> tuple[np.ndarray, np.ndarray]:
-    """For every difference (place − cell) along an axis, a place and a cell that have it."""
+    """For every displacement (place − cell) along an axis, a place and a cell that have it."""
     apart = np.arange(side) if closed else np.arange(1 - side, places)
     return np.maximum(apart, 0), np.maximum(-apart, 0)
 
@@ -145,7 +145,7 @@ def _ways(side: int, places: int, closed: bool) -> tuple[np.ndarray, np.ndarray]
 def _log_table(
     kernel: AbstractKernel, cells: Sites, places: Sites, shape: GridShape, grid: tuple[int, ...], begin: int
 ) -> Array:
-    """log k of every way from a cell to a place of the grid that begins there; one axis for each axis of the grid."""
+    """log k of every displacement from a cell to a place of the grid, whose places begin at query `begin`."""
     ways = [_ways(*each) for each in zip(shape.sides, grid, shape.closed, strict=True)]
     tos, froms = (np.meshgrid(*[way[part] for way in ways], indexing="ij") for part in (0, 1))
     to = begin + np.ravel_multi_index([each.ravel() for each in tos], grid)
@@ -172,7 +172,7 @@ def _block_sizes(shape: GridShape, blocks: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _block_ways(side: int, size: int, cut: int, closed: bool, length: int) -> np.ndarray:
-    """Where the ways of pairs of blocks are along one axis of a table, (offsets, 2M); −1 for none.
+    """The indices of the displacements of pairs of blocks along one axis of a table, (offsets, 2M); −1 for none.
 
     A place in block A and a cell in block B are M (A − B) + i apart, i from 1 − M to M − 1, in the order 0 … M − 1, (an
     unused entry), 1 − M … −1 of a circular convolution of length 2M.
@@ -195,7 +195,7 @@ def _split_axis(values: Any, axis: int, places: np.ndarray, missing: float, nump
 
 
 def _blocked(table: Any, shape: GridShape, blocks: tuple[int, ...], missing: float, numpy: Any = jnp) -> Any:
-    """The table by pairs of blocks, (offsets along each axis, then ways inside of a pair along each axis).
+    """The table by pairs of blocks: offsets along each axis, then displacements inside of a pair along each axis.
 
     Computed by JAX, or with `numpy` = NumPy outside of compiled programs.
     """
@@ -297,7 +297,7 @@ def _from_blocks(values: Array, blocks: tuple[int, ...], grid: tuple[int, ...]) 
 
 
 def _is_invariant(kernel: AbstractKernel, cells: Sites, places: Sites, shape: GridShape) -> bool:
-    """Whether pairs that are the same way apart have the same K, as far as some pairs show."""
+    """Whether pairs of the same displacement have the same K, as far as some pairs show."""
     random, grids = np.random.default_rng(0), _grids(shape, places.points.shape[0])
     if grids is None:
         return False
@@ -311,7 +311,7 @@ def _is_invariant(kernel: AbstractKernel, cells: Sites, places: Sites, shape: Gr
             np.asarray(log_pairs(kernel, np.asarray(places.points)[begin + a], np.asarray(cells.points)[b]))
             for a, b in ((to, since), (to_again, since_again))
         ]
-        if not np.isfinite(logs).all():  # of a kernel that vanishes, log k has no range
+        if not np.isfinite(logs).all():  # where a kernel vanishes, log k has no finite range
             return False
         limit = _SAME_ULPS * np.finfo(logs[0].dtype).eps * (1 + np.max(np.abs(logs[0])))
         if not (np.abs(logs[0] - logs[1]) <= limit).all():
@@ -321,7 +321,7 @@ def _is_invariant(kernel: AbstractKernel, cells: Sites, places: Sites, shape: Gr
 
 
 def _same_way(random: np.random.Generator, side: int, places: int, closed: bool) -> tuple[np.ndarray, ...]:
-    """Places and cells along an axis, and others that are the same way apart."""
+    """Places and cells along an axis, and others with the same displacements."""
     cell, shift = random.integers(side, size=_PROBES), random.integers(side, size=_PROBES)
     if closed:
         place = random.integers(places, size=_PROBES)

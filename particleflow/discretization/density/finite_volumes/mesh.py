@@ -5,7 +5,7 @@ x_f and its normal n_f from left to right. What is known for the cells is their 
 
     V_i dρ_i/dt = − Σ_f ± A_f F_f,    F_f = ⟨v(x_f), n_f⟩ ρ_f − T (ρ_right − ρ_left)/d_f,
 
-with ρ_f from the side that the velocity comes from. What leaves one cell enters another one, so that mass is kept
+with the temperature T, and ρ_f from the upwind side. What leaves one cell enters another one, so that mass is kept
 whatever the fluxes are. A mesh reconstructs ρ_f to second order without making it negative.
 """
 
@@ -113,8 +113,8 @@ def mesh_places(mesh: AbstractMesh) -> MeshPlaces:
 class GridShape(NamedTuple):
     """Cells on a regular grid: `sides`, how many along each axis, and `closed`, which axes close to a ring.
 
-    `queries` are the sets of places at which sums over the cells are wanted, each as the grids that it consists of: the
-    cells alone, and all faces, a grid an axis. Along every axis places follow each other as cells do.
+    `queries` are the sets of places at which sums over the cells are needed, each as the grids that it consists of: the
+    cells alone, and all faces, one grid for each axis. Along every axis places follow each other as cells do.
     """
 
     sides: tuple[int, ...]

@@ -9,8 +9,8 @@ nodes z_a of the patch that a point lies in,
 to rounding, if q is as large as it must be for this kernel and patch (Fong and Darve, the black-box fast multipole
 method, 2009, in one level). The sum in the middle is the exact one over all pairs of nodes, of which there are far
 fewer than of cells and faces. As for grids, the error is relative to the sum itself: with r the range of log K over a
-pair of patches it is at most c ε e^r of it. Where a kernel has come to vary by more than the nodes were made for (a
-schedule of β), which a few pairs show that are evaluated each time, the sum is over all pairs.
+pair of patches it is at most c ε e^r of it. A few pairs are evaluated in every sum; where they show that the kernel
+varies by more than the nodes were made for (under a schedule of β), the sum is over all pairs.
 """
 
 from collections.abc import Iterator
@@ -223,7 +223,7 @@ def _made(surface: CubeCharts, cells: np.ndarray, faces: np.ndarray, cuts: int, 
 
 
 def _patched(surface: CubeCharts, points: np.ndarray, cuts: int, each: int) -> Patched:
-    """Points by patches."""
+    """Points sorted by the patches of the surface that they lie in."""
     charted = surface.charted(points)
     steps = np.clip(np.floor(0.5 * (charted.coordinates + 1) * cuts).astype(int), 0, cuts - 1)
     inside = cuts * (charted.coordinates + 1) - 2 * steps - 1

@@ -27,7 +27,7 @@ from particleflow.discretization.density.finite_volumes.mesh import (
     product,
 )
 
-_NODES = 8  # of Gauss along an axis of a cell: a density that jumps inside of one is seen, too
+_NODES = 8  # Gauss nodes along an axis of a cell: enough for a density that jumps inside of one
 
 
 class AbstractRegular(AbstractMesh):

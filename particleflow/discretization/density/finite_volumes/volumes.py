@@ -3,9 +3,9 @@
     V_i dρ_i/dt = − Σ_f ± A_f (⟨v(x_f, μ), n_f⟩ ρ_f − T (ρ_right − ρ_left)/d_f),    μ = Σ_i V_i ρ_i δ_{c_i}
 
 The velocity is that of the flow at the middles of the faces, under the measure of the cells' masses: every drift, every
-kernel and every normalisation that particles have. ρ_f comes from the cell that the velocity comes from (see `mesh`);
-noise is diffusion. The scheme is conservative, of second order where the density is smooth, and positive for Euler
-steps of at most
+kernel and every normalisation that particles have. ρ_f comes from the upwind cell (see `mesh`); noise is
+diffusion. The scheme is conservative, of second order where the density is smooth, and positive for Euler steps of at
+most
 
     τ = min_i ρ_i / (what leaves cell i in unit time),
 
@@ -47,8 +47,8 @@ from particleflow.measure import Measure
 
 _FEWEST = 8  # cells along an axis, or on a sphere
 _SOLVERS = ("ssprk3",)
-_SEAM = 1e-6  # by so much of the largest velocity may velocities differ where a box closes
-_ROUNDING = 1e-3  # the bound of a step, less what rounding in single precision may make of it
+_SEAM = 1e-6  # the largest difference of velocities where a box closes, relative to the largest velocity
+_ROUNDING = 1e-3  # the part that is taken off the bound of a step, for rounding in single precision
 
 
 class CellDensities(NamedTuple):
@@ -179,7 +179,7 @@ class FiniteVolumes(
         return self._rate(state, self._fluxes(flow, time, state))
 
     def bounded_velocity(self, flow: Flow, time: Any, state: CellDensities) -> tuple[CellDensities, Any]:
-        """The same, with τ."""
+        """dρ/dt, and the longest Euler step τ under which the density stays positive."""
         fluxes = self._fluxes(flow, time, state)
         out = jnp.maximum(fluxes.carried, 0.0) + fluxes.left, jnp.maximum(-fluxes.carried, 0.0) + fluxes.right
         leaving = state.mesh.onto_cells(*out)
@@ -189,7 +189,7 @@ class FiniteVolumes(
         return self._rate(state, fluxes), (1 - _ROUNDING) * jnp.min(steps)
 
     def solvers(self) -> tuple[str, ...]:
-        """Those that are made of Euler steps within their bounds."""
+        """The solvers whose steps are averages of Euler steps, under which the density stays positive."""
         return _SOLVERS
 
     def point_velocity(self, flow: Flow, time: Any, state: CellDensities) -> Float[Array, "n d"]:
@@ -228,7 +228,7 @@ class FiniteVolumes(
         return entries
 
     def check(self, flow: Flow, measure: Measure, *, flow_per_run: bool = False) -> None:
-        """What a density cannot do is refused with its reason."""
+        """Raise, with the reason, for flows and starts that a density cannot represent."""
         if is_concrete(flow.common_temperature) and np.any(np.asarray(flow.common_temperature) > 0):
             raise ArgumentError(
                 "Noise that all particles share moves a density as a whole and at random: it is no density of one run. "
@@ -238,7 +238,7 @@ class FiniteVolumes(
             raise ArgumentError("The start has `values`, which a density cannot carry along; use particles.")
         time = jnp.zeros((), measure.points.dtype)
         if any(each.positional is not None for each in flow.interactions(time)):
-            raise ArgumentError("The drift looks at positions of particles, which a density has not; use particles.")
+            raise ArgumentError("The drift depends on positions of particles, and a density has none; use particles.")
         if any(counts_points(each.kernel) for each in flow.interactions(time)):
             raise ArgumentError("The kernel counts the nearest points, of which a density has none; use particles.")
         if any(own is not None for _, own in flow.drift.stages(time)):

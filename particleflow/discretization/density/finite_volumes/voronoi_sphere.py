@@ -105,7 +105,7 @@ class VoronoiSphere(AbstractMesh):
         return self._summed(lengths * left, lengths * right) / self.cells.volumes
 
     def nodes(self) -> Nodes:
-        """The middles of the triangles between the centroid and the arcs, and no more than eight a cell."""
+        """The middles of the triangles between the generator of a cell and its arcs, one for each arc."""
         parts = _cut(self.number)
         order = np.argsort(parts.triangle_cells, kind="stable")
         cells = parts.triangle_cells[order]
@@ -149,7 +149,7 @@ class CubeCharts:
         self.radius = radius
 
     def charted(self, points: np.ndarray) -> Charted:
-        """By the largest coordinate and its sign, and longitude and latitude seen from there, both within π/4."""
+        """The chart of the largest coordinate and its sign, and longitude and latitude in it, both within π/4."""
         units = _directions(points)
         rows, axis = np.arange(len(units)), np.argmax(np.abs(units), axis=1)
         towards, beside, above = (units[rows, (axis + turn) % 3] for turn in range(3))
@@ -157,7 +157,7 @@ class CubeCharts:
         return Charted(2 * axis + (towards < 0), 4 / np.pi * angles)
 
     def at(self, charted: Charted) -> np.ndarray:
-        """The same backwards: every coordinate is an entire function of both angles."""
+        """The points of charted places, inverse to `charted`: every coordinate is an entire function of both angles."""
         rows, axis = np.arange(len(charted.chart)), charted.chart // 2
         longitude, latitude = np.pi / 4 * charted.coordinates.T
         sign = 1 - 2 * (charted.chart % 2)
@@ -229,7 +229,7 @@ def _paired(begin: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 
 def _gradient_weights(centres: np.ndarray, left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(Σ d dᵀ/|d|²)⁻¹ d/|d|² in the tangent plane of each cell, d the way to each neighbour."""
+    """(Σ d dᵀ/|d|²)⁻¹ d/|d|² in the tangent plane of each cell, d the displacement to each neighbour."""
     sides = []
     for here, there in ((left, right), (right, left)):
         way = centres[there] - centres[here]

@@ -6,8 +6,8 @@ with a harmonic and integrated by parts, moves its coefficient by
     da_j/dt = ∫ ⟨∇B_j, g u̇⟩ dσ − (T/R²) e_j a_j,    u̇ = v(R u, μ)/R,
 
 with the velocity v of the flow on the grid, where the measure has the masses q_i g(u_i). The sum over pairs is
-that of the drift. The mass a_0 never changes, and noise acts on every coefficient by
-itself. Where g is smooth the error falls faster than any power of L; where clusters become points, cells are better.
+that of the drift. The mass a_0 never changes, and noise damps every coefficient by itself. Where g is smooth the error
+falls faster than any power of L; where clusters become points, cells are better.
 """
 
 from collections.abc import Callable
@@ -96,7 +96,7 @@ class SpectralDensity(AbstractDiscretization, CarriesDensity, Diagnosable, HasLo
         return {"coefficients": basis.coefficients(values)[:, None]}
 
     def measure(self, flow: Flow, time: Any, state: dict[str, Array]) -> Measure:
-        """The grid, with the masses q_i g(u_i); NaN where the density is negative, which is refused if it is seen."""
+        """The grid, with the masses q_i g(u_i); where g is negative beyond rounding an error, inside `jit` NaN."""
         basis = self._basis_of(state)
         values = self._values(state)
         shares = jnp.asarray(basis.shares, values.dtype)
