@@ -1,4 +1,4 @@
-"""How a cloud spreads: its covariance through time, and how far every particle is from the next one."""
+"""How a cloud spreads: its covariance through time, and each particle's distance to its nearest neighbour."""
 
 from typing import TYPE_CHECKING
 

@@ -2,7 +2,7 @@
 
 Both clouds may carry weights, and need not have the same number of particles. The ground distance is |x − y|, chordal
 on the sphere, unless W1 or W2 is computed with `metric="geodesic"`. All are distances of measures Σ_i w_i δ_{x_i}, so
-points of weight zero do not matter, nor does it whether a mass sits in one particle or in several at one place:
+points of weight zero do not matter, nor does it matter whether a mass sits in one particle or in several at one place:
 
     W1(μ, ν)   = min_π Σ_ij π_ij d(x_i, y_j)
     W2²(μ, ν)  = min_π Σ_ij π_ij d(x_i, y_j)²,   Σ_j π_ij = w_i,  Σ_i π_ij = v_j,  π ≥ 0

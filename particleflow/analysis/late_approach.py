@@ -1,4 +1,4 @@
-"""The law by which a gap closes in the end: where it is fitted, and which of two laws explains it."""
+"""How a gap closes at late times: the frames to fit, and the better of a power law and an exponential law."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ _EXPLAINED = 0.999  # of the variance of log(gap), for a law to be stated
 
 
 def late_stretch(gap: FloatArray) -> IntArray | None:
-    """The frames in which a gap (T,) is between 1e-10 and a tenth of its first value; None if that are fewer than 8."""
+    """The frames in which a gap (T,) is between 1e-10 and a tenth of its first value; None if fewer than 8."""
     if gap.ndim != 1 or not np.isfinite(gap).all():
         return None
     late = np.flatnonzero((gap <= _LATE * gap[0]) & (gap > LEAST_GAP))

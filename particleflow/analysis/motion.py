@@ -1,4 +1,4 @@
-"""How far a run moves between its frames: path lengths of particles, and the mass that a density moves.
+"""How far a run moves between its frames: path lengths of particles, or the mass that a density moves.
 
 Of particles, c_k = Σ_{l<k} √(mean_i |x_i(l+1) − x_i(l)|²); of a density, whose points stay, the share of the mass that
 is elsewhere in the next frame, c_k = Σ_{l<k} ½ Σ_i |m_i(l+1) − m_i(l)|.
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 def arc_length(trajectory: "Trajectory", particles: int = 2000) -> FloatArray:
-    """Path length of the whole configuration up to every frame, (T,): c_k = Σ √(mean |x(k+1) − x(k)|²).
+    """Path length of the whole configuration up to every frame, (T,): c_k = Σ_{l<k} √(mean_i |x_i(l+1) − x_i(l)|²).
 
     At most `particles` particles are followed, evenly chosen; an ensemble is measured by its run 0. Points that are not
-    finite count as not moving. Of a density it is the mass that has moved, c_k = Σ ½ Σ_i |m_i(k+1) − m_i(k)|.
+    finite count as not moving. For a density it is the moved mass, c_k = Σ_{l<k} ½ Σ_i |m_i(l+1) − m_i(l)|.
     """
     run = first_run(trajectory)
     if is_density(run):
@@ -57,7 +57,7 @@ def step_lengths(points: FloatArray) -> FloatArray:
 def even_in_motion(run: "Trajectory", count: int) -> IntArray:
     """At most `count` frame numbers, evenly spaced in arc length, the first and the last frame among them.
 
-    Of a run in which nothing moves it is the last frame alone.
+    For a run in which nothing moves it is the last frame alone.
     """
     length = arc_length(run)
     if not length[-1] > 0:

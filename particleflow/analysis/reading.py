@@ -57,7 +57,7 @@ def with_mass(points: FloatArray, weights: ArrayLike | None) -> tuple[FloatArray
 def as_positive(value: float, name: str, *, zero: bool = False) -> float:
     """Return a finite positive number (or non-negative, with `zero`), or say which argument is not.
 
-    value: of the argument `name`; zero: whether 0 will do.
+    value: of the argument `name`; zero: whether 0 is allowed.
     """
     number = float(value)
     if not np.isfinite(number) or number < 0 or (number == 0 and not zero):
@@ -236,7 +236,7 @@ def in_units(values: ArrayLike) -> tuple[FloatArray, float]:
     """Return numbers as multiples of a unit, and the unit: their sums, differences and squares do not overflow.
 
     The unit is 1 for numbers below 1e150 and else a power of two, so that nothing is rounded. A result times the unit
-    may overflow in the end; of Python's own floats it is then infinite without a warning.
+    may overflow in the end; as a Python float it then becomes infinite without a warning.
     """
     array = np.asarray(values, dtype=np.float64)
     largest = np.max(np.abs(array), initial=0.0, where=np.isfinite(array))

@@ -1,7 +1,7 @@
 """What kind of run this is: what keeps its particles apart, if anything, and which attention can be drawn.
 
-What the metadata say is in `Trajectory.facts`; here it is combined with the frames: which particles are stored, and
-whether they still move at the end. What a file does not say is unknown, and such a run is shown like any other.
+`Trajectory.facts` hold what the metadata state; here they are combined with the frames: which particles are stored, and
+whether they still move at the end. What a file does not state is unknown, and such a run is shown like any other.
 """
 
 from collections.abc import Mapping
@@ -23,9 +23,9 @@ class Character(RunFacts):
     """What is known of a run: its `RunFacts`, and what they mean for its frames.
 
     `count` is never None: how many particles move, of which some may be stored; `picture` is None unless every particle
-    is a patch of it. `follows`: to the end the particles are sent on by the values of data, such as what came next in a
-    series; `attention`: the first attention of the particles to each other that can be computed from the stored points,
-    if all particles are stored.
+    is a patch of it. `follows`: all interactions move particles to values carried by data, such as the next state of a
+    series, and they still move at the end; `attention`: the first attention of the particles to each other that can be
+    computed from the stored points, if all particles are stored.
     """
 
     follows: bool = False
@@ -40,13 +40,13 @@ class Character(RunFacts):
     def apart(self) -> str | None:
         """What keeps the particles apart, in words; None if nothing is known to."""
         if self.is_law:
-            return "the Gaussian law that they stand for"
+            return "the Gaussian law that they represent"
         if self.temperature > 0:
             return "noise"
         if self.is_signal:
-            return "the times of the signal whose values they are"
+            return "their times in a signal"
         if self.follows:
-            return "the rule that they follow, which data teach"
+            return "a rule learned from data"
         return "repulsion" if self.repels else None
 
     def attention_at(self, time: float) -> StoredInteraction | None:
@@ -57,7 +57,7 @@ class Character(RunFacts):
 
 
 def character_of(trajectory: "Trajectory") -> Character:
-    """Return what is known of the kind of a run; of an ensemble, of all of its runs together."""
+    """Return the run's facts with what follows from its frames; for an ensemble, for all of its runs together."""
     facts, whole_cloud = trajectory.facts, trajectory.particles is None
     taught = bool(facts.interactions) and all(each.taught for each in facts.interactions)
     known = (each for each in facts.interactions if each.is_attention and each.positions is not None)
@@ -72,10 +72,10 @@ def character_of(trajectory: "Trajectory") -> Character:
 
 
 def places_of(trajectory: "Trajectory") -> NDArray[np.float64] | None:
-    """Return where the particles of a run are (n, p), if their points are values that move on places that stay.
+    """Return the fixed places (n, p) of particles whose points are values at them, such as pixels; None for others.
 
-    It is so where every kernel has a factor of `placed`, whose places they are, or looks at positions alone, as at the
-    times of a signal; then places are positions. None for all else, and where a file does not say it.
+    They are the places of the factor `placed` that every kernel has, or the positions where every kernel depends on
+    positions alone (the times of a signal). None also where the file does not state them.
     """
     kernels, positions = trajectory.facts.kernels, trajectory.positions
     if trajectory.particles is not None or trajectory.runs is not None or not kernels:
@@ -98,7 +98,7 @@ def _still_moves(trajectory: "Trajectory") -> bool:
 
 
 def _kind_of(table: Any) -> Any:
-    """The kind in a description, None of what is no table."""
+    """The kind in a description, None for what is no table."""
     return table.get("kind") if isinstance(table, Mapping) else None
 
 

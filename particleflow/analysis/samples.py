@@ -1,4 +1,4 @@
-"""A few frames and particles of a run, evenly chosen, for what need not be measured on all of them."""
+"""Evenly chosen samples of a run's frames and particles, for measurements that need not use all of them."""
 
 from typing import TYPE_CHECKING
 
@@ -28,7 +28,7 @@ def stored_points(trajectory: "Trajectory", frame: int = -1) -> FloatArray:
 
 
 def gather(trajectory: "Trajectory", frames: IntArray, particles: IntArray | slice = slice(None)) -> FloatArray:
-    """The points of some frames and particles, (frames, particles, d), as they are: not finite ones, too.
+    """The points of some frames and particles, (frames, particles, d), including those that are not finite.
 
     They are read frame by frame, so that a file stays lazy.
     """

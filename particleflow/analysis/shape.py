@@ -54,8 +54,8 @@ def principal_components(points: FloatArray, count: int) -> PrincipalComponents:
 def common_norm(trajectory: "Trajectory", points: FloatArray) -> float | None:
     """The common norm of a run's points (..., d), or None if they have none.
 
-    A run that says that it lives on a sphere may be off by 1 %; of others, whose geometry may not be known, the norms
-    must agree to 1e-5. In a run that says that its space is flat, equal norms mean nothing.
+    Norms may differ by 1 % in a run whose metadata state a sphere; where the geometry is not known they must agree to
+    1e-5. In a run whose metadata state a flat space, equal norms mean nothing: None.
     """
     if trajectory.facts.space_is_stated and not is_spherical(trajectory):
         return None

@@ -4,9 +4,10 @@ import numpy as np
 
 
 def equiangular_time(beta: float, count: int, rho: float = 0.999) -> float:
-    """When n equiangular tokens, orthogonal at first, come to the inner product ρ under row-normalised attention.
+    """The time T at which n tokens, orthogonal at t = 0, reach the inner product ρ under row-normalised attention.
 
-    T = ∫_0^ρ dr (e^β + (n−1)e^{βr}) / (2e^{βr}(1−r)((n−1)r+1)), with n = `count` and ρ = `rho`. beta: β.
+    Equal angles stay equal, and T = ∫_0^ρ dr (e^β + (n−1)e^{βr}) / (2e^{βr}(1−r)((n−1)r+1)), with n = `count` and
+    ρ = `rho`. beta: β.
     """
     from scipy.integrate import quad
 
@@ -37,7 +38,7 @@ def gaussian_variance(start: float, rate: float, times: np.ndarray) -> np.ndarra
 
 
 def gaussian_blow_up(start: float, rate: float) -> float | None:
-    """When that variance is infinite, 1/(2 r s₀), or None if it never is.
+    """The time 1/(2 r s₀) at which `gaussian_variance` becomes infinite, or None if it never does.
 
     start: s₀; rate: r, as of `gaussian_variance`.
     """

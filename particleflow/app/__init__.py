@@ -1,4 +1,4 @@
-"""The doors: scenario files, run folders, sweeps, and the command line."""
+"""Entry points for users: scenario files, run folders, sweeps, and the command line."""
 
 import lazy_loader
 

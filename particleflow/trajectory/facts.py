@@ -1,15 +1,15 @@
-"""What a run says about itself, parsed once: its space, its interactions, its noise, its schedule.
+"""Facts about a run, parsed once from its metadata: its space, its interactions, its noise, its schedule.
 
 A simulation stores plain tables in the trajectory's metadata:
 
     space               {kind: "sphere" | "flat", radius, coordinates, sees_stored}
     interactions        [{kernel: {kind, form, beta, query, key, …}, normalization, positional, data, value, output}, …]
     interacts only      whether nothing but its interactions moves the particles, no constraint either
-    linking distance    the distance at which the run's event takes particles for one
-    closed form         whether the points stand for a normal law, whose mean and covariance are all that moves
+    linking distance    the distance up to which the run's event counts particles as one cluster
+    closed form         whether the points represent a normal law, of which only mean and covariance are integrated
     ends meet           whether the cells of a density lie on a torus
-    temperature         of the noise that every particle has for itself
-    common temperature  of the noise that all share
+    temperature         of the noise that is independent for every particle
+    common temperature  of the noise that is the same for all particles
     count               how many particles move, of which some may be stored
     changes             [times at which the field jumps: layer boundaries, kinks of a schedule]
     schedule            {name, times, values} of a parameter that changes with time, such as β
@@ -78,8 +78,8 @@ class StoredInteraction:
     kind, form: of K₁; the form "inner" of the kind "attention" is exp β⟨Qx, Ky⟩; beta, query, key: its parameters, Q
     and K each a number, a diagonal or a matrix; normalization: one of NORMALIZATIONS; positional: the kind of K₂, None
     if there is none; positions: K₂ itself, together with the factors of K₁ that are kernels of positions; data: the
-    points y are fixed data rather than the particles; taught: these carry values of their own, such as what came next;
-    value: O V of the velocity O V m. What else is None is not known.
+    points y are fixed data rather than the particles; taught: the data carry values of their own, such as each point's
+    successor; value: O V of the velocity O V m. Any other None means not known.
     """
 
     kind: str | None
@@ -116,16 +116,16 @@ class Schedule:
 
 @dataclass(frozen=True, eq=False)
 class RunFacts:
-    """All that a run's metadata say of it; of an ensemble, what holds for all of its runs together.
+    """All facts in a run's metadata; for an ensemble, those of all of its runs together.
 
-    space, interactions: as their classes say, interactions in the order of the drifts; space_is_stated: whether the
-    metadata say anything of the space; kernels: the stored descriptions of the interactions' kernels; interacts_only:
+    space, interactions: see their classes, interactions in the order of the drifts; space_is_stated: whether the
+    metadata hold a space or a geometry; kernels: the stored descriptions of the interactions' kernels; interacts_only:
     the interactions alone move the particles; linking_distance: of the run's event, None without one; is_law: the
-    points stand for a normal law; is_signal: every kernel looks at how far positions are apart and at nothing else, so
-    that the points are values at times; ends_meet: cells lie on a torus; temperature, common_temperature: of the noise,
-    the largest of an ensemble; count: particles that move, None if not known; betas: all β of the kernels, scales:
-    (name, length) of their widths and radii, both increasing; schedule: a parameter that changes; changes: times at
-    which the field jumps; picture: (rows, columns) of an image's patches.
+    points represent a normal law; is_signal: every kernel depends on the distance of positions alone, so that the
+    points are values of a signal at times; ends_meet: cells lie on a torus; temperature, common_temperature: of the
+    noise, the largest of an ensemble; count: particles that move, None if not known; betas: all β of the kernels,
+    scales: (name, length) of their widths and radii, both increasing; schedule: a parameter that changes; changes:
+    times at which the field jumps; picture: (rows, columns) of an image's patches.
     """
 
     space: Space
@@ -153,7 +153,7 @@ class RunFacts:
 
 
 def parse_facts(metadata: Any, dimension: int) -> RunFacts:
-    """Parse the metadata of a run whose points have so many coordinates; no value of any type is an error."""
+    """Parse the metadata of a run; `dimension` is that of its points. A value of a wrong type counts as unknown."""
     table = metadata if isinstance(metadata, Mapping) else {}
     rows = table.get("interactions")
     rows = tuple(rows) if isinstance(rows, list | tuple) else ()
@@ -182,13 +182,13 @@ def parse_facts(metadata: Any, dimension: int) -> RunFacts:
 
 
 def of_run(metadata: Mapping[str, Any], run: int) -> dict[str, Any]:
-    """Return the facts of an ensemble's metadata that are others for this run; none where all runs agree."""
+    """Return the entries `space` and `interactions` of an ensemble's metadata with one run's values, if runs differ."""
     found = {name: _value_of_run(metadata[name], run) for name in ("space", "interactions") if name in metadata}
     return {name: value for name, value in found.items() if value is not metadata[name]}
 
 
 def is_negative(value: LinearMap | None) -> bool:
-    """Whether ⟨x, Vx⟩ < 0 for all x ≠ 0, of a number, a diagonal or a matrix V; of an unknown one, no."""
+    """Whether ⟨x, Vx⟩ < 0 for all x ≠ 0, for a number, a diagonal or a matrix V; false where V is not known."""
     if value is None:
         return False
     array = np.asarray(value, dtype=np.float64)
@@ -200,16 +200,16 @@ def is_negative(value: LinearMap | None) -> bool:
 
 
 def numbers_in(value: Any) -> NDArray[np.float64]:
-    """Return the finite numbers of a value in a row; none of what is no number.
+    """Return the finite numbers in a value as a flat array, empty where it holds anything else.
 
-    A value that differs from run to run, {runs: [...]}, gives those of all runs.
+    A value that differs from run to run, {runs: [...]}, gives the numbers of all runs.
     """
     array = _numbers(value["runs"] if isinstance(value, Mapping) and "runs" in value else value)
     return np.zeros(0) if array is None else array.ravel()
 
 
 def _value_of_run(value: Any, run: int) -> Any:
-    """The value of one run: where runs differ it is {"runs": [...]}; the same object where nothing in it does."""
+    """Replace every {"runs": [...]} in a value by the run's entry; the same object if there is none."""
     if isinstance(value, Mapping):
         runs = value.get("runs")
         if len(value) == 1 and isinstance(runs, list):
@@ -238,7 +238,7 @@ def _space(metadata: Mapping[str, Any], dimension: int) -> Space:
 
 
 def _space_from_name(geometry: Any, dimension: int) -> Space:
-    """Unit spheres, spheres of radius √d (where a gain may come before the kernel), and everything else flat."""
+    """The space by the geometry's name: unit sphere, sphere of radius √d (a gain may precede the kernel), or flat."""
     name = str(geometry.get("kind") if isinstance(geometry, Mapping) else geometry)
     if name in _UNIT_SPHERES:
         return Space("sphere", 1.0, sees_stored=True)
@@ -248,7 +248,7 @@ def _space_from_name(geometry: Any, dimension: int) -> Space:
 
 
 def _interaction(row: Any) -> StoredInteraction:
-    """One row of the table, of any type, as an interaction; kernels of positions are taken out of K₁."""
+    """Parse one row of `interactions`, of any type; factors of K₁ that are kernels of positions move into K₂."""
     table = row if isinstance(row, Mapping) else {}
     normalization, positional = table.get("normalization"), table.get("positional")
     kernel, factors = _without_positions(table.get("kernel"))
@@ -277,13 +277,13 @@ def _without_positions(table: Any) -> tuple[Mapping[str, Any], list[Any]]:
 
 
 def _interacts_only(metadata: Mapping[str, Any]) -> bool:
-    """What the run says; one that says nothing is known to if its whole drift is one attention."""
+    """Whether only interactions move the particles: as stored, else true if the whole drift is one attention."""
     stored = metadata.get("interacts only")
     return stored if isinstance(stored, bool) else metadata.get("drift") == "attend"
 
 
 def _is_signal(kernels: tuple[Any, ...]) -> bool:
-    """Whether there are kernels, and all of them look at distances of positions alone."""
+    """Whether there are kernels, and all of them depend on distances of positions alone."""
     known = [position_kernel(table) for table in kernels]
     return bool(known) and all(each is not None and each.is_of_distance for each in known)
 
@@ -306,13 +306,13 @@ def _schedule(table: Any) -> Schedule | None:
 
 
 def _picture(value: Any) -> tuple[int, int] | None:
-    """Two whole numbers; whether so many patches are there, only the trajectory can tell."""
+    """Two whole numbers, else None; that the run has so many patches is checked in `character_of`."""
     sides = numbers_in(value)
     return (int(sides[0]), int(sides[1])) if sides.size == 2 and (sides == np.floor(sides)).all() else None
 
 
 def _kind(table: Any) -> str | None:
-    """The kind of an optional table; something else than a table is there, but unknown."""
+    """The kind of an optional table: None if there is none, `UNKNOWN` for anything without a kind."""
     if table is None:
         return None
     return (_text(table.get("kind")) if isinstance(table, Mapping) else None) or UNKNOWN
@@ -338,7 +338,7 @@ def _linear_map(value: Any) -> LinearMap | None:
 
 
 def _product(outer: LinearMap | None, inner: LinearMap | None) -> LinearMap | None:
-    """Outer ∘ inner of numbers, diagonals and matrices; unknown where one is, or where they do not fit."""
+    """Outer ∘ inner of numbers, diagonals and matrices; None where one is unknown or their shapes do not fit."""
     if outer is None or inner is None:
         return None
     left, right = np.asarray(outer), np.asarray(inner)
@@ -350,7 +350,7 @@ def _product(outer: LinearMap | None, inner: LinearMap | None) -> LinearMap | No
 
 
 def _numbers(value: Any) -> NDArray[np.float64] | None:
-    """Finite numbers of any shape; text, truth values, gaps and ragged rows are none."""
+    """Finite numbers of any shape; None for text, booleans, missing values and ragged rows."""
     try:
         array = np.asarray(value)
         if array.dtype.kind not in "iuf":

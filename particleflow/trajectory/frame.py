@@ -69,7 +69,7 @@ def interpolated(before: Frame, after: Frame, time: float, fraction: float) -> F
 
 
 def as_per_particle(name: str, values: Any, dtype: type, shape: tuple[int, ...]) -> np.ndarray | None:
-    """Return one entry a particle as an array, or of an ensemble (T,R,N,d) also one a run and particle.
+    """Return per-particle values as an array (N,...), of an ensemble with points (T,R,N,d) also (R,N,...); checked.
 
     Parameters: `name` of the argument, for the error; `values`, None stays None; `dtype`; `shape` of the points.
     """

@@ -1,7 +1,7 @@
-"""The card of a trajectory in a notebook: a place for the function that draws it.
+"""The card of a trajectory in a notebook: a slot for the function that draws it.
 
-Pictures lie above this room, so they cannot be imported here. The root of the package, which sees all rooms, registers
-the function that draws the card.
+`view` lies above this room, so it cannot be imported here. The root of the package, which may import all rooms,
+registers the function that draws the card.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ _renderers: list[Callable[[Any], str]] = []
 
 
 def register(renderer: Callable[[Any], str]) -> None:
-    """Let `renderer`, from a trajectory to HTML, draw the cards from now on."""
+    """Use `renderer`, a function from a trajectory to HTML, for all cards from now on."""
     _renderers[:] = [renderer]
 
 

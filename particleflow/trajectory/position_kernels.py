@@ -10,9 +10,9 @@ With the lag l = t − s between the position t of a query and the position s of
     time_gaussian     −l² / (2 width²)
     product           the sum over its factors
 
-and a multiple of a kernel counts as the kernel, since a factor changes no normalised weight. A description is a table
-as a run stores it, {"kind": "alibi", "slope": 0.1}. Every other kind is not known, and gives no number rather than a
-wrong one.
+and a positive multiple of a kernel counts as the kernel, since a factor changes no normalised weight. A description is
+a table as a run stores it, {"kind": "alibi", "slope": 0.1}. Any other kind is unknown: its kernel is None rather than
+wrong.
 """
 
 from collections.abc import Callable, Mapping
@@ -55,14 +55,14 @@ class PositionKernel:
 
     @property
     def is_one_sided(self) -> bool:
-        """Whether no token sees one at a later position, as in every causal mask."""
+        """Whether K₂(t, s) = 0 for every source at a later position s > t, as in every causal mask."""
         return any(kind in _ONE_SIDED for kind, _ in self.factors)
 
     @property
     def is_of_distance(self) -> bool:
-        """Whether K₂ depends on how far positions are apart and not on their order: then positions are places.
+        """Whether K₂ depends on the distance |t − s| with a length scale, so that positions are places.
 
-        Masks that look at the order alone (causal, others) have no such scale.
+        Masks that depend on the order alone (causal, others) have no such scale.
         """
         return not self.is_one_sided and any(_FORMULAS[kind][0] is not None for kind, _ in self.factors)
 
@@ -82,7 +82,7 @@ CAUSAL = PositionKernel((("causal", 0.0),))
 
 
 def position_kernel(table: Any) -> PositionKernel | None:
-    """Return the kernel that a description stands for: K₂ = 1 for None, and None where a factor is not known.
+    """Return the kernel of a description: K₂ = 1 for None, and None where a factor is not known.
 
     An unknown factor makes the whole product unknown, since leaving it out would give wrong weights.
     """
@@ -105,9 +105,9 @@ def is_of_positions(table: Any) -> bool:
 
 
 def _factor(table: Any) -> tuple[str, float] | None:
-    """The kind and the parameter of one kernel; None of what is unknown or out of its range.
+    """The kind and the parameter of one kernel; None if it is unknown or out of its range.
 
-    A table that a user writes has no form; one that a run has stored has, and then it must be "positional".
+    A table that a user writes has no `form`; in one that a run has stored it must be "positional".
     """
     if not isinstance(table, Mapping) or table.get("form", "positional") != "positional":
         return None
@@ -122,6 +122,6 @@ def _factor(table: Any) -> tuple[str, float] | None:
 
 
 def _number(value: Any) -> float | None:
-    """A finite number; text, truth values and lists over runs are none."""
+    """A finite number; None for text, booleans and lists over runs."""
     plain = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
     return float(value) if plain and np.isfinite(value) else None

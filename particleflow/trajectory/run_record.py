@@ -1,4 +1,4 @@
-"""What is known of a run besides its frames: its metadata, and the facts in them, each found out once.
+"""What is known of a run besides its frames: its metadata, and the facts parsed from them, each computed once.
 
 A trajectory, its slices and its single runs share one record, so that the metadata of a file are parsed once however
 often analysis and pictures use its facts.
@@ -13,12 +13,12 @@ from particleflow.trajectory.facts import RunFacts, of_run, parse_facts
 class RunRecord:
     """The metadata of a run and the facts in them.
 
-    Parameters: `metadata`, or a function that finds them out at the first use. Changes to the metadata after the first
-    use of the facts are not seen by these.
+    Parameters: `metadata`, or a function that returns them, called at their first use. Facts that have been parsed do
+    not follow later changes of the metadata.
     """
 
     def __init__(self, metadata: dict[str, Any] | Callable[[], dict[str, Any]]) -> None:
-        """Keep the metadata; nothing is found out or parsed yet."""
+        """Keep the metadata; nothing is computed or parsed yet."""
         self._metadata = metadata
         self._facts: RunFacts | None = None
         self._of_runs: dict[int, RunRecord] = {}

@@ -1,4 +1,4 @@
-"""How a run stands, in the words that its file holds and that commands print."""
+"""The status of a run, in the words that files store and commands print."""
 
 import enum
 

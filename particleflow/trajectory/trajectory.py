@@ -1,7 +1,7 @@
 """A trajectory: particles over time, in memory or in a file, as a Python sequence of frames.
 
-Everything after the simulation (analysis, pictures, export) takes a `Trajectory` and does not see where its numbers
-lie. JAX is never imported here, and h5py only when a file is opened.
+Everything after the simulation (analysis, pictures, export) takes a `Trajectory`, whether its numbers are in memory or
+in a file. JAX is never imported here, and h5py only when a file is opened.
 """
 
 import os
@@ -35,7 +35,7 @@ class Trajectory:
 
     Attributes: `times` (T,), `steps` (T,), `points` (T,N,d) or, for an ensemble, (T,R,N,d), `observables` name ->
     (T,...) or (T,R,...), `fields` name -> (T,N,...) or (T,R,N,...): what else every particle has in every frame
-    (masses, residual norms); `metadata`, what is known of the run, and `facts`, what they say, parsed once.
+    (masses, residual norms); `metadata`, plain values that describe the run, and `facts`, the same parsed and typed.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Trajectory:
         stored: "StoredRun | None" = None,
         fields: Mapping[str, "type_of_array"] | None = None,
     ) -> None:
-        """Take arrays that fit together as they are; `from_arrays` checks them, `open` reads them from a file."""
+        """Store arrays unchecked; `from_arrays` checks them, `open` reads them from a file."""
         self.times, self.steps, self.points = times, steps, points
         self.observables: Mapping[str, "type_of_array"] = MappingProxyType(dict(observables))
         self.fields: Mapping[str, "type_of_array"] = MappingProxyType(dict(fields or {}))
@@ -154,7 +154,7 @@ class Trajectory:
 
     @property
     def is_fixed(self) -> bool:
-        """Whether the points never move, as those of a density: every frame then shares them."""
+        """Whether all frames share one array of points, as those of a density; false for fewer than two frames."""
         return isinstance(self.points, np.ndarray) and self.points.strides[0] == 0 and len(self) > 1
 
     @property
@@ -164,7 +164,7 @@ class Trajectory:
 
     @property
     def values(self) -> np.ndarray | None:
-        """What the particles carry, (N,...) or (R,N,...), None if they carry themselves."""
+        """The values z_i whose local mean is taken, (N,...) or (R,N,...), None if they are the points themselves."""
         return self._particles.values
 
     @property
@@ -174,7 +174,7 @@ class Trajectory:
 
     @property
     def words(self) -> np.ndarray | None:
-        """The words that the particles stand for, texts (N,) or (R,N), None if they stand for none."""
+        """The words of the particles, texts (N,) or (R,N), None if they have none."""
         return self._particles.words
 
     @property
@@ -189,12 +189,12 @@ class Trajectory:
 
     @property
     def facts(self) -> RunFacts:
-        """What the metadata say of the run, parsed at the first use and shared by slices; see `RunFacts`."""
+        """The metadata parsed into typed values at the first use and shared by slices; see `RunFacts`."""
         return self._record.facts(self.dimension)
 
     @property
     def status(self) -> str:
-        """How the run stands: running, finished, stopped by event, failed, interrupted, killed, or in memory."""
+        """The run's status: running, finished, stopped by event, failed, interrupted, killed, or in memory."""
         if self._stored is not None:
             return self._stored.status
         return str(self.metadata.get("status", Status.IN_MEMORY))
@@ -239,8 +239,8 @@ class Trajectory:
         are thus on the chord, off the surface by O(h²) for frames a distance h apart.
         """
         if not len(self) or not self.times[0] <= time <= self.times[-1]:
-            reach = f"from {self.times[0]:g} to {self.times[-1]:g}" if len(self) else "without a single frame"
-            raise ArgumentError(f"Argument `time` must be one of the trajectory, {reach}, but is {time}.")
+            reach = f"from {self.times[0]:g} to {self.times[-1]:g}" if len(self) else "which has no frames"
+            raise ArgumentError(f"Argument `time` must lie in the trajectory, {reach}, but is {time}.")
         after = int(np.searchsorted(self.times, time))
         before = after if self.times[after] == time else after - 1
         if before == after:
@@ -303,7 +303,7 @@ class Trajectory:
         return to_xarray(self)
 
     def close(self) -> None:
-        """Close the file, if there is one; the slices and runs taken from it end with it."""
+        """Close the file, if there is one; slices and runs taken from it cannot be read afterwards."""
         if self._stored is not None:
             self._stored.close()
 
@@ -319,7 +319,7 @@ class Trajectory:
         return f"Trajectory(points={shape}, dtype={dtype}, status={self.status!r}, {where})"
 
     def __str__(self) -> str:
-        """An aligned card: what the run is, how much of it there is, and how it stands."""
+        """An aligned card: title, sizes, observables, file, status and the solver's statistics."""
         rows: dict[str, Any] = {
             "frames": _frames_line(self),
             "cells" if "masses" in self.fields else "particles": f"{self.count} in dimension {self.dimension}",
@@ -348,13 +348,13 @@ class Trajectory:
         return notebook_card.render(self)
 
     def _statistics(self) -> dict[str, Any]:
-        """What the solver reported, if it did."""
+        """The solver's statistics by name; empty if none are stored."""
         statistics = self.metadata.get("statistics")
         return {one_line(name): value for name, value in statistics.items()} if isinstance(statistics, dict) else {}
 
 
 def _contents(stored: "StoredRun") -> tuple[Any, ...]:
-    """What a trajectory needs of an open file, in the order of its constructor."""
+    """The arguments of `Trajectory`, in the order of its constructor, read from an open file."""
     from particleflow.trajectory.store.file_layout import FIELD
     from particleflow.trajectory.store.lazy_array import LazyArray
 
@@ -373,12 +373,12 @@ def _contents(stored: "StoredRun") -> tuple[Any, ...]:
 
 
 def _frames(values: Any, index: slice) -> Any:
-    """Some frames of an array in memory or in a file, which stay where they are."""
+    """Select frames of an array; an array in a file stays lazy."""
     return values[index] if isinstance(values, np.ndarray) else values.select(index)
 
 
 def _run(values: Any, run: int) -> Any:
-    """One run of an array in memory or in a file, which stays where it is."""
+    """Select one run of an ensemble's array; an array in a file stays lazy."""
     return values[:, run] if isinstance(values, np.ndarray) else values.of_run(run)
 
 

@@ -1,7 +1,7 @@
-"""The words of tokens: one text a particle, and the short names that groups of particles take from them.
+"""The words of tokens: one text per particle, and short names for groups of particles made from them.
 
 Words may come from any file. They are kept as they are, bounded in length, and reach a terminal, a figure or a
-page only through `visible` and `named`, which leave out what steers a terminal or turns a line around.
+page only through `visible` and `named`, which remove control characters and direction overrides.
 """
 
 from collections import Counter
@@ -56,13 +56,13 @@ def to_bytes(words: np.ndarray) -> np.ndarray:
 
 
 def from_bytes(content: np.ndarray) -> np.ndarray:
-    """The words of a file; what is no UTF-8 is replaced, and takes no more room than words have."""
+    """Decode the words of a file: invalid UTF-8 is replaced, and each word is cut to `LONGEST` bytes."""
     words = [_kept(word.decode("utf-8", "replace")) for word in content.ravel().tolist()]
     return np.array(words, dtype=str).reshape(content.shape)
 
 
 def distinct(words: Iterable[str]) -> list[str]:
-    """The different words, the most frequent first, of equals the one that comes first."""
+    """The different words, the most frequent first; of equally frequent ones the first to appear comes first."""
     found = Counter(words)
     return sorted(found, key=lambda word: -found[word])
 
@@ -79,12 +79,12 @@ def bare(word: str) -> str:
 
 
 def named(words: Iterable[str], most: int = 3) -> str:
-    """The name of a group: its most frequent words, and how many others there are: "river, bank, water +3"."""
+    """The name of a group: its most frequent words, then the number of the others: "river, bank, water +3"."""
     found = distinct(words)
     return listed(found, len(found), most)
 
 
 def listed(words: Sequence[str], different: int, most: int = 3) -> str:
-    """The first of so many different words, and how many others there are."""
+    """The first `most` words, then how many of the `different` distinct words are left out."""
     name = ", ".join(visible(word) for word in words[:most])
     return name if different <= most else f"{name} +{different - most}"

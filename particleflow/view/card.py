@@ -86,10 +86,10 @@ def _clouds(run: Any, frames: list[int]) -> tuple[str, list[np.ndarray]]:
 
     view = projection(run)
     clouds = [view(stored_points(run, frame)[_shown(run)]) for frame in frames]
-    if view.kind == "line":  # the rank spreads the crowd upwards
+    if view.kind == "line":  # drawn at a height by the particle's index
         visited = np.concatenate([cloud[np.isfinite(cloud)] for cloud in clouds])
         reach = (visited.max() - visited.min()) / 2 if visited.size else 1.0
-        if (field := field_of(run)) is not None:  # or the density
+        if (field := field_of(run)) is not None:  # or at the height of the density
             levels = [field.levels(frame_density(run, field.cells, frame))[_shown(run)] for frame in frames]
             pairs = zip(clouds, levels, strict=True)
             return view.kind, [np.column_stack([cloud, reach * (2 * level - 1)]) for cloud, level in pairs]

@@ -1,4 +1,4 @@
-"""Reading the results of an analysis for a picture: a mapping, an object such as a `ClusterTrack`, or plain rows."""
+"""Access to the results of an analysis, given as a mapping, an object such as a `ClusterTrack`, or plain rows."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,7 @@ def pick(analysis: Any, *names: str) -> Any:
 def worth_showing(trajectory: "Trajectory", analysis: Any) -> Any:
     """The analysis, or None where clusters mean nothing: noise, repulsion or the flow keeps the particles apart.
 
-    The peaks of a density mean something whatever moves it, if their number ever changes.
+    For a density: the analysis if the number of its peaks ever changes, else None.
     """
     counts, labels = pick(analysis, "counts"), pick(analysis, "labels")
     if is_density(trajectory):
@@ -35,7 +35,7 @@ def worth_showing(trajectory: "Trajectory", analysis: Any) -> Any:
 
 
 def merge_rows(merges: Any) -> np.ndarray:
-    """Merges as rows (a, b, time, size), as many as there are: of a `MergeTree`, or as they are given."""
+    """Merges as rows (M, 4) of (a, b, time, size): those of a `MergeTree`, or the given rows."""
     if hasattr(merges, "merges"):
         merges = [(merge.survivor, merge.absorbed, merge.time, merge.size) for merge in merges.merges]
     rows = np.asarray(merges, np.float64)

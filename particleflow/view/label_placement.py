@@ -1,8 +1,8 @@
-"""Words beside particles: those at one place of the picture share a name, and no name lies on another.
+"""Placement of words beside particles: those at one place of the picture share a name, and no name covers another.
 
-Everything is in the units of the picture (pixels, or whatever a renderer counts in) and deterministic: the heaviest
-group chooses its place first, and a name that finds no free place is written shorter or left out. Both the figures and
-the movie place their names here, so that neither has rules of its own.
+Everything is in the units of the picture (pixels, or another unit of the renderer) and deterministic: the heaviest
+group is placed first, and a name without a free place is shortened or left out. Figures and movie both use these
+functions.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -52,9 +52,9 @@ def find_groups(
 ) -> list[Group]:
     """The groups of particles that are linked at the distance `reach`, the heaviest first, at most `MOST_NAMES`.
 
-    `places` (N, 2), of which only the first of `axes` axes may count; `depth` (N,) of a picture of space, positive in
-    front, in the same units: what only looks near is not linked. A cloud whose particles touch without gathering has no
-    place, and so no name.
+    `places` (N, 2), whose first `axes` coordinates decide links and widths; `depth` (N,) of a picture of space,
+    positive in front, in the same units, so that particles behind each other are not linked. A group wider than a few
+    links has no one place, and gets no name.
     """
     active = np.isfinite(places).all(axis=-1) & (weights > 0)
     if not active.any():
@@ -94,7 +94,7 @@ def place_names(
 
     A name that is written nearby already is not repeated. `radius` is that of a group's marker, `measure` gives the
     width and height of a text, `taken` are boxes that must stay free of names. A name also keeps off the markers of all
-    other groups, so that no reader takes it for theirs.
+    other groups, so that it cannot be taken for theirs.
     """
     reaches = [radius(group) + group.spread for group in groups]
     boxes = [*taken]

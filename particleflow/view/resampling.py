@@ -64,7 +64,7 @@ def log_coordinate(times: np.ndarray) -> np.ndarray:
 
 
 def choose_spacing(trajectory: "Trajectory") -> str:
-    """The spacing that "auto" stands for.
+    """The spacing that "auto" chooses for a trajectory.
 
     "log" if the run was saved on a log grid; "arc" if over 80 % of the motion happens in under 20 % of the time; else
     "linear".

@@ -127,7 +127,7 @@ def _axes_settings(theme: Theme) -> dict[str, Any]:
         "axes.titleweight": "regular",
         "axes.titlelocation": "left",
         "axes.titlepad": 7.0,
-        "axes.titley": 1.0,  # where it is anyway: looking for ticks above the axes takes a tenth of a figure's time
+        "axes.titley": 1.0,  # the default place, fixed: the search for ticks above takes a tenth of a figure's time
         "axes.linewidth": 0.7,
         "axes.spines.top": False,
         "axes.spines.right": False,
@@ -305,9 +305,9 @@ def glyphs(family: str) -> frozenset[int]:
 
 
 def clean(text: object, limit: int = 80) -> str:
-    """Text from outside made harmless: no mathtext, no control characters, only glyphs of the font, at most `limit`.
+    """Clean text from files: no mathtext, no control characters, only glyphs of the font, at most `limit` characters.
 
-    Every `$` is escaped, so matplotlib shows it and never parses it.
+    Every `$` is escaped, so that matplotlib shows it and never parses it.
     """
     kept = "".join(character for character in str(text)[: 20 * limit] if _visible(character))
     kept = " ".join(kept.split())

@@ -7,7 +7,7 @@ and otherwise 0), and masses w_j:
     sinkhorn   A_ij = w_j K_ij e^{f_i + g_j}                   doubly stochastic: also Σ_i w_i A_ij = w_j
     none       unnormalised attention has weights w_j K_ij; what is reported are its row-normalised ones
 
-A token that sees no other, as the first one of a strictly causal sequence, has a row of zeros.
+A token that sees no token, as the first one of a strictly causal sequence, has a row of zeros.
 
 The potentials f and g are unique up to a constant that moves from one to the other, and A is unique. As β grows,
 softmax rows turn Boolean, each token following the points that are largest in its direction; Sinkhorn's tend to the
@@ -176,7 +176,7 @@ def _scores(
         raise ShapeError(f"Queries and keys must have one dimension, but have {queries.shape[1]} and {keys.shape[1]}.")
     with np.errstate(over="ignore", invalid="ignore"):
         if not np.isfinite(float(beta) * np.abs(queries).sum(axis=1).max() * np.abs(keys).max()):
-            raise ArgumentError(f"Argument `beta` is {beta:g}, which makes exponents that are no numbers any more.")
+            raise ArgumentError(f"Argument `beta` is {beta:g}, for which the exponents β⟨Qx, Ky⟩ overflow.")
     places = _positions(positions, array.shape[0])
     if kernel.is_causal and places[mass > 0].min() > places.min():
         raise ArgumentError("The first token of a causal sequence must have mass: it sees only itself.")
@@ -329,7 +329,7 @@ def _followers(leader: IntArray, mass: FloatArray) -> tuple[list[int], list[floa
 
 
 def _boolean_distance(matrix: FloatArray) -> float:
-    """Return max min(A, 1 − A); next to one, 1 − A is the sum of the rest of the row, which does not cancel."""
+    """Return max min(A, 1 − A); for entries near one, 1 − A is the sum of the rest of the row (no cancellation)."""
     rest = matrix.copy()
     rows = np.arange(matrix.shape[0])
     strongest = np.argmax(matrix, axis=1)

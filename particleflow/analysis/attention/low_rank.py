@@ -1,4 +1,4 @@
-"""How low the rank of a kernel matrix is: why far crowds, and smooth kernels, can be summed as a few.
+"""Numerical ranks of kernel matrices: why sums over distant sets, or with smooth kernels, need only a few terms.
 
     rank_ε(A) = the least p with |A − A_p|_ij ≤ ε max|A| for all entries,    A_p = Σ_{l ≤ p} σ_l u_l v_lᵀ
 
@@ -27,7 +27,7 @@ class BlockRanks:
 
 
 def numerical_rank(matrix: np.ndarray, tolerance: float) -> int:
-    """The least p for which all entries of the matrix minus its p largest parts are below `tolerance` · max |A|."""
+    """The least p for which all entries of A − Σ_{l ≤ p} σ_l u_l v_lᵀ are at most `tolerance` · max |A|."""
     if not 0 < tolerance < 1:
         raise ArgumentError(f"Argument `tolerance` must be between 0 and 1, but is {tolerance}.")
     matrix = np.asarray(matrix, float)
@@ -37,7 +37,7 @@ def numerical_rank(matrix: np.ndarray, tolerance: float) -> int:
 
 
 def _rank(matrix: np.ndarray, u: np.ndarray, values: np.ndarray, v: np.ndarray, tolerance: float) -> int:
-    """The least rank whose remainder is below the tolerance in every entry, from the singular value decomposition."""
+    """The least rank whose remainder is within the tolerance in every entry, from the singular value decomposition."""
     left, allowed = matrix.copy(), tolerance * np.abs(matrix).max(initial=0.0)
     for rank, value in enumerate(values):
         if np.abs(left).max(initial=0.0) <= allowed:

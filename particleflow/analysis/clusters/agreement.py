@@ -17,8 +17,8 @@ def adjusted_rand_index(labels: ArrayLike, reference: ArrayLike, *, weights: Arr
     """Return the Rand index corrected for chance, 1 for equal partitions and 0 on average for random ones.
 
     Let S be the mass of pairs inside the cells of a partition, S = Σ_cells ½[(Σ_i w_i)² − Σ_i w_i²]; it is
-    Σ n(n−1)/2 for n particles of weight one. With S_both for the cells that the two partitions cut out together, S_a
-    and S_b for each, S_all for no partition, and E = S_a S_b / S_all for what chance does:
+    Σ n(n−1)/2 for n particles of weight one. With S_a and S_b for the two partitions, S_both for their common
+    refinement, S_all for all particles in one cell, and the value E = S_a S_b / S_all expected by chance, the index is
     (S_both − E) / (½(S_a + S_b) − E).
 
     labels, reference: (N,) of any type; weights: (N,), equal if left out.

@@ -1,4 +1,4 @@
-"""The clusters that a run comes to: a few tight ones in a late frame, by which its particles can be told apart."""
+"""The final clusters of a run: a few tight clusters in a late frame, by which its particles are coloured."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 MOST_CLUSTERS = 12
 _LEAST_MASS = 0.01  # of a cluster of its own
-_MOSTLY_ONE = 0.7  # chance that two particles are of one cluster, above which an earlier frame is looked for
-_LOOSEST = 4.0  # thresholds that a tight cluster measures from its centre, on average
-_FRAMES = 48  # looked at, from the last one backwards
+_MOSTLY_ONE = 0.7  # chance that two particles are of one cluster, above which an earlier frame is searched for
+_LOOSEST = 4.0  # linking distances: the largest root-mean-square distance of tight clusters to their centres
+_FRAMES = 48  # searched at most, from the last one backwards
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,11 @@ class LastClusters:
 
 
 def last_clusters(run: "Trajectory") -> LastClusters | None:
-    """The last frame of one run that has two to twelve tight clusters; None without such a frame, or if it repels.
+    """The last frame of one run that has 2 to 12 tight clusters; None without one, or if particles are kept apart.
 
-    Particles that end as one are told apart by clusters of which none is most of them: Σ_c m_c² ≤ 0.7, the chance that
-    two particles are of one. Clusters of less than 1 % of the mass count only far from others; else their particles go
-    with the nearest other one. A run that is carried by a density has none.
+    Before the last frame no cluster may dominate: Σ_c m_c² ≤ 0.7, the chance that two particles are of one cluster.
+    Clusters of less than 1 % of the mass count only far from others; else their particles go with the nearest other
+    one. A density has none.
     """
     if masses_of(run) is not None or not character_of(run).gathers or not np.isfinite(stored_points(run, 0)).all():
         return None
@@ -81,7 +81,7 @@ def _tight_clusters(points: FloatArray, weights: FloatArray, threshold: float) -
 
 
 def _heavy_or_far(mass: Any, middles: FloatArray, heavy: IntArray) -> IntArray:
-    """The heavy clusters, and of few in all also light ones farther from these than half their least distance."""
+    """The heavy clusters; if there are few in all, also light ones farther from them than half their least distance."""
     if not 1 < len(heavy) < len(mass) <= MOST_CLUSTERS:
         return heavy
     away = np.linalg.norm(middles[:, None] - middles[heavy], axis=-1)

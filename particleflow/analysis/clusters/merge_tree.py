@@ -6,7 +6,7 @@ D₀ > r in one frame and at D₁ ≤ r in the next touches at the fraction (D�
 clusters merge at their first touch. The heavier cluster keeps its label (equal masses: the older label).
 
 The first touches that join several clusters within one interval are the minimum spanning forest of the graph whose
-nodes are the clusters and whose edge lengths are their touching times: an edge that closes a circle joins nothing new.
+nodes are the clusters and whose edge lengths are their touching times: an edge that closes a cycle joins nothing new.
 """
 
 from dataclasses import dataclass, field
@@ -194,9 +194,10 @@ def _listed(touches: _Touches) -> list[Contact]:
 
 
 def _few_touches(before: FloatArray, after: FloatArray, owner: IntArray, minor: IntArray, threshold: float) -> _Touches:
-    """The touches of a few particles, each compared with all of them, of which every cluster's first is kept.
+    """The first touch of every cluster by each of a few particles, found by comparing these with all particles.
 
-    A straggler that falls into a cluster of a million touches them all: a list would be long, and a tree slow to build.
+    One particle that merges with a cluster of a million touches all of it: a list of touches would be long, and a k-d
+    tree slow to build.
     """
     found = [_Touches(owner[:0], owner[:0], after[:0, 0])]
     number = distinct(owner)
@@ -221,7 +222,7 @@ def _fraction(earlier: FloatArray, closest: FloatArray, threshold: float) -> Flo
 def _thin_crowds(
     points: FloatArray, owner: IntArray, minor: IntArray, threshold: float
 ) -> tuple[IntArray, IntArray, float, bool]:
-    """Keep one particle for each cell and cluster while two crowds would make too many contacts.
+    """Keep one particle for each cell and cluster while two large clusters would make too many contacts.
 
     Return the kept particles, those of them outside the largest clusters, the size of the cells as a fraction of the
     threshold, and whether there are still too many contacts to list.

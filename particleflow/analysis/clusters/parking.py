@@ -75,7 +75,7 @@ def expected_centres(beta: float) -> float:
 
 
 def _park(points: "np.ndarray", order: IntArray, delta: float) -> IntArray:
-    """Let each centre strike out what is within δ of it: what is left first is the next centre. O(N) a centre."""
+    """Remove everything within δ of each centre; the first particle left is the next centre. O(N) a centre."""
     centres: list[int] = []
     free = np.arange(points.shape[0])
     while free.size:

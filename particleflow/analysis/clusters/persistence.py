@@ -4,7 +4,7 @@ Both are the minimum spanning tree of the cloud. Its N − 1 edge lengths are th
 become one, that is the deaths of the H0 diagram (every component is born at 0, one never dies): with edge lengths
 ℓ_1 ≤ … ≤ ℓ_{N−1} there are N − #{k : ℓ_k ≤ r} clusters at the threshold r. On the sphere the lengths are chordal.
 
-Of the weights it only matters which are zero: those particles are left out, and N counts the others.
+Particles of weight zero are left out, and N counts the others; weights do not matter otherwise.
 """
 
 import numpy as np
@@ -63,7 +63,7 @@ def largest_gap(
 
     The width is measured as the ratio high / low of consecutive spanning-tree edges. Edges below 1e-12 times the
     longest count as that long, so that differences between rounding errors do not decide; the range below the shortest
-    edge, where every particle is alone, does not count. Needs two particles. lengths: the sorted edge lengths, third
+    edge, where every particle is alone, counts for two particles only. Needs two. lengths: sorted edge lengths, third
     column of `single_linkage`, if they are known already. points: (N, d); weights: (N,), particles of weight zero are
     left out.
     """

@@ -5,12 +5,12 @@ merge. That is the first frame k whose count, and every later one, is below ever
 
     max(counts[k:]) < min(counts[:k]):
 
-before it clusters are chains of the start, which come and go. A crowd so dense that it starts as one chain first breaks
-up, and nothing is below one: there the rule counts from the frame with the most clusters on, and a count that stays as
-it is from there on is a plateau, too. A count that never changes is one plateau. Without counts
+before it clusters are chance chains of the start, which form and break. Particles so dense that they start as one chain
+have the count 1, below which no later count can be: there the rule begins at the frame with the largest count, and a
+count that is constant from there on is a plateau, too. A count that never changes is one plateau. Without counts
 a plateau is where the energy is nearly flat, |dE/ds| ≤ flatness · (max E − min E) / (total length in s), where s is t
 or, for log-spaced frames, log₁₀ t. It counts if it lasts at least `minimum` of the total length in s. Dwell times are
-given in time and in decades of time. Both series are numbers of the measure, which weights have entered already.
+given in time and in decades of time. The weights of the particles are contained in counts and energy already.
 """
 
 from collections.abc import Iterable
@@ -91,9 +91,9 @@ def find_plateaus(
 def first_real_merge(counts: ArrayLike) -> int | None:
     """Return the first frame k with max(counts[k:]) < min(counts[:k]), or None if there is none.
 
-    From it on the count is below everything it was before, for good: fluctuations up and down are no merges. Of counts
-    that begin with 1, one chain that breaks up, those before the first of the largest are passed over; if the largest
-    then stays to the end, it is that one.
+    From it on the count is below everything it was before, for good: fluctuations up and down are no merges. If counts
+    begin with 1, one chain that breaks up, the frames before the first largest count are skipped; if the count then
+    stays constant, the frame of the largest count is returned.
     """
     array = np.asarray(counts, dtype=np.float64)
     broken = int(np.argmax(array)) if array.size and array[0] == 1 else 0
@@ -107,9 +107,9 @@ def first_real_merge(counts: ArrayLike) -> int | None:
 
 
 def metastable(plateaus: Iterable[Plateau], initial_count: int) -> list[Plateau]:
-    """Return the plateaus on which particles have found each other: at most ¾ of the first count, or four clusters.
+    """Return the plateaus with at most max(¾ · initial_count, 4) clusters.
 
-    A count that stands still at more is that of particles that have hardly met.
+    A constant count above that belongs to particles that have hardly begun to gather.
 
     plateaus: as of `find_plateaus` with counts; initial_count: clusters in the first frame.
     """
@@ -120,7 +120,7 @@ def metastable(plateaus: Iterable[Plateau], initial_count: int) -> list[Plateau]
 def spreads(counts: ArrayLike, last_labels: ArrayLike) -> bool:
     """Tell whether nothing gathers: the count ends above its start, was never larger, and most clusters are alone.
 
-    counts: (T,); last_labels: (N,), the clusters of the last frame. What splits into parties does not spread.
+    counts: (T,); last_labels: (N,), the clusters of the last frame. A cloud that splits into groups does not spread.
     """
     array = np.asarray(counts)
     alone = np.unique(np.asarray(last_labels), return_counts=True)[1] == 1

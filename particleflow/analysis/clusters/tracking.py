@@ -70,7 +70,7 @@ class ClusterTrack:
 
     @staticmethod
     def from_arrays(arrays: Mapping[str, NDArray]) -> "ClusterTrack":
-        """Make the track again from its `arrays`, as another process has handed them over."""
+        """Make the track again from its `arrays`, as received from another process."""
         value, linking, resolution = arrays["numbers"].tolist()
         metric, reason, interpolation = arrays["words"].tolist()
         births = [
@@ -217,8 +217,8 @@ class _Tracker:
     ) -> IntArray:
         """Record the merges of one interval in time order and name the clusters that come out of them.
 
-        Only particles that go with their cluster into its heir can touch; clusters that meet by way of others, which
-        left their own, merge at the end of the interval.
+        Only particles that move with their cluster into its heir can touch; clusters that are joined by particles from
+        other clusters merge at the end of the interval.
         """
         merging = np.flatnonzero(families[heir] > 1)  # clusters of the frame before
         order = merging[np.lexsort((self.names[merging], -self.masses[merging], heir[merging]))]

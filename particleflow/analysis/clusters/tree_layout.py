@@ -2,8 +2,8 @@
 
 A branch is a cluster from its birth to the merge that ends it, drawn as a line along time at its `place`; a merge is a
 bar across the places of the two branches that it ends. Leaves stand at 0, 1, 2, … in an order in which the leaves of
-every cluster are next to each other, so that no bar crosses a foreign branch; a cluster that merging has made stands at
-the mean place of its two parts, weighted by their sizes.
+every cluster are next to each other, so that no bar crosses another branch; a merged cluster stands at the mean place
+of its two parts, weighted by their sizes.
 """
 
 from collections.abc import Iterable, Sequence
@@ -47,7 +47,7 @@ def grow_branches(
     given = zip(births.tolist(), sizes.tolist(), strict=True)
     branches = [TreeBranch(max(birth, begin), end, size, leaf) for leaf, (birth, size) in enumerate(given)]
     numbered = merges.size > 0 and merges[:, :2].max() >= count
-    above = list(range(count))  # a branch on the way to the one that a branch is inside now, which is its own
+    above = list(range(count))  # union-find: a branch that contains each one; its own number before it has merged
 
     def now(name: float) -> int | None:
         """The number of the cluster that a row names; None if there is none, or if it has merged already."""
@@ -98,7 +98,7 @@ def largest_merges(branches: Sequence[TreeBranch], limit: int) -> set[int]:
     """Return the branches to draw where only the `limit` largest merges are shown, by the size of the smaller side.
 
     Where a merge is left out, its smaller side is, too, and its branch begins where its larger side does. Of equally
-    large merges the latest are kept: they are the ones that can be watched. Leaves that never merge are left out.
+    large merges the latest are kept. Leaves that never merge are left out.
     """
     merges = [number for number, branch in enumerate(branches) if branch.children]
     weight = {number: min(branches[child].size for child in branches[number].children) for number in merges}
@@ -116,7 +116,7 @@ def largest_merges(branches: Sequence[TreeBranch], limit: int) -> set[int]:
 
 
 def place_branches(branches: Sequence[TreeBranch], leaves: Iterable[int], drawn: Iterable[int]) -> None:
-    """Set the places: 0, 1, 2, … of `leaves` in their order, and the mean of its drawn children of every other branch.
+    """Set the places: 0, 1, 2, … for `leaves` in order, and for other branches the mean place of the drawn children.
 
     leaves: the drawn branches of which no child is drawn; drawn: all that are drawn.
     """

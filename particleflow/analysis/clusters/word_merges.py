@@ -1,7 +1,7 @@
 """Which words become one: the words of the clusters of a frame, and those on both sides of a merge.
 
-A merge is listed where each side has a word that the other has not: that one "the" meets another, or joins a cluster
-that holds a "the" already, says nothing about words.
+A merge is listed only where each side has a word that the other lacks: one "the" that meets another, or joins a cluster
+that holds a "the" already, is not listed.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from particleflow.errors import ShapeError
 from particleflow.trajectory.words import listed, visible
 
 _LISTED = 12  # words of one side that are kept
-_MOST_MERGES, _MOST_LISTED, _MOST_CLUSTERS = 1000, 200, 100  # merges looked at, merges and clusters in a summary
+_MOST_MERGES, _MOST_LISTED, _MOST_CLUSTERS = 1000, 200, 100  # merges examined, merges and clusters in a summary
 
 
 class Side(NamedTuple):
@@ -60,7 +60,7 @@ def cluster_words(labels: Any, words: Any, weights: Any = None) -> list[tuple[in
 def word_merges(track: ClusterTrack, words: Any) -> list[WordMerge]:
     """Return the merges of a run in which different words became one, in time order.
 
-    Of more than 1,000 merges those of the heaviest absorbed clusters are looked at. words: (N,), one a particle. track:
+    Of more than 1,000 merges those of the heaviest absorbed clusters are examined. words: (N,), one a particle. track:
     the clusters of the run.
     """
     _, codes = _checked(track.labels[-1], words)
@@ -81,7 +81,7 @@ def word_merges(track: ClusterTrack, words: Any) -> list[WordMerge]:
 def _of_interval(
     merges: list[tuple[Merge, bool]], before: IntArray, codes: IntArray, named: "_Names"
 ) -> Iterator[WordMerge]:
-    """The chosen merges of one interval: each finds the clusters as the merges before it have left them."""
+    """Yield the chosen merges of one interval, each with the clusters as they are after the merges before it."""
     order = np.argsort(before, kind="stable")
     involved = np.unique([label for merge, _ in merges for label in (merge.survivor, merge.absorbed)])
     ends = [np.searchsorted(before[order], involved, side) for side in ("left", "right")]
@@ -94,7 +94,7 @@ def _of_interval(
 
 
 class _Names:
-    """Words by their numbers, which are in the order of first appearance."""
+    """A lookup from word numbers, in the order of first appearance, to words."""
 
     def __init__(self, words: Any) -> None:
         """Number the distinct words in the order of their first appearance."""

@@ -1,7 +1,7 @@
-"""The cells of a density: how much space each of its fixed points stands for, and which of them touch.
+"""The cells of a density: the length or area of the cell around each of its fixed points, and which cells touch.
 
-A run that is carried by a density stores points that stay and masses that change. Its cells are the places that are
-nearer to one point than to any other: intervals of the line, arcs of the circle, rectangles of a lattice in the plane,
+A run that is carried by a density stores points that stay and masses that change. A cell is the set of places that are
+nearer to its point than to any other: intervals of the line, arcs of the circle, rectangles of a lattice in the plane,
 Voronoi cells of the sphere S². With the length or area V_i of a cell, its density is
 
     ρ_i = m_i / V_i.
@@ -26,8 +26,8 @@ from particleflow.errors import ArgumentError
 if TYPE_CHECKING:
     from particleflow.trajectory.trajectory import Trajectory
 
-_MIDDLE = 0.25  # spacings: so near is the middle of a cell to the point of a lattice that it is around
-_SAME = 1e-6  # of the extent of a lattice: coordinates that near are one
+_MIDDLE = 0.25  # spacings: the largest distance of a cell's middle from the lattice point that the cell surrounds
+_SAME = 1e-6  # of the extent of a lattice: coordinates that differ by less count as equal
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +38,7 @@ class Cells:
     cells along the line (N + 1,) or in angles (N + 1,), whose cells follow each other in the `order` (N,); in the plane
     along both axes, (n + 1,) and (m + 1,), where the order is that of the first axis, then the second. `corners`
     (N, k, 3) are those of the cells on the unit sphere, the last one repeated; `radius` is that of circle and sphere.
-    `closed` says whether the ends of a box meet.
+    `closed` is true for a box whose opposite ends meet (a torus).
     """
 
     kind: str
@@ -53,7 +53,7 @@ class Cells:
 
     @property
     def even(self) -> float:
-        """The density of mass one that is the same everywhere."""
+        """The density of a unit mass spread evenly, 1 / Σ V_i."""
         return 1.0 / float(self.volumes.sum())
 
     @property
@@ -66,7 +66,7 @@ class Cells:
         return values[..., self.order].reshape(*values.shape[:-1], *self.shape)
 
     def distances(self, cells: IntArray, others: IntArray) -> FloatArray:
-        """How far the points of cells (n,) are from those of others (m,), (n, m); across the ends where they meet."""
+        """Distances (n, m) of the points of cells (n,) from those of others (m,); on a torus the shortest ones."""
         apart = np.abs(self.points[cells, None] - self.points[others][None])
         if self.closed:
             apart = np.minimum(apart, np.array([edge[-1] - edge[0] for edge in self.edges]) - apart)
@@ -143,7 +143,7 @@ def _in_a_row(
     closed: bool,
     radius: float | None = None,
 ) -> Cells | None:
-    """Cells that follow each other; none where two points are one."""
+    """Cells that follow each other on a line or circle; None where two points coincide."""
     if not (widths > 0).all():
         return None
     before, after = np.roll(order, 1), np.roll(order, -1)
@@ -155,13 +155,13 @@ def _in_a_row(
 
 
 def _between(values: FloatArray) -> FloatArray:
-    """Edges halfway between increasing values; the outer cells are as wide as they are inwards."""
+    """Edges halfway between increasing values; outer cells extend equally far outwards and inwards."""
     middle = (values[1:] + values[:-1]) / 2
     return np.concatenate([[2 * values[0] - middle[0]], middle, [2 * values[-1] - middle[-1]]])
 
 
 def _lattice(points: FloatArray, _: float | None, closed: bool) -> Cells | None:
-    """The rectangles around points of which each coordinate of one axis meets each of the other once; else none."""
+    """Rectangles around the points of a full lattice, every x with every y once; None for other points."""
     axes, places = [], []
     for column in points.T:
         rounded = np.round((column - column.min()) / (np.ptp(column) or 1.0) / _SAME)

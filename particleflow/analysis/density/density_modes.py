@@ -146,6 +146,6 @@ def _directions(points: FloatArray, mass: FloatArray) -> FloatArray:
 
 
 def _check_maximum(maximum: int) -> None:
-    """Refuse to compute no mode at all."""
+    """Refuse a `maximum` below 1."""
     if maximum < 1:
         raise ArgumentError(f"Argument `maximum` must be at least 1, but is {maximum}.")

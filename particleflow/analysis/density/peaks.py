@@ -1,4 +1,4 @@
-"""The peaks of a density: the clusters of a run that has no particles, how heavy they are and since when they stand.
+"""The peaks of a density: the clusters of a run that has no particles, their masses, and since when they exist.
 
 From every cell the steepest way up through neighbours ends on a local maximum; the cells of one maximum are its basin.
 Lowering a water level, two basins meet at the highest pass between them, and the lower maximum, of height h, over a
@@ -208,7 +208,7 @@ def track_peaks(
     """Follow the peaks of a density through time, frame by frame.
 
     A peak goes on as the peak of the next frame in whose basin its top lies; of several the heaviest goes on, and the
-    others have merged into it. What no peak goes on as is new.
+    others have merged into it. A peak that continues none is new.
 
     Parameters: `trajectory`, one run that is a density on cells; `contrast` and `least`, those of `find_peaks`;
     `progress(done, total)`, called after every frame.
@@ -241,7 +241,7 @@ def track_peaks(
 def _labels(
     before: tuple[Peaks, list[int]] | None, found: Peaks, history: dict[int, list], into: dict[int, int]
 ) -> list[int]:
-    """The labels of the peaks of a frame after those of the frame before; new ones follow the last."""
+    """The labels of the peaks of a frame, continued from the frame before; new peaks get the next numbers."""
     labels = [-1] * len(found.tops)
     for top, label in zip(before[0].tops, before[1], strict=True) if before else ():  # the heaviest first
         heir = int(found.basins[top])

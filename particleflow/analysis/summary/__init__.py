@@ -1,1 +1,1 @@
-"""Everything at once: the numbers of a run as one table."""
+"""The summary: all numbers of a run as one table."""

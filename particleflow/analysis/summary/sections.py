@@ -60,9 +60,9 @@ def cluster_section(track: ClusterTrack, weights: FloatArray) -> Section:
 
 
 def peak_section(track: PeakTrack) -> Section:
-    """The number of peaks in every frame, and the peaks of the last one: place, mass, height, and since when each is.
+    """The number of peaks in every frame, and the peaks of the last one: place, mass, height, and first time.
 
-    A peak that another has split off from keeps its own beginning.
+    A peak from which another has split off keeps its first time.
     """
     return {
         "contrast": track.contrast,
@@ -145,7 +145,7 @@ def without_pairs(weights: FloatArray) -> dict[str, str]:
 
 
 def similarity_section(trajectory: "Trajectory", seed: int, progress: Progress | None) -> Section | None:
-    """Quantiles of the pairwise similarity over time, and how fast the cloud closes up at the end."""
+    """Quantiles of the pairwise similarity over time, and the rate at which the cloud contracts at the end."""
     if without_pairs(fixed_weights(trajectory)):
         return None
     frames = select_frames(len(trajectory), _FRAMES)
@@ -277,8 +277,8 @@ def attention_section(
     """Attention statistics of the first and last frame, the parking centres of a causal run, or why there are none.
 
     They are those of the first interaction of the run that is attention between the stored points, kernel of positions
-    included; where there is none, or what is known of it does not fit the cloud, there is no section. A given β asks
-    for softmax even then, and a given `causal` stands in for the kernel of positions.
+    included; where there is none, or its stored numbers do not fit the cloud, there is no section. With a given β
+    softmax attention is computed even then; a given `causal` replaces the kernel of positions.
     """
     place, settings, reason = _attention_of(trajectory)
     given = {} if causal is None else {"positional": CAUSAL if causal else ALL_SEE_ALL}

@@ -1,4 +1,4 @@
-"""Everything at once: the numbers of a run, or of every run of an ensemble, with the thresholds behind them.
+"""The summary of a run: all its numbers, or those of every run of an ensemble, with the thresholds behind them.
 
 The result is plain JSON: no NaN and no infinity (null stands for both), so that any program can read it.
 """
@@ -218,7 +218,7 @@ def _summarize_density(
 
 
 def _card(trajectory: "Trajectory") -> dict[str, Any]:
-    """What run it is: title, space, status, sizes, times, and the ends of its observables."""
+    """Identify the run: title, space, status, sizes, times, and first and last values of its observables."""
     times = np.asarray(trajectory.times, dtype=np.float64)
     return {
         "title": trajectory.metadata.get("title"),

@@ -1,6 +1,6 @@
-"""The lines with which `run` and `analyze` end: what became of the clusters, how it was found, and what to open.
+"""The last lines that `run` and `analyze` print: how clusters changed, how they were found, and what to open.
 
-They are made from the summary in the run's folder, which may be missing or not of our form: then a line is left out.
+They are made from the summary in the run's folder. Where it is missing or has another form, a line is left out.
 """
 
 from pathlib import Path
@@ -9,17 +9,17 @@ from typing import Any
 from particleflow._support.text import plural
 from particleflow.app.runs.folder_contents import PAGE_FILE, products_in, read_summary
 
-_LISTED_TREADS = 3  # of each of these so many are named, the others left out
+_LISTED_TREADS = 3  # how many of each are named; the others are left out
 _LISTED_SERIES = 3
 _LISTED_MERGES = 3
 _LISTED_MASSES = 5
 
 
 def clusters_line(summary: dict[str, Any] | None) -> str | None:
-    """What became of the clusters: "449 → 4 clusters; 5 until t = 12.4"; None where it is not known.
+    """How the number of clusters changed: "449 → 4 clusters; 5 until t = 12.4"; None where it is not known.
 
-    Of a density what became of its peaks: "0 → 3 peaks since t = 0.315; masses 0.333, 0.333, 0.333". Of particles that
-    noise or repulsion keeps apart, what was recorded: chains that come and go are no clusters.
+    For a density the number of its peaks: "0 → 3 peaks since t = 0.315; masses 0.333, 0.333, 0.333". For particles that
+    noise or repulsion keeps apart, the observables instead: chance chains of particles are no clusters.
     """
     try:
         if summary is None:
@@ -133,7 +133,10 @@ def threshold_line(summary: dict[str, Any] | None) -> str | None:
 
 
 def stale_line(folder: Path, before: dict[str, Any] | None, now: dict[str, Any]) -> str | None:
-    """Which products show clusters at another distance than the summary that takes the place of the one before."""
+    """Name the products that show clusters at another linking distance than the new summary; None without any.
+
+    Parameters: `folder` of the run; the summaries `before` and `now`.
+    """
     others = [file for name, file in products_in(folder).items() if name != "summary"]
     if before is None or not others or threshold_line(before) == threshold_line(now):
         return None
@@ -141,7 +144,7 @@ def stale_line(folder: Path, before: dict[str, Any] | None, now: dict[str, Any])
 
 
 def closing_lines(folder: Path, run: Any) -> list[str]:
-    """The lines at the end of a run: clusters and words; how far it came, at what cost; what to open."""
+    """The lines at the end of a run: clusters and words, its final time and cost, and what to open."""
     summary = read_summary(folder)
     lines = clusters_line(summary), words_line(summary), _extent_line(run), _page_line(folder)
     return [line for line in lines if line]
@@ -154,7 +157,7 @@ def analysis_lines(folder: Path, summary: dict[str, Any]) -> list[str]:
 
 
 def _extent_line(run: Any) -> str:
-    """ "t = 20 after 400 frames, 1234 steps, 3.21 s", as far as the metadata tell."""
+    """ "t = 20 after 400 frames, 1234 steps, 3.21 s", as far as the metadata hold these numbers."""
     statistics = run.metadata.get("statistics") or {}
     parts = [plural(len(run), "frame")]
     if "accepted steps" in statistics:

@@ -1,7 +1,7 @@
 """The command fixed-points: the point at which a run's flow vanishes, near one of its frames, and its stability.
 
-The search itself is `theory.equilibria`; here are the choice of the frame, of the particles that are one cluster, the
-flow of the run's scenario, and the picture.
+The search itself is in `theory.equilibria`. This module chooses the frame and the particles that count as one cluster,
+builds the flow of the run's scenario, and draws the picture.
 """
 
 from pathlib import Path
@@ -38,8 +38,8 @@ def fixed_points(
 ) -> int:
     """Find the fixed point nearest to a frame of a run, with its eigenvalues and kind.
 
-    The flow is that of the run's scenario at the time of the frame; of explicit layers, the fixed points of one layer
-    are found. The particles of a cluster count as one, unless more than their places tells them apart.
+    The flow is that of the run's scenario at the time of the frame; for explicit layers, the fixed points of one layer
+    are found. The particles of a cluster count as one, unless they differ in more than their places.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The commands list, runs, info and schema: what is there, without running anything.
+"""The commands list, runs, info and schema, which show what exists and run nothing.
 
 Only `schema` and `info --system` import JAX.
 """
@@ -73,7 +73,7 @@ def _list_runs(folder: Path, *, json: bool) -> int:
 
 
 def info(run: Path | None = None, /, *, system: Flag = False, json: Flag = False) -> int:
-    """Show what a run, a sweep or a folder of runs holds, or what this machine computes with.
+    """Show what a run, a sweep or a folder of runs holds, or the versions and devices on this machine.
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ def _print_rows(rows: dict[str, Any], indent: str = "  ") -> None:
 
 
 def _sweep_info(folder: Path, *, json: bool) -> int:
-    """Print what a sweep runs over, how many of its runs are in each state, and what was made of it."""
+    """Print the keys of a sweep, how many of its runs are in each state, and its products."""
     from particleflow.app.runs.folder_contents import SWEEP_PRODUCTS, runs_in
     from particleflow.app.sweep.manifest import Manifest
 

@@ -1,4 +1,4 @@
-"""The commands analyze, plot, animate, view, export and recover: what can be made of a stored run.
+"""The commands analyze, plot, animate, view, export and recover, which make products from a stored run.
 
 JAX is not imported, with one exception: a run of a sweep that has no folder of its own yet is run first.
 """

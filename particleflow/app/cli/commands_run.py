@@ -87,14 +87,14 @@ def resume(
     json: Flag = False,
     quiet: Quiet = False,
 ) -> int:
-    """Go on with a run (or a sweep) that was interrupted or killed, and make the products it lacks.
+    """Continue a run (or a sweep) that was interrupted or killed, and make the products it lacks.
 
     Parameters
     ----------
     run
         The folder of a run or of a sweep, or the trajectory file of a run.
     retry
-        Of a sweep, run those that failed once more; those that a full disk stopped are run in any case.
+        For a sweep: run those runs again that failed; those that a full disk stopped are run again in any case.
     json
         Print what was made as JSON.
     """
@@ -183,7 +183,7 @@ def note_chosen(loaded: "Loaded", *, quiet: bool = False) -> None:
 
 
 def run_and_report(planned: "PlannedRun", folder: Path, *, json: bool | None, quiet: bool) -> int:
-    """Run a scenario in its folder, show how far it is, and say how it went; returns an exit code.
+    """Run a scenario in its folder, show its progress, and report its outcome; returns an exit code.
 
     Parameters: `json` is whether the result is printed as JSON, None for no result at all.
     """
@@ -224,7 +224,7 @@ def _announce(cost: "Cost", *, quiet: bool) -> None:
 
 
 def _finish(outcome: "Outcome", lines: list[str], *, json: bool | None, quiet: bool) -> int:
-    """Say how a run went, in lines for people and with its folder (or JSON) for programs; returns an exit code."""
+    """Report the outcome of a run: lines on stderr, its folder (or JSON) on stdout; returns an exit code."""
     for name, reason in outcome.failures.items():
         note(f"The {name} could not be made: {reason}")
     if outcome.status == Status.INTERRUPTED:

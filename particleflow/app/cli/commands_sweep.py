@@ -68,7 +68,7 @@ def sweep(
 def resume_sweep(
     folder: Path, *, device: str | None, native: str, allow_code: bool, retry_failed: bool, json: bool, quiet: bool
 ) -> int:
-    """Run what waits in the folder of a sweep, then write its tables and figures."""
+    """Run the runs of a sweep that are not done, then write its tables and figures."""
     from particleflow.app.cli.device import prepare
     from particleflow.app.runs.run_folder import scenario_file
     from particleflow.app.scenario import scenario as scenarios
@@ -82,7 +82,7 @@ def resume_sweep(
 
 
 def _continue(plan: "SweepPlan", manifest: "Manifest", *, retry_failed: bool, json: bool, quiet: bool) -> int:
-    """Run the groups that are left, write the table and the figures, and say how it went."""
+    """Run the groups that are left, write the table and the figures, and report the outcome."""
     from particleflow.app.sweep import run_sweep, write_results
     from particleflow.app.sweep.manifest import DONE
     from particleflow.summation.native.build import library
@@ -104,7 +104,7 @@ def _continue(plan: "SweepPlan", manifest: "Manifest", *, retry_failed: bool, js
 
 
 def _finish(manifest: "Manifest", products: list[str], *, json: bool, quiet: bool) -> int:
-    """Say how a sweep went: runs in each state, pictures to open, the first failures; returns an exit code."""
+    """Report the outcome of a sweep: runs in each state, pictures, the first failures; returns an exit code."""
     from particleflow.app.sweep.manifest import FAILED
 
     folder, states = manifest.folder, manifest.states()
@@ -123,7 +123,7 @@ def _finish(manifest: "Manifest", products: list[str], *, json: bool, quiet: boo
 
 
 def _figures(plan: "SweepPlan", manifest: "Manifest") -> list[str]:
-    """The phase diagram that a sweep asks for, or else the figure that its axes suggest."""
+    """Draw the phase diagram that the [sweep] table names, or else the figure for its one or two axes."""
     from particleflow.app.sweep import draw_phase_diagram, draw_sweep
 
     phase = plan.table.phase

@@ -1,4 +1,4 @@
-"""What the command line writes: messages and progress to stderr, results to stdout, so that pipes stay clean."""
+"""Output of the command line: messages and progress to stderr, results to stdout, so that pipes stay clean."""
 
 import json
 import sys
@@ -124,7 +124,7 @@ class RunMeter:
         self.pairs = 0  # of the windows since then
 
     def __call__(self, frames: Any) -> None:
-        """Show how the run stands after a window."""
+        """Show the progress of the run after a window."""
         if self.meter.quiet or not len(frames.times):
             return
         progress = frames.progress

@@ -17,20 +17,20 @@ def prepare(device: str | None = None, native: str = "on") -> str:
         try:
             jax.config.update("jax_default_device", jax.devices(kind)[int(number or 0)])
         except (RuntimeError, ValueError, IndexError) as error:
-            raise UserError(f"There is no device {device!r}; here is: {known}.") from error
+            raise UserError(f"There is no device {device!r}; available here: {known}.") from error
     chosen = jax.config.jax_default_device or jax.devices()[0]  # pyright: ignore[reportAttributeAccessIssue]
     return f"{chosen.platform}:{chosen.id} ({chosen.device_kind})"
 
 
 def _platforms() -> str:
-    """The kinds of devices that JAX finds here, or an error that says what the environment asks for in vain."""
+    """The kinds of devices that JAX finds, or an error that names the missing one in JAX_PLATFORMS."""
     import jax
 
     try:
         return ", ".join(sorted({each.platform for each in jax.devices()}))
-    except (RuntimeError, AssertionError) as error:  # JAX asserts that what JAX_PLATFORMS names is there
+    except (RuntimeError, AssertionError) as error:  # JAX asserts that the platforms in JAX_PLATFORMS exist
         wish = jax.config.jax_platforms  # pyright: ignore[reportAttributeAccessIssue]
         raise UserError(
-            f"JAX finds no device of the kind {wish!r}, which JAX_PLATFORMS asks for. "
+            f"JAX finds no device of the kind {wish!r}, which JAX_PLATFORMS requests. "
             "Set it to cpu or leave it out, or install JAX for that device."
         ) from error

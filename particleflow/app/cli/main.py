@@ -86,14 +86,14 @@ def _install_completion() -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code.
 
-    Parameters: without `arguments` they are those of this process, which then is set up for it alone (`own_process`);
-    with `arguments`, as from Python, the environment is left as it was.
+    Parameters: `arguments`; if left out, those of this process, whose settings are then changed for the command line
+    (`own_process`). With `arguments`, as from Python, the environment is left as it was.
     """
     if arguments is not None:
         with _variables_kept("COLUMNS", "PARTICLEFLOW_NATIVE"):
             return _command(list(arguments))
     if multiprocessing.parent_process() is not None:
-        return 0  # a drawing process that imports the main module of its parent, one without a guard
+        return 0  # a spawned drawing process imports its parent's main module, here one without `if __name__ == …`
     configure_process()
     return _command(sys.argv[1:])
 
@@ -106,7 +106,7 @@ def _command(tokens: list[str]) -> int:
 
 @contextmanager
 def _variables_kept(*names: str) -> Iterator[None]:
-    """Give environment variables that a command sets their values from before."""
+    """Restore environment variables that a command sets to their values from before."""
     before = {name: os.environ.get(name) for name in names}
     try:
         yield
@@ -122,7 +122,7 @@ def _run_command(tokens: list[str]) -> int:
     try:
         return _exit_code(tokens)
     except KeyboardInterrupt as interrupt:
-        hint, *_ = (*interrupt.args, "What was there before is as it was; the same command begins anew.")
+        hint, *_ = (*interrupt.args, "Existing files are unchanged; the same command begins anew.")
         note(f"Interrupted. {hint}")
         return INTERRUPTED
 
@@ -134,7 +134,7 @@ def _exit_code(tokens: list[str]) -> int:
     user's code with the line that raised it. The environment variable PARTICLEFLOW_DEBUG shows the traceback instead.
     """
     app = make_app()
-    if _COMPLETION in tokens:  # only then what it does is loaded
+    if _COMPLETION in tokens:  # cyclopts' installer is imported only when it is called
         del app[_COMPLETION]
         app.register_install_completion_command(_COMPLETION)
     try:
@@ -142,7 +142,7 @@ def _exit_code(tokens: list[str]) -> int:
     except CycloptsError:
         return 2
     except BrokenPipeError:
-        # The reader of our output has gone; nothing more can be said, and Python must not try at exit.
+        # The pipe behind stdout is closed: redirect it, so that Python does not fail when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 1
     except ParticleflowError as error:
@@ -178,7 +178,7 @@ def _called(app: App, tokens: list[str]) -> object:
 
 
 def _ensure_columns() -> None:
-    """Let help and bars have at least 20 columns: rich does not terminate on a terminal without any."""
+    """Set at least 20 columns for help and bars: rich does not terminate on a terminal with zero columns."""
     columns, wish = shutil.get_terminal_size().columns, os.environ.get("COLUMNS", "")
     if columns < _FEWEST_COLUMNS or (wish.isdecimal() and int(wish) < _FEWEST_COLUMNS):
         os.environ["COLUMNS"] = str(max(columns, _FEWEST_COLUMNS))

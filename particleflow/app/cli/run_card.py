@@ -1,6 +1,6 @@
 """The part of `info` below the card of a trajectory: parameters, clusters and products, from files alone.
 
-Everything here is read from metadata that anybody may have written: values are checked before they are shown.
+Everything here is read from metadata of unknown origin: values are checked before they are shown.
 """
 
 import math
@@ -62,14 +62,14 @@ def _kernel(kernel: dict[str, Any]) -> str:
 
 
 def _solver(found: dict[str, Any]) -> str:
-    """The solver with its steps: fixed ones where there is a size, adaptive ones else."""
+    """The solver with its step if that is fixed, else with its tolerances."""
     names = ("step",) if found["step"] else ("rtol", "atol")
     numbers = [f"{name} = {found[name]:g}" for name in names if isinstance(found[name], int | float)]
     return ", ".join([*([str(found["solver"])] if found["solver"] else []), *numbers])
 
 
 def cluster_facts(folder: Path) -> dict[str, Any] | None:
-    """What the summary of a run says of its clusters, in words and as numbers; None without one."""
+    """The clusters in the summary of a run, in words and as numbers; None without a summary."""
     summary = read_summary(folder)
     line = clusters_line(summary)
     if summary is None or line is None:

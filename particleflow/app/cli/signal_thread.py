@@ -14,8 +14,8 @@ from typing import Any
 from particleflow._support import signals
 from particleflow.app.cli.console import note
 
-INTERRUPTED = 130  # as shells say it: 128 + SIGINT
-_PATIENCE_SECONDS = 0.1  # between two looks at whether the command has ended; a signal is handled sooner
+INTERRUPTED = 130  # the convention of shells: 128 + SIGINT
+_PATIENCE_SECONDS = 0.1  # between two checks whether the command has ended; a signal is handled sooner
 
 
 def answering_signals(work: Callable[[], int]) -> int:
@@ -45,7 +45,7 @@ def answering_signals(work: Callable[[], int]) -> int:
     finally:
         signals.forget()
         for number, handler in before.items():
-            if handler is not None:  # None was not set by Python, which cannot set it again
+            if handler is not None:  # None: installed by other code than Python, which cannot restore it
                 signal.signal(number, handler)
     if raised:
         raise raised[0]

@@ -1,4 +1,4 @@
-"""Runs of a sweep as arguments: SWEEP/723 is a run folder, made by running this one again where it is not there yet."""
+"""Runs of a sweep as arguments: SWEEP/723 is the folder of run 723, which is run again if the folder does not exist."""
 
 from contextlib import nullcontext
 from pathlib import Path
@@ -9,7 +9,7 @@ from particleflow.errors import UserError
 
 
 def ready(run: Path, *, quiet: bool = False) -> Path:
-    """A run that commands can open: as it is, or run now if it is one of a sweep and has no folder of its own yet."""
+    """Return the path of a run; a run of a sweep that has no folder of its own yet is run first."""
     if "\0" in str(run) or not run.name.isdecimal() or _exists(run):
         return run
     from particleflow.app.runs.folder_contents import MANIFEST_FILE
@@ -24,7 +24,7 @@ def ready(run: Path, *, quiet: bool = False) -> Path:
         hint = f"\n`particleflow replay {run.parent} {run.name} --allow-code` makes this run." if refused else ""
         raise UserError(f"{error}{hint}") from error
     if code:
-        raise SystemExit(code)  # interrupted, which has been said
+        raise SystemExit(code)  # interrupted or failed, which has been reported already
     return run
 
 

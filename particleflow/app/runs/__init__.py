@@ -1,8 +1,8 @@
 """Runs and their folders: scenario and trajectory, with summary, figures, movie and page beside them.
 
-driver           a planned run and a folder in, trajectory and products out: the way of every run
+driver           runs a planned run in a folder and makes its products; all entry points call it
 run_scenario     `particleflow.run`
-run_folder       folders made, frozen scenarios, runs opened; folder_contents reads what lies there, without JAX
-run_outputs      the products; drawing_process draws the pictures beside them
+run_folder       makes folders, freezes scenarios, opens runs; folder_contents reads run folders, without JAX
+run_outputs      makes the products; drawing_process draws figures and movie in other processes
 comparison       two runs side by side
 """

@@ -1,12 +1,12 @@
 """Figures and movie drawn by processes of their own, while this process makes the other products of a run.
 
-Each process is a new one ("spawn"), never a copy of this one: a copy would inherit threads of JAX that do not run in
-it. It loads what it draws with while this process still looks for clusters, takes the clusters through a pipe, opens
-the trajectory itself, and answers with its progress and in the end with None or with what went wrong.
+Each process is a new one ("spawn"), never a fork of this one, in which the threads of JAX would not run. It imports
+matplotlib while this process still looks for clusters, receives the clusters through a pipe, opens the trajectory
+itself, and sends back its progress and in the end None or an error message.
 
 A spawned process imports the main module of its parent once more, which is safe for the command line but not for a
-script without `if __name__ == "__main__"`. So only the command line starts such processes; from Python all is drawn in
-the process that asks for it.
+script without `if __name__ == "__main__"`. So only the command line starts such processes; from Python everything is
+drawn in the calling process.
 """
 
 import multiprocessing
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from particleflow.analysis.clusters.tracking import ClusterTrack
 
 
-_LOOK = 0.2  # seconds between two looks at whether the command was interrupted
+_LOOK = 0.2  # seconds between two checks whether the command was interrupted
 _READY = "ready"
 _FILM = ".movie"  # the folder, among the unfinished figures, of a movie that is not finished
 
@@ -43,14 +43,14 @@ def cores() -> int:
 
 
 class NotStartedError(Exception):
-    """The process ended before it could take its task: nothing is lost, and the product can be drawn here."""
+    """The process ended before it received its task, so that the product can still be drawn in this process."""
 
 
 class DrawingProcesses:
-    """The figures of the trajectory in `path`, on their way to `folder`, which appears when they are all there.
+    """Processes that draw the figures of the trajectory in `path` into `folder`, which appears when all are there.
 
-    The process starts at once, and draws as soon as `begin` hands it the clusters. With `movie`, the path of one,
-    another process draws that; wait for it before the figures.
+    The process starts at once, and draws as soon as `begin` sends it the clusters. With `movie`, the path of one,
+    another process draws that; call `finish_movie` before `finish`.
     """
 
     def __init__(self, path: Path, folder: Path, movie: Path | None = None) -> None:
@@ -67,7 +67,7 @@ class DrawingProcesses:
             raise
 
     def begin(self, track: "ClusterTrack | None", counts: Any = None) -> None:
-        """Let them draw, with these clusters, and these counts (T,) of them in the movie."""
+        """Start drawing with the clusters of `track`, and with cluster `counts` (T,) in the movie."""
         labels = None
         if track is not None:  # the labels of a large run are a file, and are not sent through a pipe
             labels, track = str(self._labels), replace(track, labels=_save(self._labels, track.labels))
@@ -78,17 +78,17 @@ class DrawingProcesses:
             self._workers["movie"].begin((str(self._path), film))
 
     def finish(self, progress: Progress | None = None) -> None:
-        """Wait for the figures, and put them into their place; raises what went wrong.
+        """Wait for the figures, and move them into their folder; raises an error of the drawing process.
 
-        Parameters: `progress` is told how many figures there are, and of how many.
+        Parameters: `progress(done, total)` counts the figures.
         """
         self._workers["figures"].finish(progress, {str(self._partial.absolute()): str(self._folder)})
         self._resources.close()
 
     def finish_movie(self, progress: Progress | None = None) -> None:
-        """Wait for the movie, and put it into its place; raises what went wrong.
+        """Wait for the movie, and move it to its path; raises an error of the drawing process.
 
-        Parameters: `progress` is told how many frames there are, and of how many.
+        Parameters: `progress(done, total)` counts the frames.
         """
         assert self._movie is not None
         unfinished = self._partial / _FILM
@@ -99,7 +99,7 @@ class DrawingProcesses:
             shutil.rmtree(unfinished, ignore_errors=True)
 
     def stop(self) -> None:
-        """End the processes if they still run, and take back what is not finished; after `finish` this does nothing."""
+        """Kill processes that still run, and remove unfinished files; products that are finished stay."""
         for worker in self._workers.values():
             worker.stop()
         stopped = StoreError("The figures were not finished.")
@@ -107,7 +107,7 @@ class DrawingProcesses:
 
 
 class _Worker:
-    """A process that draws one product, seen from here."""
+    """The handle of a process that draws one product."""
 
     def __init__(self, product: str) -> None:
         context = multiprocessing.get_context("spawn")
@@ -119,14 +119,14 @@ class _Worker:
         theirs.close()
 
     def begin(self, task: tuple[str, dict[str, Any]]) -> None:
-        """Hand the task over; of a process that has ended by then, `finish` says why."""
+        """Send the task; if the process has ended by then, `finish` raises the reason."""
         with suppress(BrokenPipeError, ConnectionResetError):
             self._pipe.send(task)
 
     def finish(self, progress: Progress | None, names: dict[str, str]) -> None:
-        """Wait until the product is there; raises what went wrong, or that the process never came so far as to begin.
+        """Wait for the product; raises the error of the process, or `NotStartedError` if it never began.
 
-        Parameters: `names` are what hidden folders are called in an error.
+        Parameters: `names`, hidden folder → the name that replaces it in an error message.
         """
         while (message := self._next()) is not None:
             if isinstance(message, str):
@@ -137,7 +137,7 @@ class _Worker:
                 progress(*message)
 
     def _next(self) -> Any:
-        """What the process says next."""
+        """The next message of the process, apart from that it is ready."""
         try:
             while not self._pipe.poll(_LOOK):
                 if signals.asked():
@@ -163,7 +163,7 @@ class _Worker:
 
 @contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """A process started here never sees Ctrl-C: this one does, and stops it."""
+    """Block SIGINT while a process is started, which inherits the mask: only the parent gets Ctrl-C, and stops it."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -175,7 +175,7 @@ def _without_interrupts() -> Iterator[None]:
 
 
 def _save(path: Path, labels: np.ndarray) -> np.ndarray:
-    """Save labels, and return none in their place."""
+    """Save labels to a file, and return an empty array in their place."""
     try:
         np.save(path, labels)
     except OSError as error:
@@ -185,13 +185,13 @@ def _save(path: Path, labels: np.ndarray) -> np.ndarray:
 
 
 def _work(pipe: Connection, product: str) -> None:
-    """What a drawing process does: load what it draws with, take its task, and draw."""
+    """The main function of a drawing process: import matplotlib, receive the task, and draw."""
     sys.stdout = sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115
     _warm_up()
     try:
         pipe.send(_READY)
         path, task = pipe.recv()
-    except (EOFError, OSError):  # the command has ended, or wants nothing any longer
+    except (EOFError, OSError):  # the command has ended or closed the pipe
         return
     make = {"figures": _figures, "movie": _film}[product]
     from particleflow.trajectory.trajectory import Trajectory
@@ -223,7 +223,7 @@ def _film(trajectory: Any, progress: Progress, path: str, counts: Any) -> None:
 
 
 def _warm_up() -> None:
-    """Draw a figure that is thrown away: half a second of loading, fonts and formulas is over when the task comes."""
+    """Draw a figure that is thrown away, so that half a second of imports and fonts is over before the task comes."""
     import matplotlib as mpl
 
     mpl.use("Agg")

@@ -1,7 +1,7 @@
 """The driver of runs from scenarios: a planned run and its folder in, the stored trajectory and its products out.
 
-The command line (`run`, `resume`, `replay`), `particleflow.run` and the runs of a sweep that become folders of their
-own all come here:
+The command line (`run`, `resume`, `replay`), `particleflow.run` and runs of a sweep with folders of their own all use
+it:
 
     planned = PlannedRun(scenario)          # builds the scenario, its plan and its cost, each once
     with new_run_folder(planned) as folder:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A scenario that is about to run; `resumed`: on from what is in its folder; `products`: make them at the end."""
+    """A scenario to run; `resumed`: continue from the files in its folder; `products`: make them at the end."""
 
     scenario: "Scenario"
     resumed: bool = False
@@ -39,20 +39,20 @@ class PlannedRun:
 
     @cached_property
     def setup(self) -> "Setup":
-        """The scenario built, with its plan and its cost; made when it is first needed, and once."""
+        """The scenario built, with its plan and its cost; made once, at the first use."""
         return self.scenario.build()
 
 
 def _silent(*_: Any) -> None:
-    """Say nothing."""
+    """Do nothing, whatever the arguments."""
 
 
 @dataclass(frozen=True)
 class Listener:
-    """The functions that a run calls on its way; by default it says nothing.
+    """The functions that a run calls to report its progress; by default they do nothing.
 
     Parameters: `cost` is called with the cost before a run begins; `windows` with every window (true for a bar on the
-    terminal); `products` with the name of a product, how much of it is done, and of how much.
+    terminal); `products(name, done, total)` while a product is made.
     """
 
     cost: "Callable[[Cost], None]" = _silent
@@ -62,7 +62,7 @@ class Listener:
 
 @contextmanager
 def new_run_folder(planned: PlannedRun, output: str | Path | None = None) -> Iterator[Path]:
-    """Make the folder of a new run, and take it back if the block ends before there is a trajectory.
+    """Make the folder of a new run, and remove it if the block ends before there is a trajectory.
 
     Parameters: `output`, the folder itself; the next number in outputs/SCENARIO if left out. Nothing is made on disk
     before the scenario is known to be right.
@@ -78,7 +78,7 @@ def new_run_folder(planned: PlannedRun, output: str | Path | None = None) -> Ite
 def run(planned: PlannedRun, folder: Path, listener: Listener | None = None) -> tuple["Trajectory", Outcome]:
     """Run a scenario in its folder and make its products; returns the open trajectory and what was made.
 
-    A run that has come to its end is not touched again, only completed with the products it lacks.
+    A run that has ended is not computed again; only its missing products are made.
     """
     say = listener or Listener()
     trajectory = (_ended(folder) if planned.resumed else None) or _recorded(planned, folder, say)
@@ -97,7 +97,7 @@ def run(planned: PlannedRun, folder: Path, listener: Listener | None = None) -> 
 
 
 def _ended(folder: Path) -> "Trajectory | None":
-    """The trajectory in a folder if its run has come to its end, else None."""
+    """The trajectory in a folder if its run is finished or was stopped by its event, else None."""
     from particleflow.trajectory.trajectory import Trajectory
 
     if not (folder / TRAJECTORY_FILE).exists():

@@ -13,7 +13,7 @@ FARTHEST = 1e150  # a coordinate of this size has a square that is still a numbe
 
 
 def check_extent(trajectory: "Trajectory") -> None:
-    """Raise where points are so far out that their distances overflow: nothing could be measured of them, or drawn.
+    """Raise where points are so far out that their distances overflow, so that they cannot be measured or drawn.
 
     Frames are read window by window, so that memory stays small.
     """
@@ -26,5 +26,5 @@ def check_extent(trajectory: "Trajectory") -> None:
             raise UserError(
                 f"The points of {trajectory.path or 'the run'} reach {farthest:.3g} by time "
                 f"{float(trajectory.times[window][-1]):.4g}, too far to measure distances (above {FARTHEST:g}). "
-                "Run the scenario in smaller units or to an earlier time; `particleflow export` gives out the points."
+                "Run the scenario in smaller units or to an earlier time; `particleflow export` still works."
             )

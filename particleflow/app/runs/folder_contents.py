@@ -1,7 +1,7 @@
-"""What lies in a run folder, read without JAX: its files by name, its products, its summary, and the runs of a folder.
+"""The contents of run folders, read without JAX: files by name, products, the summary, and the runs of a folder.
 
-Whatever is read here comes from files that anybody may have written, so nothing of it is trusted: a summary that
-cannot be read, or that has another form than ours, counts as none.
+Files may come from anywhere, so nothing in them is trusted: a summary that cannot be read, or that has another form
+than ours, counts as none.
 """
 
 import json
@@ -33,7 +33,7 @@ _DEEPEST = 2  # outputs/<scenario>/<run>
 
 @dataclass(frozen=True)
 class RunEntry:
-    """One run or sweep in a list of runs: where it is, how it stands, how many frames it has, what it is called."""
+    """One run or sweep in a list of runs: its path, its status, its number of frames, and its title."""
 
     path: str
     status: str

@@ -2,8 +2,8 @@
 
     outputs/<scenario>/<run>/{scenario.toml, trajectory.h5, summary.json, figures/, movie.mp4, viewer.html}
 
-The folder is all that `resume` needs: clouds and matrices that were read from files lie in `inputs/`, and
-`scenario.toml`, which else is the user's file with its comments, names them there.
+The folder is all that `resume` needs: `scenario.toml` is the user's file with its comments; clouds and matrices that
+were read from files are copied to `inputs/`, where its paths then lead.
 """
 
 import contextlib
@@ -62,8 +62,9 @@ def new_folder(stem: str, output: str | Path | None, root: str | Path = "outputs
 def freeze(scenario: "Scenario", folder: Path, drawing: "Drawing | None" = None, *, swept: bool = False) -> str:
     """Write the scenario into its run folder together with everything it reads from files; returns the text.
 
-    What its sweep reads from files belongs to it if it is `swept`. Values that were left open are written down as they
-    were chosen, unless they are for every run of a sweep to choose. `drawing` has drawn the clouds, if they are built.
+    If it is `swept`, arrays in files that its [sweep] table lists are copied, too. Values that were left open are
+    written as they were chosen, unless each run of a sweep chooses its own. `drawing` has drawn the clouds, if they are
+    built.
     """
     from particleflow.app.scenario.scenario import Drawing
 
@@ -87,9 +88,9 @@ def _sweeps_steps(sweep: dict[str, Any]) -> bool:
 
 
 def _frozen(call: "Spec", draw: "Drawing", folder: Path) -> Iterator[tuple[str, Any]]:
-    """Yield the values of a scenario that change when the files a call reads become part of the run, by their paths.
+    """Yield (path in the scenario, new value) for each file that a constructor call reads, after copying it.
 
-    A cloud from files and arrays from files become files of the run; paths of anything else become absolute.
+    Clouds and arrays from files are copied to the inputs of the run; paths of anything else become absolute.
     """
     paths = call.paths()
     if paths and hasattr(call.target, "counted"):
@@ -107,7 +108,11 @@ def _frozen(call: "Spec", draw: "Drawing", folder: Path) -> Iterator[tuple[str, 
 
 
 def _with_frozen_sweep(sweep: dict[str, Any], home: Path, folder: Path) -> dict[str, Any]:
-    """A [sweep] table whose arrays from files are files of the run; what is no array is left for the runs to refuse."""
+    """A [sweep] table in which .npy files in lists of values are replaced by copies among the inputs of the run.
+
+    A file that cannot be read as an array is left as it is, and the run that uses it reports it. Files named inside of
+    swept tables are not copied.
+    """
     from particleflow.app.scenario.schema.numbers import is_file
 
     lists = {key: values for key, values in sweep.items() if isinstance(values, list)}
@@ -124,14 +129,14 @@ def _with_frozen_sweep(sweep: dict[str, Any], home: Path, folder: Path) -> dict[
 
 
 def sweeps_files(sweep: dict[str, Any]) -> bool:
-    """Whether a [sweep] table goes over arrays from files."""
+    """Whether a [sweep] table lists .npy files as values."""
     from particleflow.app.scenario.schema.numbers import is_file
 
     return any(is_file(value) for values in sweep.values() if isinstance(values, list) for value in values)
 
 
 def _place(raw: dict[str, Any], path: str) -> list[str | int]:
-    """Where a path leads in a file, which may hold its only drift as a table instead of a list of one."""
+    """The keys of a path in a file, whose only drift may be a table, [drift], instead of a list of one."""
     parts = toml.parse_path(path)
     return [parts[0], *parts[2:]] if parts[0] == "drift" and isinstance(raw["drift"], dict) else parts
 
@@ -156,7 +161,7 @@ def _input(folder: Path, name: str, content: Any) -> str:
 
 
 def discard_if_empty(folder: Path) -> None:
-    """Remove the folder of a run that never began: nothing is in it but its scenario and inputs."""
+    """Remove the folder of a run that never began, one that holds nothing but its scenario and inputs."""
     known = {SCENARIO_FILE, INPUTS_FOLDER}
     if folder.is_dir() and all(each.name in known for each in folder.iterdir()):
         shutil.rmtree(folder)

@@ -1,4 +1,4 @@
-"""The products of a run: summary, figures, movie and page, each made once and whole, or noted with what went wrong."""
+"""The products of a run: summary, figures, movie and page, each made once and whole, or reported as failed."""
 
 import contextlib
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from particleflow.errors import ParticleflowError
 if TYPE_CHECKING:
     from particleflow.trajectory.trajectory import Trajectory
 
-Report = Callable[[str, int, int], None]  # the same, after the name of what is made
+Report = Callable[[str, int, int], None]  # (name of the product, done, total)
 Maker = Callable[[Path, "Trajectory", "_Analysis", Progress], str]
 
 
@@ -38,9 +38,9 @@ class Outcome:
 def make_products(
     folder: Path, trajectory: "Trajectory", wanted: dict[str, bool], outcome: Outcome, report: Report | None = None
 ) -> None:
-    """Make the products that are wanted and not there yet; one that fails is noted and the others go on.
+    """Make the products that are wanted and not there yet; one that fails is noted and the others are still made.
 
-    For the command line other processes draw figures and movie meanwhile; in a program of a user's nothing is started.
+    For the command line other processes draw figures and movie meanwhile; from Python no process is started.
     """
     if len(trajectory) == 0:
         return
@@ -56,7 +56,7 @@ def make_products(
     with contextlib.ExitStack() as until:
         elsewhere = is_command_line() and "figures" in due and len(due) > 1
         waited = _drawn_elsewhere(folder, trajectory, analysis, due, until) if elsewhere else {}
-        for name in [*(name for name in due if name not in waited), *waited]:  # what others draw is there last
+        for name in [*(name for name in due if name not in waited), *waited]:  # other processes are awaited last
             maker = waited.get(name) or makers[name]
             _make(name, outcome, partial(maker, folder, trajectory, analysis, partial(say, name)))
 
@@ -73,9 +73,10 @@ def _make(name: str, outcome: Outcome, maker: Callable[[], str]) -> None:
 def _drawn_elsewhere(
     folder: Path, trajectory: "Trajectory", analysis: "_Analysis", due: list[str], until: contextlib.ExitStack
 ) -> dict[str, Maker]:
-    """Let other processes draw the figures and the movie; returns what waits for them, by their names.
+    """Let other processes draw the figures and the movie; returns functions that wait for them, by product.
 
-    They are stopped if they still run when `until` ends. Nothing is returned where all is to be drawn here.
+    The processes are stopped if they still run when `until` ends. The result is empty where everything is to be drawn
+    in this process.
     """
     from particleflow.app.runs.drawing_process import DrawingProcesses, NotStartedError, cores
 
@@ -84,7 +85,7 @@ def _drawn_elsewhere(
     movie = folder / _movie_name() if "movie" in due else None
     try:
         drawing = DrawingProcesses(Path(trajectory.path), folder / "figures", movie)
-    except Exception:  # drawing them here says what is wrong
+    except Exception:  # drawing in this process then reports the reason
         return {}
     until.callback(drawing.stop)
     failure: Exception | None = None
@@ -111,9 +112,9 @@ def _drawn_elsewhere(
 
 
 def _found(trajectory: "Trajectory", analysis: "_Analysis", movie: bool) -> tuple[Any, Any]:
-    """What the drawing processes take: the clusters, and the counts that a movie shows.
+    """The task of the drawing processes: the clusters, and the counts that a movie shows.
 
-    They find the peaks of a density themselves, as fast as those could be handed over.
+    They find the peaks of a density themselves, which takes no longer than sending them.
     """
     clusters = None if is_density(trajectory) else analysis.track
     return clusters, _movie_counts(trajectory, analysis) if movie else None

@@ -1,4 +1,4 @@
-"""A scenario file run from Python, as the command does it: the same folder, the same products, the same bits."""
+"""`particleflow.run`: a scenario file run from Python with the same folder, products and bits as by the command."""
 
 import warnings
 from collections.abc import Callable, Mapping

@@ -55,10 +55,10 @@ _LARGEST_FILE = 4 * 2**20
 
 @dataclass(frozen=True)
 class Setup:
-    """A scenario built: what moves, its saved times, how time is stepped and what is kept; `plan` is ready to run.
+    """A scenario built: flow, start, saved times, stepping and what is stored; `plan` is ready to run.
 
-    `options` are the arguments of `simulate` beside those of `stepping`; `storing` holds those that go with `store`
-    only; `facts` of the start go into the metadata of the run. `drawing` has drawn its clouds.
+    `options` are the arguments of `simulate` beside those of `stepping`; `storing` holds those that need `store`;
+    `facts` of the start go into the metadata of the run. `drawing` has drawn its clouds.
     """
 
     flow: "Flow"
@@ -79,7 +79,7 @@ class Setup:
 
     @cached_property
     def plan(self) -> "Plan":
-        """The plan of the run, made once: whatever does not fit together is an error here."""
+        """The plan of the run, made once; parts that do not fit together raise an error here."""
         from particleflow.simulation.plan import make_plan
 
         return make_plan(self.flow, self.start, self.times, self.stepping, **self.options)
@@ -101,7 +101,7 @@ class Setup:
 
 @dataclass(frozen=True)
 class Drawing:
-    """Draws what the seed of a scenario decides: every cloud once, each with the random key of its own path."""
+    """Draws what is random in a scenario from its seed: every cloud once, each with the random key of its own path."""
 
     document: "Document"
     _drawn: "dict[str, Start]" = field(default_factory=dict, repr=False, compare=False)
@@ -112,7 +112,7 @@ class Drawing:
         return self.document.seed
 
     def start(self, spec: "Spec") -> "Start":
-        """Draw the cloud that a call stands for; a second time it is the same one."""
+        """Draw the cloud of an initial call; repeated calls return the same cloud."""
         if spec.path not in self._drawn:
             self._drawn[spec.path] = spec.build(self).start(key_for(self.seed, spec.path), spec.count)
         return self._drawn[spec.path]
@@ -156,12 +156,12 @@ class Scenario:
         with self._blamed():
             setup = _build(self.document)
             if check:
-                setup.cost()  # makes the plan, in which everything is looked at before time begins
+                setup.cost()  # makes the plan, in which everything is checked before the run begins
         return setup
 
     @contextmanager
     def _blamed(self) -> Iterator[None]:
-        """Turn whatever does not fit together into a `UserError` that names the scenario."""
+        """Turn errors in the block into a `UserError` that names the scenario."""
         try:
             yield
         except UserError as error:
@@ -204,7 +204,7 @@ def load(
 def from_document(
     raw: dict[str, Any], name: str, folder: Path, *, source: str = "", allow_code: bool = False
 ) -> Scenario:
-    """Check a document that is already parsed, from a file (`source`, if there is one) that said much the same."""
+    """Check a parsed document `raw`; `source` is the text of the file that it was read from before changes, if any."""
     from particleflow.app.scenario.schema import Registry, read_document
 
     registry = Registry(allow_code=allow_code)
@@ -272,7 +272,7 @@ def read_text(path: Path) -> str:
 
 
 def key_for(seed: int, name: str) -> "Array":
-    """The random key of one use of a seed: the seed, split by a name that never changes.
+    """The random key of one use of a seed: fold_in(key(seed), crc32(name)).
 
     Parameters: the `seed` of a scenario; `name`, "initial" for the cloud it begins with, "noise" for its Brownian
     motion, and for a cloud inside it the path of that cloud, such as "drift.0.data". What is drawn with this key in
@@ -290,7 +290,7 @@ def safe_name(name: str) -> str:
 
 
 def save_times(time: Any) -> np.ndarray:
-    """The saved times that a time table asks for; with a fixed step they are rounded to whole steps."""
+    """The saved times of a [time] table; with a fixed step they are rounded to whole steps."""
     if time.times is not None:
         return np.asarray(time.times, dtype=float)
     if time.spacing == "log":
@@ -320,7 +320,7 @@ def make_flow(document: "Document", drawing: Drawing | None = None) -> "Flow":
 
 
 def make_start(document: "Document", flow: "Flow", drawing: Drawing | None = None) -> "Start":
-    """What a scenario begins with, on its geometry unless `retract = false`; without a `count`, its density."""
+    """The start of a scenario, on its geometry unless `retract = false`; for a density without `count`, the density."""
     from particleflow.dynamics.geometry import for_weights, retracted
 
     spec, draw = document.initial, drawing or Drawing(document)
@@ -346,7 +346,7 @@ def make_start(document: "Document", flow: "Flow", drawing: Drawing | None = Non
 
 
 def _density_start(draw: Drawing, flow: "Flow") -> "Start | None":
-    """The density of the initial kind, laid out as the discretization carries it; None for kinds that are points."""
+    """The density of the initial kind, projected on the discretization; None for kinds that are points."""
     from particleflow.discretization.base import retracted_density
     from particleflow.dynamics.initial.base import Start
 
@@ -367,7 +367,7 @@ def _density_start(draw: Drawing, flow: "Flow") -> "Start | None":
 
 
 def make_setup(document: "Document", flow: "Flow", start: "Start", drawing: Drawing | None = None) -> Setup:
-    """Bring together everything that `simulate` is given, from a scenario's flow and start."""
+    """Collect all arguments of `simulate` from a scenario, its flow and its start."""
     from particleflow.simulation.plan import Stepping
 
     time, draw = document.time, drawing or Drawing(document)

@@ -2,8 +2,8 @@
 
     Attend(Attention(beta=4.0))   →   { kind = "attend", kernel = { kind = "attention", beta = 4.0 } }
 
-Small arrays are spelled out, larger ones and measures go into .npy and .npz files in the folder of the scenario. A
-scenario is read again as soon as it is written, and must give the same flow, number by number: what cannot be written
+Small arrays are written as lists, larger ones and measures go into .npy and .npz files in the folder of the scenario.
+A scenario is read again as soon as it is written, and must give the same flow, number by number: what cannot be written
 is refused, never changed.
 """
 
@@ -38,7 +38,7 @@ def save_scenario(
     rtol: float = 1e-6,
     atol: float = 1e-8,
 ) -> Path:
-    """Write a flow and what it begins with as a scenario that `particleflow run` takes, and return its path.
+    """Write a flow and its start as a scenario that `particleflow run` takes, and return its path.
 
     Parameters: `flow`; `path` of the file, which must end in .toml; `start`, points (n, d) or a measure, kept in an
     .npz file beside it; `end` and `frames` of the run; its `title`; `rtol` and `atol` of its steps.

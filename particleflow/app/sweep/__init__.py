@@ -2,8 +2,8 @@
 
 sweep_plan      the [sweep] table, read once, and the values of every run; member_builder builds the runs
 execute         groups of runs that compile to one program, run one after the other; `groups` are their files
-manifest        how every run stands, on disk
-results         one table of what was found; sweep_figures draws it
+manifest        the state of every run, on disk
+results         one table of all results; sweep_figures draws it
 replay          one run of a sweep as a run of its own
 """
 

@@ -1,8 +1,8 @@
 """Running a sweep: runs of one structure go as one compiled ensemble, the others one by one.
 
     plan = plan_sweep(scenario)                    the [sweep] table, read once
-    plan, manifest = start_sweep(plan, folder)     frozen on disk, with the groups in which runs go
-    run_sweep(plan, manifest)                      group by group; what was done is noted after each
+    plan, manifest = start_sweep(plan, folder)     frozen on disk, with the groups that run together
+    run_sweep(plan, manifest)                      group by group; the manifest is saved after each
 
 A group's results are a file that is there whole or not, and the manifest is replaced after it: a sweep that is killed
 goes on with the groups that are not done.
@@ -40,9 +40,9 @@ Report = Callable[[int, int, str], None]
 
 
 def plan_groups(plan: SweepPlan, report: Report | None = None) -> list[list[int]]:
-    """The runs of a sweep, by number, in the groups in which they go; refused unless one of them at least can begin.
+    """The runs of a sweep, by number, in groups that run together; refused unless at least one of them can begin.
 
-    Parameters: `report(done, total, text)` is told how many runs have been looked at.
+    Parameters: `report(done, total, text)`, called after each run that has been built.
     """
     by_structure: dict[Any, list[int]] = {}
     for number, values in enumerate(plan.runs):
@@ -55,14 +55,14 @@ def plan_groups(plan: SweepPlan, report: Report | None = None) -> list[list[int]
 
 
 def _check_one_begins(scenario: "Scenario", setups: list["Setup"]) -> None:
-    """Raise what the planner says of the first run if it refuses them all; whatever else is wrong shows in the runs."""
+    """Raise the planner's error for the first run if it refuses them all; other errors show when the runs are run."""
     refusals: list[UserError] = []
     for setup in setups:
         try:
             setup.cost()
         except UserError as error:
             refusals.append(error)
-        except Exception:  # code of the user, perhaps, which is blamed where it is run
+        except Exception:  # perhaps from the user's code; it is reported when the run is run
             return
         else:
             return
@@ -79,10 +79,10 @@ def _parts(numbers: list[int], setup: "Setup") -> list[list[int]]:
 
 
 def start_sweep(plan: SweepPlan, folder: Path, groups: list[list[int]] | None = None) -> tuple[SweepPlan, Manifest]:
-    """Freeze a sweep into its folder: the scenario, every run and the groups in which they go.
+    """Freeze a sweep into its folder: the scenario, the values of every run, and the groups that run together.
 
-    Returns the manifest, and the plan to run it by: the same one, unless files were swept over, which have other names
-    in the folder. Parameters: `groups`, those of `plan_groups` if they are known already.
+    Returns the manifest, and the plan to run: the same one, unless .npy files are swept over, which have other names in
+    the folder. Parameters: `groups`, those of `plan_groups` if they are known already.
     """
     from particleflow.app.scenario.scenario import load
 
@@ -106,8 +106,8 @@ def run_sweep(
 
     A disk that fails stops the sweep, since it would stop the next group, too.
 
-    Parameters: `report(done, total, text)` is told how far it is, `note` in words what is done again; `retry_failed`
-    runs those that failed by themselves once more.
+    Parameters: `report(done, total, text)` receives the progress, `note` a line for each group that is run again since
+    its file is damaged; `retry_failed` runs those runs again that failed for a reason of their own.
     """
     say = report or (lambda *_: None)
     with manifest.locked():
@@ -119,7 +119,7 @@ def run_sweep(
 
 
 def _finished(manifest: Manifest) -> int:
-    """Count the runs that have come to an end, done or failed."""
+    """Count the runs that have ended, done or failed."""
     return sum(run["state"] not in (WAITING, RUNNING) for run in manifest.runs)
 
 
@@ -146,7 +146,7 @@ def _stopped(manifest: Manifest, numbers: list[int], before: list[dict[str, Any]
     """Note in the manifest that the disk stopped a group; results that were there before are still there."""
     message = str(error)[:500] or type(error).__name__
     unfinished = [number for number, run in zip(numbers, before, strict=True) if run["state"] != DONE]
-    with contextlib.suppress(StoreError):  # the same disk: then the manifest says that they run, which is as good
+    with contextlib.suppress(StoreError):  # on the same disk; the manifest then says "running", and resume runs them
         manifest.restore(numbers, before)
         manifest.mark(unfinished, DONE, dict.fromkeys(unfinished, message), transient=True)
     if getattr(error, "hard_exit", False):
@@ -154,12 +154,12 @@ def _stopped(manifest: Manifest, numbers: list[int], before: list[dict[str, Any]
     done = manifest.states()[DONE]
     return StoreError(
         f"{message.rstrip('.')}. The sweep stops with {done} of {len(manifest.runs)} runs done; "
-        f"`particleflow resume {manifest.folder}` goes on when that is mended."
+        f"`particleflow resume {manifest.folder}` goes on once that is fixed."
     )
 
 
 def _requeue_damaged(manifest: Manifest, note: Callable[[str], None]) -> None:
-    """Let runs wait again whose results cannot be read."""
+    """Set runs back to waiting if the results of their group cannot be read."""
     for index, numbers in enumerate(manifest.groups):
         finished = [number for number in numbers if manifest.runs[number]["state"] == DONE]
         if not finished:
@@ -172,7 +172,7 @@ def _requeue_damaged(manifest: Manifest, note: Callable[[str], None]) -> None:
 
 
 def _reporter(say: Report, before: int, size: int, total: int) -> Callable[[float, str], None]:
-    """Report the share of a group of `size` runs that is done as so many of all runs."""
+    """Convert the finished share of a group of `size` runs into a number of finished runs of all."""
     return lambda share, text: say(before + int(share * size), total, text)
 
 
@@ -194,7 +194,7 @@ def _run_group(
     except _TRANSIENT:
         raise
     except Exception as error:
-        if said := blamed(error):  # the runs of other groups may not go that way
+        if said := blamed(error):  # an error of the user's code; runs of other groups may not raise it
             return dict.fromkeys(range(len(values)), said)
         raise
     save_group(path, result)
@@ -224,7 +224,7 @@ def _simulated(setups: list["Setup"], store: Path | None, say: Callable[[float, 
             trajectories_beside(store) as place,
             record(plan, Recording(place, words=_words(setups), **setups[0].storing), take) as run,
         ):
-            if run.status == Status.INTERRUPTED:  # the driver brings its file in order and returns
+            if run.status == Status.INTERRUPTED:  # the recorder has closed its file properly and returned
                 raise KeyboardInterrupt
     return {
         **_collected(kept, len(setups) == 1),
@@ -234,7 +234,7 @@ def _simulated(setups: list["Setup"], store: Path | None, say: Callable[[float, 
 
 
 def _joint_plan(setups: list["Setup"]) -> "Plan":
-    """One plan for runs that differ in numbers only; a single run has its own."""
+    """One plan for runs that differ in numbers only; for a single run its own plan."""
     from particleflow.simulation.plan import make_plan
 
     first = setups[0]

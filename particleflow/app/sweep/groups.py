@@ -47,10 +47,10 @@ def load_group(path: Path, runs: int) -> dict[str, np.ndarray]:
 
 @contextmanager
 def trajectories_beside(target: Path) -> Iterator[Path]:
-    """A path for trajectories that take the place of `target` when the runs have ended.
+    """A path for trajectories that replace `target` when the runs have ended.
 
-    Runs that came to a bad end keep the frames before it. What else stops the block leaves the old file, and what a
-    killed process left is removed. The caller holds the lock of the sweep, so that no other process writes there.
+    After a `RunError` the frames before it are kept, too; any other exception leaves the old file. Partial files of a
+    killed process are removed. The caller holds the lock of the sweep, so that no other process writes there.
     """
     partial = target.with_name(f".{target.stem}.partial{target.suffix}")
     _discard(partial)

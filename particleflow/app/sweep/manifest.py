@@ -1,4 +1,4 @@
-"""The state of a sweep on disk: which runs there are, how they are grouped, and how each stands.
+"""The state of a sweep on disk: its runs, their groups, and the state of each run.
 
 The runs and their groups are frozen when the sweep begins; only states and messages change, and the file is replaced
 whole, so that a sweep killed at any moment goes on with what was not done.
@@ -24,7 +24,7 @@ WAITING, RUNNING, DONE, FAILED = "waiting", Status.RUNNING, "done", Status.FAILE
 class Manifest:
     """The runs of a sweep (`values`, `state`, `message` of each) and the groups that run together, by run number.
 
-    A failure is `transient` if it says nothing of the run itself, as when the disk was full: resume runs it again.
+    A failure is `transient` if the run itself did not cause it, as when the disk was full: resume runs it again.
     """
 
     folder: Path
@@ -61,7 +61,7 @@ class Manifest:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the right to write this sweep: other processes are refused, and states they left on disk are read.
+        """Hold the exclusive lock of this sweep, and read the states of its runs from disk.
 
         May be entered again while it is held.
         """

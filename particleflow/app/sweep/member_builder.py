@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 
 class MemberBuilder:
-    """Builds the runs of a sweep: one document for all seeds, a flow for all seeds, a start for all β."""
+    """Builds the runs of a sweep; documents, flows and starts are cached by the parts of the scenario they depend on.
+
+    So all seeds share a document, and a flow if nothing in it is drawn; all β of the drift share a start.
+    """
 
     def __init__(self, scenario: "Scenario"):
         self.scenario = scenario
@@ -46,7 +49,7 @@ class MemberBuilder:
         return make_setup(document, flow, self._starts[start_key])
 
     def signature(self, values: dict[str, Any]) -> Any:
-        """What must be equal for two runs to go as one ensemble: structure, shapes, times, method."""
+        """What must be equal for two runs to run as one ensemble: structure, shapes, times, method."""
         from particleflow.simulation.recording.fingerprint import described
 
         try:

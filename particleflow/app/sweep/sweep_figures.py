@@ -14,7 +14,7 @@ from particleflow.app.sweep.results import finished_groups, phase_values, repeti
 
 _MOST_PANELS = 6
 _MOST_TICKS = 8  # swept values that are written at the axis one by one
-_SPARSE = 4  # with so many times more cells than runs, runs are points in the plane and no grid
+_SPARSE = 4  # with more than so many times as many cells as runs, runs are drawn as points instead of a grid
 _SYMBOLS = {"beta": "β"}
 _NOT_DRAWN = ("run", "state", "message")
 
@@ -86,7 +86,7 @@ def swept_axes(keys: list[str], rows: list[Row]) -> list[str]:
 
 
 def drawn_values(keys: list[str], rows: list[Row]) -> list[str]:
-    """The columns of the table that hold a number that differs between runs, clusters first."""
+    """The columns of the table that hold numbers, clusters first; `end_time` only if it differs between runs."""
     columns = dict.fromkeys(name for row in rows for name in row if name not in (*keys, *_NOT_DRAWN))
     numbers = {name: [row[name] for row in rows if _is_finite(row.get(name))] for name in columns}
     found = [name for name, column in numbers.items() if column and (name != "end_time" or len(set(column)) > 1)]
@@ -216,7 +216,7 @@ def _saved(figure: Any, manifest: Manifest, name: str) -> Path:
 
 
 def _overlay(phase: Any, x: np.ndarray, y: np.ndarray, count: int | None) -> tuple[np.ndarray, np.ndarray] | None:
-    """The curve from theory that a phase diagram asks for, as its x and y; None without one."""
+    """The theory curve that the phase table names, as its x and y; None without one."""
     from particleflow.analysis import equiangular_curve
 
     if phase.overlay is None or count is None or "time" not in (phase.x, phase.y):

@@ -163,9 +163,9 @@ def _random(choices: dict[str, Any], count: int, seed: int) -> list[dict[str, An
 
 
 def _check_values(builder: MemberBuilder, choices: dict[str, Any], problems: Problems) -> None:
-    """Put the first and the last value of every key into the scenario, so that a wrong one shows before any run.
+    """Check the scenario with the first and the last value of every key, so that a wrong one shows before any run.
 
-    Of seeds, which share their documents, those are looked at that can be wrong if any is.
+    Of seeds, one that is no integer is checked, or else the smallest and the largest.
     """
     from particleflow.errors import UserError
 

@@ -1,7 +1,7 @@
 """Trajectories for other programs: H5MD, GSD, extended XYZ, npz and NetCDF, written frame by frame.
 
-Molecular viewers know three dimensions, so H5MD, GSD and XYZ are padded with zeros below three and projected on the
-three principal components above. Every file is written under another name first and then renamed.
+Molecular viewers need three dimensions, so points of H5MD, GSD and XYZ are padded with zeros below three and projected
+on the three principal components above. Every file is written under another name first and then renamed.
 """
 
 import os
@@ -233,8 +233,8 @@ def save(
 ) -> None:
     """Write a trajectory in our own format, which `Trajectory.open` reads.
 
-    Status, message and statistics go along as they are, except that a trajectory in memory, or one whose process was
-    killed, is finished as a file.
+    Status, message and statistics are copied, except that a trajectory in memory, or one that is running or was killed,
+    gets the status finished.
 
     Parameters: `trajectory`; `path`; `dtype` of the stored points; `overwrite` an existing file.
     """

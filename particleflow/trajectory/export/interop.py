@@ -34,7 +34,7 @@ def _need(module: str) -> Any:
 def _axes(trajectory: "Trajectory") -> dict[str, list[str]]:
     """The names of the axes of the points (as `points`), of every field and every observable, after the time axis.
 
-    Axes of observables that are their own get the observable's name in front, so that two of them never clash.
+    Axes other than run and particle get the field's or observable's name in front, so that no two of them clash.
     """
     shapes = {name: tuple(series.shape[1:]) for name, series in trajectory.observables.items()}
     leading = trajectory.points.ndim - 1
@@ -74,8 +74,8 @@ def to_xarray(trajectory: "Trajectory") -> "xarray.Dataset":
 def _lazily(values: Any) -> Any:
     """Wrap an array in a file so that xarray postpones reading it.
 
-    It is xarray's own way for backends: `BackendArray` gets basic indices only, which the array in the file reads
-    without reading more.
+    This is xarray's documented way for backends: `BackendArray` receives basic indices only, of which `LazyArray` reads
+    exactly the selected part.
     """
     backends, indexing = _need("xarray.backends"), _need("xarray.core.indexing")
 

@@ -1,7 +1,7 @@
 """The trajectory store: streamed, crash-safe, resumable, and readable by other programs (H5MD 1.1).
 
-Only NumPy is imported here; h5py follows when a file is opened, and JAX never does. Exports lie above the store and are
-imported when `export` is first used.
+Only NumPy is imported here, h5py when a file is opened, and JAX never. Exports lie above the store and are imported
+when `export` is first used.
 """
 
 from typing import TYPE_CHECKING, Any

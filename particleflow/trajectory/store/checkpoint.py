@@ -1,4 +1,4 @@
-"""Checkpoints: all that a run needs to go on, in one file that is either whole or not there.
+"""Checkpoints: all that is needed to resume a run, in one file that is either whole or not there.
 
 A checkpoint is an npz archive without pickled objects. It is written under another name, brought to disk and renamed,
 and carries a SHA-256 over its contents; the newest two are kept, so that a torn newest one still leaves the one before.

@@ -1,7 +1,7 @@
-"""What the store needs of the operating system: a lock, space, and files that no writer closed.
+"""What the store needs of the operating system: a lock, disk space, and access to files that were never closed.
 
-HDF5 locks nothing across processes that can be relied on, cannot undo a write that the disk refuses, and opens a file
-that its writer has not closed only for programs that follow that writer. Each is answered here once.
+HDF5 has no reliable lock between processes, cannot undo a write that the disk refuses, and opens a file that its writer
+has not closed only for SWMR readers. This module works around all three.
 """
 
 import errno
@@ -65,9 +65,9 @@ class WriterLock:
         self._write(f"process {os.getpid()} on {socket.gethostname()}\n".encode())
 
     def release(self, *, refused: bool = False) -> None:
-        """Give the right back and remove the lock file.
+        """Release the lock and remove the lock file.
 
-        With `refused`, as nothing was written, the file that a killed process had left is put back as it was found.
+        With `refused`, when nothing was written, a lock file that a killed process had left is restored as it was.
         """
         if self._descriptor is None:
             return
@@ -108,9 +108,9 @@ def is_being_written(path: Path) -> bool:
 
 
 def reserve(descriptor: int, end: int, size: int, path: Path, frames: int | None) -> bool:
-    """Make sure that `size` bytes after `end` can be written, or refuse before HDF5 has begun to.
+    """Reserve `size` bytes after `end` for writing, or raise before HDF5 begins to write.
 
-    HDF5 cannot go back once a write has failed, so the space is claimed first. Returns whether the system can do so.
+    HDF5 cannot recover from a failed write, so the space is reserved first. Returns whether the system can reserve.
     """
     if not hasattr(os, "posix_fallocate"):
         return False
@@ -153,7 +153,7 @@ class UnclosedFile(io.RawIOBase):
     """
 
     def __init__(self, path: Path) -> None:
-        """Open the file and find its end: that of the superblock, or of the bytes where these are more."""
+        """Open the file and find its end: the larger of the superblock's end and the number of bytes."""
         super().__init__()
         self._handle = path.open("rb", buffering=0)
         head = self._handle.read(48)

@@ -1,7 +1,7 @@
-"""Checks before a number of a trajectory file is read: it consists of its own bytes, and is no larger than they are.
+"""Checks before a dataset of an untrusted file is read: it lies in this file, and is no larger than its stored bytes.
 
 A file may come from anywhere. A link can lead to another file, or to a pipe that never ends; a few kilobytes can state
-lengths of gigabytes. So links are looked at before they are followed, and lengths are compared with what is stored.
+lengths of gigabytes. So links are checked before they are followed, and lengths are compared with what is stored.
 """
 
 from math import prod
@@ -39,12 +39,12 @@ def has(group: Node, name: str) -> bool:
 
 
 def numbers(file: Node, name: str, path: Path) -> Node:
-    """A dataset of plain numbers in blocks, as all of ours that can be long are."""
+    """A dataset of plain numbers in blocks (chunks), as every long dataset of ours is."""
     return _plain(file, name, path, "iuf")
 
 
 def words(file: Node, name: str, path: Path) -> Node:
-    """A dataset of texts in blocks, all of one length that words can have; one of varying length is refused."""
+    """A dataset of fixed-length texts in blocks, at most `LONGEST` bytes each; variable-length text is refused."""
     found = _plain(file, name, path, "S")
     if found.dtype.itemsize > LONGEST:
         raise _too_long(path, name)
@@ -60,7 +60,7 @@ def _plain(file: Node, name: str, path: Path, kinds: str) -> Node:
         raise _foreign(path, name)
     plist = found.id.get_create_plist()
     codes = [plist.get_filter(index)[0] for index in range(plist.get_nfilters())]
-    # Neither makes a block larger than its bytes in the file.
+    # Neither filter makes a block larger than its bytes in the file.
     known = {h5py.h5z.FILTER_FLETCHER32, h5py.h5z.FILTER_SHUFFLE}
     if not set(codes) <= known:
         raise StoreError(
@@ -97,8 +97,8 @@ def read_whole(dataset: Node, size: int, path: Path) -> Node:
 def stored_frames(datasets: dict[str, Node], size: int, path: Path) -> int:
     """Return the most frames that the stored blocks can hold.
 
-    A dataset whose index is damaged is passed over; its checksums speak for it later. A block that is shorter than
-    stated, or blocks that are more than the file of `size` bytes, are refused.
+    A dataset whose index is damaged is skipped; its frames are checked later by their checksums. A block shorter than
+    stated, or blocks that take more bytes than the file of `size` bytes, are refused.
     """
     most, total = [], 0
     for dataset in datasets.values():
@@ -115,7 +115,7 @@ def stored_frames(datasets: dict[str, Node], size: int, path: Path) -> int:
 
 
 def check_shapes(layout: FileLayout, shapes: dict[str, tuple[int, ...]], size: int, path: Path) -> None:
-    """Constants have an entry for every particle (of every run), and every particle has taken a byte of the file."""
+    """Refuse constants without one entry per particle (of every run), and more particles than the file has bytes."""
     if max(layout.frame_shape) > size:
         raise _too_long(path, file_layout.POSITION)
     for name, shape in shapes.items():
@@ -127,9 +127,9 @@ def check_shapes(layout: FileLayout, shapes: dict[str, tuple[int, ...]], size: i
 
 def _foreign(path: Path, name: str) -> StoreError:
     """The error for an entry that is not a plain dataset inside this file."""
-    return StoreError(f"{path}: {name} is not a plain dataset of ours in this file. Not written by us; not read.")
+    return StoreError(f"{path}: {name} is not a plain dataset in this file. particleflow did not write it; not read.")
 
 
 def _too_long(path: Path, name: str) -> StoreError:
     """The error for a dataset that states more than the file holds."""
-    return StoreError(f"{path}: {name} states to be longer than what the file holds. Not written by us; not read.")
+    return StoreError(f"{path}: {name} claims to be longer than the file. particleflow did not write it; not read.")

@@ -148,7 +148,7 @@ def check_name(name: str) -> str:
 
 
 def path_of(column: str, columns: Iterable[str] = ("position",)) -> str:
-    """The place of a growing dataset in a file of these columns; time and step lie with the first thing that moves."""
+    """The path of a growing dataset in a file of these columns; time and step lie in the first moving one's group."""
     if column in ("time", "step"):
         moving = next((name for name in columns if name == "position" or name.startswith(FIELD)), "position")
         return path_of(moving).removesuffix("value") + column
@@ -220,7 +220,7 @@ def build(
 
 
 def _build_header(file: Node, layout: FileLayout, provenance: dict[str, Any]) -> None:
-    """Write what says whose file it is: H5MD's header, the format's version, provenance and scenario."""
+    """Write what identifies the file: H5MD's header, the format's version, provenance and scenario."""
     header = file.create_group("h5md")
     header.attrs["version"] = np.array([1, 1], dtype="<i4")
     author = str(provenance.get("author", "unknown"))
@@ -337,7 +337,7 @@ def to_json(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON does not know: arrays and numbers of NumPy as lists and numbers, all else as its text."""
+    """Convert what JSON cannot hold: NumPy arrays and numbers to lists and numbers, all else to its text."""
     return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else str(value)
 
 

@@ -1,9 +1,9 @@
 """The reader: opens a finished, running or killed trajectory file and trusts only what is committed and intact.
 
-Three things may be wrong, and each has its own answer. A writer may be at work: frames are counted first, then read,
-and what fails meanwhile is read again for a second. A writer may have been killed: the file is opened by its bytes, and
-frames count up to `committed`. A disk may have changed bits: HDF5's checksum of a block tells that one of its frames is
-bad, and our CRC-32 of every frame which one, so that the others are still read.
+Three things may be wrong. A writer may be at work: frames are counted first, then read, and a failed read is repeated
+for up to a second. A writer may have been killed: the file is opened by its bytes, and frames count up to `committed`.
+A disk may have changed bits: HDF5's checksum of a block tells that one of its frames is bad, and our CRC-32 of every
+frame tells which one, so that the others are still read.
 """
 
 import json
@@ -28,7 +28,7 @@ from particleflow.trajectory.store.particle_constants import read_constants
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 # What h5py and json raise where a structure is not as expected; RuntimeError includes a recursion without end.
 _DAMAGE = (OSError, RuntimeError, LookupError, ValueError, TypeError, AttributeError, ArithmeticError, MemoryError)
-# Seconds to wait in all, and at once, for what a living writer is just changing: it fails its checksum for an instant.
+# Seconds to wait in all, and between two tries, for a block that a living writer is changing: its checksum fails then.
 _PATIENCE, _PAUSE = 1.0, 0.02
 
 
@@ -40,8 +40,8 @@ class StoredRun:
     values; `constants` of the particles by name; `closed_cleanly`, whether the last writer closed the file.
 
     Parameters: `path`, a run folder or its trajectory file; `lenient` opens a file whose count, status or times are
-    damaged as far as its frames are intact, as `recover` needs; `alone` says that the caller holds the writer's lock,
-    so that no writer is looked for.
+    damaged as far as its frames are intact, as `recover` needs; `alone` states that the caller holds the writer's lock,
+    so that there is no check for a living writer.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, lenient: bool = False, alone: bool = False) -> None:
@@ -51,7 +51,7 @@ class StoredRun:
         self._open()
 
     def _open(self) -> None:
-        """Open the file, again and again for a while where a living writer is changing it.
+        """Open the file, with repeated tries for up to a second while a living writer is changing it.
 
         A block that is being rewritten fails its checksum for an instant; a damaged file still fails after that.
         """
@@ -70,7 +70,7 @@ class StoredRun:
                 raise StoreError(f"{error} Another process is writing to it: stop that one first.") from error
 
     def _may_change(self) -> bool:
-        """Whether to look again at what cannot be read: after a moment, while a writer lives and patience lasts."""
+        """Whether to repeat a failed read: waits, and returns true while a writer lives and the time is not used up."""
         if not self._living or self._patience <= 0:
             return False
         self._patience -= _PAUSE
@@ -78,8 +78,8 @@ class StoredRun:
         return True
 
     def _open_once(self) -> None:
-        # HDF5 reads no further than the end it found when it opened the file: frames are counted before that.
         """Open the file as it is now and read all but its frames."""
+        # HDF5 reads no further than the end it found when it opened the file: frames are counted before that.
         promised = _promised(self.path) if self._living else None
         self._file, self._content = _open_file(self.path, self.closed_cleanly)
         try:
@@ -138,8 +138,8 @@ class StoredRun:
     def _count_frames(self, size: int, promised: int | None) -> None:
         """Read the number of committed frames, unless it was `promised`, and the lengths after it.
 
-        The writer goes the other way. A file of `size` bytes that states more frames than its blocks can hold is
-        refused.
+        The writer writes them in the opposite order. A file of `size` bytes that states more frames than its blocks can
+        hold is refused.
         """
         committed = file_layout.read_committed(self._file) if promised is None else promised
         self.record, _, sound = file_layout.read_status(self._file)
@@ -167,7 +167,7 @@ class StoredRun:
 
     @property
     def status(self) -> str:
-        """running, finished, stopped by event, failed, interrupted, or killed: running, but by no living process."""
+        """The recorded status, or killed if that is running and no living process holds the writer's lock."""
         status = str(self.record.get("status", Status.RUNNING))
         lives = not self._alone and is_being_written(self.path)
         return Status.KILLED if status == Status.RUNNING and not lives else status
@@ -221,7 +221,7 @@ class StoredRun:
         """The frames of a block that failed its checksum and that cannot be trusted.
 
         The last block of a file that was not closed may have been caught half-written; its committed frames are whole.
-        Elsewhere, if no frame is to blame, the block's own checksum is, and then none of its frames is trusted.
+        Elsewhere, if every frame has its CRC-32, the block's own checksum is damaged, and no frame of it is trusted.
         """
         dataset = self._datasets[column]
         start = block * dataset.chunks[0]
@@ -358,15 +358,15 @@ def _promised(path: Path) -> int | None:
 
 
 def _open_file(path: Path, closed_cleanly: bool) -> tuple[Node, UnclosedFile | None]:
-    """Open a file as its state allows: plainly if it was closed, else by its bytes.
+    """Open a file: by h5py's path if it was closed, else through its bytes.
 
-    Never as a SWMR reader: that tries again, without end, what fails its checksum.
+    Never as a SWMR reader, which repeats a read whose checksum fails without end.
     """
     import h5py
 
     try:
         if closed_cleanly:
-            with suppress(OSError):  # cut off, or open elsewhere in this process; the bytes will tell
+            with suppress(OSError):  # cut off, or open elsewhere in this process: opened by its bytes below
                 return h5py.File(path, "r", locking="best-effort", rdcc_nbytes=1 << 21), None
         content = UnclosedFile(path)
         return h5py.File(content, "r", rdcc_nbytes=1 << 21), content
@@ -413,6 +413,6 @@ def _layout(columns: list[str], datasets: dict[str, Node], fixed: Node | None, p
 
 
 def _first_line(error: BaseException) -> str:
-    """The first line of an error, which says enough."""
+    """The first line of an error's message, or its class."""
     lines = str(error).splitlines()
     return lines[0] if lines else type(error).__name__

@@ -1,4 +1,4 @@
-"""The writer: a window of frames is either acknowledged, and then stays, or was never there.
+"""The writer: a window of frames is either acknowledged, and then kept, or not in the file at all.
 
 HDF5 in SWMR mode keeps the file readable after every single write, but a flush is no transaction over several datasets.
 So a window is written and flushed first, and only then the number of committed frames, which is flushed again. Readers
@@ -141,10 +141,10 @@ class TrajectoryWriter:
         frames: "int | Callable[[StoredRun], int] | None" = None,
         fsync: bool = True,
     ) -> Self:
-        """Go on with the file of an earlier process, kept up to its first `frames` frames (all of them if None).
+        """Continue the file of an earlier process after its first `frames` frames (all of them if None).
 
         `frames` may be a function of the stored run that returns how many, or raises; no other process can write to the
-        run meanwhile. A file that was closed and needs no cut goes on where it is; any other is first
+        run meanwhile. A file that was closed and keeps all its frames is continued in place; any other is first
         copied, block by block, to a new file that then takes the old one's name.
         """
         from particleflow.trajectory.store.file_reader import StoredRun
@@ -210,7 +210,7 @@ class TrajectoryWriter:
         return stop
 
     def set_status(self, status: str, message: str | None = None, statistics: Mapping[str, Any] | None = None) -> None:
-        """Record how the run stands: one of running, finished, stopped by event, failed, interrupted."""
+        """Record the run's status: one of running, finished, stopped by event, failed, interrupted."""
         if status not in STATUSES:
             raise ArgumentError(f"Argument `status` must be one of {', '.join(STATUSES)}, but is {status!r}.")
         self._check_usable()
@@ -225,7 +225,7 @@ class TrajectoryWriter:
         self._status = status
 
     def close(self) -> None:
-        """Close the file; a run that never said how it ended is marked as interrupted."""
+        """Close the file; a run whose status is still running is marked as interrupted."""
         if self._closed or self._broken:
             return
         if self._status == Status.RUNNING:
@@ -275,7 +275,7 @@ class TrajectoryWriter:
         return window
 
     def _reserve(self, added: int) -> None:
-        """Claim the space that the next window will take, so that a full disk is met before HDF5 writes."""
+        """Reserve the space that the next window will take, so that a full disk is detected before HDF5 writes."""
         if not self._reserving or self.path is None:
             return
         size = 0
@@ -302,7 +302,7 @@ class TrajectoryWriter:
             raise StoreError(f"{self.path} is closed; open it again with `TrajectoryWriter.reopen` to go on.")
 
     def _break(self, error: Exception) -> BrokenWriterError:
-        """Let go of the file without closing it, which would crash, and say what is left."""
+        """Abandon the file without closing it, which would crash, and return the error that says what is kept."""
         self._broken = True
         _ABANDONED.append(self._file)
         if self._lock is not None:
@@ -324,7 +324,7 @@ def new_file(
     constants: dict[str, np.ndarray],
     expected_frames: int | None = None,
 ) -> Node:
-    """Lay a file out under its partial name; a disk without room for it is met before HDF5 writes."""
+    """Create a file with its layout under its partial name; a full disk is detected before HDF5 writes."""
     import h5py
 
     built = partial_path(path)
@@ -371,7 +371,7 @@ def closing_or_breaking(file: Node, path: Path, *, keep: bool = False) -> Iterat
 
 
 def _open_file(path: Path) -> Node:
-    """Open a closed file to go on; if this process still reads it, HDF5 refuses, and a copy takes its place."""
+    """Open a closed file for appending; if this process still reads it, HDF5 refuses, and a copy replaces it."""
     import h5py
 
     from particleflow.trajectory.store.recovery import rebuild

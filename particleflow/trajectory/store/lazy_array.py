@@ -55,7 +55,7 @@ class LazyArray:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if copy is False:
-            raise ValueError("An array in a file cannot be had without a copy.")
+            raise ValueError("An array in a file cannot become a NumPy array without a copy.")
         return np.asarray(self._read(self._frames, ()), dtype=dtype)
 
     def __getitem__(self, key: Any) -> Any:
@@ -84,7 +84,7 @@ class LazyArray:
         return first, tuple(key[1:])
 
     def _read(self, frames: range, rest: tuple[Any, ...], single: Any = None) -> Any:
-        """Read frames in file order, turn them round if need be, and index what HDF5 cannot."""
+        """Read frames in file order, reverse them for a negative step, and apply indices that HDF5 cannot in memory."""
         backward = frames.step < 0
         ordered = frames[::-1] if backward else frames
         simple = all(_is_basic(index) for index in rest)

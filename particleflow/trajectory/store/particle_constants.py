@@ -1,6 +1,6 @@
-"""What every particle keeps over a whole run, on its way into a file and out of it.
+"""What every particle keeps over a whole run: checked before it is written, and read back.
 
-Numbers are kept as they are, words as UTF-8 of one length (see `layout`).
+Numbers are kept as they are, words as UTF-8 of one length (see `file_layout`).
 """
 
 from collections.abc import Mapping
@@ -50,7 +50,7 @@ def check_fixed_points(points: Any, layout: FileLayout) -> np.ndarray:
 
 
 def read_constants(ours: Node, layout: FileLayout, size: int, path: Path) -> dict[str, np.ndarray]:
-    """The constants of a file of `size` bytes, each as long as its particles are many."""
+    """The constants of a file of `size` bytes, each with one entry per particle."""
     names = [name for name in CONSTANTS if file_guard.has(ours, name)]
     found = {name: (file_guard.words if name == WORDS else file_guard.numbers)(ours, name, path) for name in names}
     file_guard.check_shapes(layout, {name: each.shape for name, each in found.items()}, size, path)

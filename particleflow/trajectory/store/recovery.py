@@ -1,7 +1,7 @@
 """Bring the file of a killed process back into a state that every HDF5 program opens.
 
-HDF5 marks a file that a writer has open, and refuses it to all but SWMR readers if the writer never came back. The
-frames are fine, so they are copied to a new file, block by block, and the new file takes the old one's name.
+HDF5 marks a file as open for writing; if the writer dies, the mark stays, and only SWMR readers may open the file. The
+frames are intact, so they are copied to a new file, block by block, and the new file takes the old one's name.
 """
 
 import os
@@ -90,7 +90,7 @@ def rebuild(path: Path, frames: int | None, *, keep_original: bool = False) -> P
 
 
 def _copy(stored: StoredRun, file: Node, frames: int) -> None:
-    """Copy block by block through the reader, which takes whole frames out of a half-written last block."""
+    """Copy block by block through the reader, which recovers whole frames from a half-written last block."""
     for column in (*stored.layout.columns, "checksums"):
         target = file[stored.layout.path_of(column)]
         target.resize(frames, axis=0)

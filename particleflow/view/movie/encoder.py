@@ -62,7 +62,7 @@ class Encoder:
 
     def finish(self) -> None:
         """Wait until the movie is written, and make sure that it is."""
-        with contextlib.suppress(OSError):  # if ffmpeg has ended early, its exit code and the file tell more
+        with contextlib.suppress(OSError):  # if ffmpeg has ended early, exit code and file are checked below
             self._frames.close()
         if self._process.wait() != 0 or not is_whole(self._path):
             raise self._failure()

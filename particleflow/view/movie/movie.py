@@ -73,7 +73,7 @@ def animate(
 
 
 def _movie_theme(theme: style.Theme) -> style.Theme:
-    """The theme with letters large enough for a screen across the room."""
+    """The theme with larger letters and lines, for a screen seen from a distance."""
     from dataclasses import replace
 
     return replace(theme, font_size=12.5, line_width=1.9)
@@ -94,7 +94,7 @@ class Movie:
         self.instants: Resampling = resample(self.run, frames, spacing)
         self.particles = thinned(self.run.count, MAX_DOTS)
         azimuth, self.elevation = facing(self.run)
-        self.azimuths = azimuth + turn * (np.arange(1, frames + 1) / frames - 1)  # it ends where it is aimed
+        self.azimuths = azimuth + turn * (np.arange(1, frames + 1) / frames - 1)  # the last frame has the best view
         self._theme = style.current()
         self._sprites = SpriteBank()
         self._read: dict[int, np.ndarray] = {}

@@ -64,7 +64,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class KnownClusters:
-    """What the caller of `animate` knows of the clusters: `labels` by particle, `counts` (T,), and `plateaus`."""
+    """The clusters given to `animate`: `labels` by particle, `counts` (T,), and `plateaus`."""
 
     labels: Any = None
     counts: Any = None
@@ -77,7 +77,7 @@ def has_history_panel(view: Projection, density: Field | None) -> bool:
 
 
 def panel_count(run: Any, view: Projection, clusters: KnownClusters) -> int:
-    """The number of side panels: the history, the energy and the cluster count, as far as they are there."""
+    """The number of side panels: one each for the history, the energy and the cluster count, where there is one."""
     history = has_history_panel(view, field_of(run))
     return history + (scalar_energy(run) is not None) + (clusters.counts is not None)
 

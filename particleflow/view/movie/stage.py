@@ -206,7 +206,7 @@ def render_backgrounds(stage: Stage, instants: "Resampling", all_times: np.ndarr
         panel.measure(stage.size[1], saved, shown, instants.reached)
         left, top, right, bottom = panel.box
         inside = np.s_[top:bottom, left:right]
-        # pictures are mixed rather than opacities lowered: many faint lines on one another would be strong again
+        # pictures are mixed rather than opacities lowered: many faint lines on one another would add up
         future[inside] = (1 - _FUTURE_OPACITY) * pixels[inside] + _FUTURE_OPACITY * stage.past[inside] + 0.5
     pixels[:] = future
     stage.region = stage.canvas.copy_from_bbox(stage.main.bbox)

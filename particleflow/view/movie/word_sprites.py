@@ -53,9 +53,9 @@ class WordWriter:
         return [name.text for name in names]
 
     def _clean(self, text: str) -> str:
-        """Text made harmless for this font, each only once."""
+        """Text in printable characters of the font, computed once for each text."""
         if text not in self._shown:
-            self._shown[text] = style.clean(text).replace(r"\$", "$")  # there is no mathematics here to keep out
+            self._shown[text] = style.clean(text).replace(r"\$", "$")  # Pillow parses no mathtext
         return self._shown[text]
 
     def _measure(self, text: str) -> tuple[float, float]:

@@ -75,7 +75,7 @@ class Projection:
 
 
 def _centred_basis(dimension: int) -> np.ndarray:
-    """An orthonormal basis (d, d−1) of the vectors whose coordinates sum to zero, where layer norm lives."""
+    """An orthonormal basis (d, d−1) of the vectors whose coordinates sum to zero, as those of layer norm do."""
     basis = np.zeros((dimension, dimension - 1))
     for column in range(dimension - 1):
         basis[: column + 1, column] = 1.0
@@ -211,7 +211,7 @@ def is_crowd(run: "Trajectory") -> bool:
 
 
 def sample_note(trajectory: "Trajectory", shown: int) -> str:
-    """Small print for a picture of at most so many particles, evenly chosen; empty if it shows them all."""
+    """Small print for a picture of at most `shown` particles, evenly chosen; empty if it shows them all."""
     return f"{shown:,} of the particles drawn" if trajectory.count > shown else ""
 
 
@@ -272,7 +272,7 @@ def mark_changes(ax: "Axes", trajectory: "Trajectory", *, axis: str = "x") -> No
 
 
 def set_title(ax: "Axes", trajectory: "Trajectory | None", fallback: str = "", *, time: float | None = None) -> None:
-    """Title the axes by the run's title, made harmless and short enough for the axes, and by the time of a frame."""
+    """Title the axes by the run's title, cleaned and cut to fit the axes, and by the time of a frame."""
     title = str((trajectory.metadata or {}).get("title") or "") if trajectory is not None else ""
     when = "" if time is None else f"t = {format_time(time)}"
     place, figure = ax.get_position(), ax.figure

@@ -102,7 +102,7 @@ def depth_style(depth: np.ndarray, colors: np.ndarray, fog: Any, solid: bool = T
     """Depth cue for depths in [−1, 1] (1 = near): relative sizes, and colours that fade into the fog behind.
 
     What is behind the middle of a solid body is weaker than anything in front of it; in open space colours fade evenly.
-    Nothing has less than `FAINTEST` of its area and of its colour: a cluster at the back is still there.
+    Everything keeps at least `FAINTEST` of its area and of its colour: a cluster at the back stays visible.
     """
     from matplotlib.colors import to_rgb
 

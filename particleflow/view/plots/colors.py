@@ -38,7 +38,7 @@ def particle_colors(trajectory: "Trajectory", labels: Any = None, frame: int | N
 
 
 def _first_colors(run: "Trajectory") -> np.ndarray:
-    """Colours of where particles begin: in space, or in the sequence."""
+    """Colours by the particles' first places in space, or by their positions in the sequence."""
     acting = character_of(run).attention
     if acting is None or acting.positions is None or not acting.positions.factors:
         return position_colors(projection(run)(stored_points(run, 0)))
@@ -48,12 +48,12 @@ def _first_colors(run: "Trajectory") -> np.ndarray:
 
 
 def own_labels(run: "Trajectory") -> np.ndarray | None:
-    """The labels that the particles of a run have from the start; None where they do not tell any two apart."""
+    """The labels stored with the particles of a run; None without labels, or where all are equal."""
     return None if run.labels is None or np.ptp(run.labels) == 0 else run.labels
 
 
 def may_blend(run: "Trajectory", labels: Any) -> bool:
-    """Whether crowds show the mean of their particles' colours: those of first places, or of clusters that merge."""
+    """Whether merged particles show their mean colour: true for colours of first places, or of clusters that merge."""
     if labels is not None or own_labels(run) is not None:
         return False
     found = colored_clusters(run)
@@ -88,7 +88,7 @@ def contrasting_colors(centres: np.ndarray) -> np.ndarray:
     distance = np.linalg.norm(centres[:, None] - centres[None], axis=-1)
     weight = (_NEAREST + distance / (distance.sum() / max(count * (count - 1), 1) or 1.0)) ** -2.0
     np.fill_diagonal(weight, 0.0)
-    chosen = np.arange(len(table))  # the first `count` are in use, the others wait
+    chosen = np.arange(len(table))  # the first `count` are in use, the others are spare
 
     def cost(order: np.ndarray) -> float:
         used = order[:count]
@@ -107,7 +107,7 @@ def contrasting_colors(centres: np.ndarray) -> np.ndarray:
 
 
 def position_colors(coordinates: np.ndarray) -> np.ndarray:
-    """Colours (N, 3) of where particles are: their order (1-D), their angle (2-D), longitude and latitude (3-D).
+    """Colours (N, 3) by place: by order (1-D), by angle (2-D), by longitude and latitude (3-D).
 
     A cloud in space that lies in one direction from the origin is coloured by the angle around its middle.
     """

@@ -45,7 +45,7 @@ def shown_weights(run: "Trajectory", frame: int, particles: Any = slice(None)) -
 
 
 def marker_areas(mass: np.ndarray) -> np.ndarray:
-    """Marker areas in points², proportional to mass; what would be too small to see has a least area."""
+    """Marker areas in points², proportional to mass, but at least large enough to be seen."""
     return np.maximum(np.clip(LEAST_SUM / max(len(mass), 1), *LEAST_AREA), WHOLE_AREA * mass)
 
 

@@ -1,4 +1,4 @@
-"""The sensible set of figures of a run, written to a folder."""
+"""The set of figures that suits a run, written to a folder."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -86,7 +86,7 @@ def figures(
 
 
 def _plan(trajectory: "Trajectory", analysis: Any) -> Iterator[tuple[str, Draw]]:
-    """Names and drawings that mean something for this run, each made only when it is its turn."""
+    """Yield (name, function that draws) for every figure that suits the run; nothing is drawn before the call."""
     run, known = first_run(trajectory), character_of(trajectory)
     if is_density(run):
         yield from _of_density(trajectory, known, analysis)
@@ -94,7 +94,7 @@ def _plan(trajectory: "Trajectory", analysis: Any) -> Iterator[tuple[str, Draw]]
     kind = projection(run).kind
     labels = pick(analysis, "labels")
     yield "snapshots", lambda: snapshots(trajectory)
-    if known.is_law:  # its points are places of a quadrature: no pair of them means anything
+    if known.is_law:  # its points are nodes of a quadrature, not particles: pairs of them mean nothing
         yield from _of_law(trajectory, known, kind)
         return
     if len(run) > 1:
@@ -172,10 +172,10 @@ def _selects(known: Character) -> bool:
 
 
 def _frame_of_blocks(labels: Any) -> int:
-    """The frame whose matrix has something to show: the last, or if most particles are one there, one before.
+    """The frame to draw matrices of: the last, or an earlier one if most particles are in one cluster there.
 
     That is the middle frame of the last tread of the count of clusters before Σ_c (n_c/n)², the chance that two
-    particles are of one cluster, exceeds 0.7: at the end of the tread they all but touch.
+    particles are of one cluster, exceeds 0.7: at the end of the tread clusters nearly touch.
     """
     if np.ndim(labels) != 2 or len(labels) < 2:
         return -1
@@ -207,7 +207,7 @@ def _motion(trajectory: "Trajectory", known: Character, kind: str) -> Iterator[t
 
 
 def _tells_apart(run: "Trajectory") -> bool:
-    """Whether particles differ in what a kymograph draws; equiangular tokens have their first component alike."""
+    """Whether particles differ in what a kymograph draws; equiangular tokens share their first component."""
     seen = projection(run)(gather(run, thinned(len(run), 24), thinned(run.count, MAX_LINES)))[..., 0]
     return bool(np.ptp(seen, axis=1).max() > 1e-3 * np.ptp(seen))
 
@@ -218,7 +218,7 @@ def _gathering(trajectory: "Trajectory", analysis: Any, kind: str) -> Iterator[t
     counts, labels = pick(analysis, "counts"), pick(analysis, "labels")
     merges = pick(analysis, "merge_tree", "tree", "merges")
     if np.ndim(counts) == 1 and np.ptp(counts) > 0 and first_real_merge(counts) is None:
-        counts = merges = None  # a count that only comes and goes is that of a cloud
+        counts = merges = None  # the count only fluctuates: nothing merges for good
     if counts is not None or "energy" in trajectory.observables:
         plateaus = _plateaus(run, counts, analysis)
         yield "staircase", lambda: staircase(trajectory, counts, plateaus=plateaus)

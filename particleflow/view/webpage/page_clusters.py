@@ -26,7 +26,7 @@ class Clusters:
     noun: str = "clusters"
 
     def or_else(self, given: "Clusters") -> "Clusters":
-        """These clusters, with labels, counts or merges that were given by themselves in place of the analysis' own."""
+        """Return these clusters with the labels, counts and merges in `given` replacing the analysis' own."""
         named = {name: getattr(given, name) for name in ("labels", "counts", "merge_tree")}
         named = {name: value for name, value in named.items() if value is not None}
         # births refer to the labels of the analysis' own tree

@@ -200,7 +200,7 @@ class CodedLabels:
 def cluster_colors(trajectory: Any, codes: CodedLabels, theme: str, size: int) -> np.ndarray:
     """The palette (size, 3) in which large clusters have unlike hues if they were last seen beside each other.
 
-    As many are placed as there are basic colours.
+    At most as many clusters as the theme has basic colours are compared; the others take the colours that are left.
     """
     chosen = thinned(trajectory.count, 1000)
     some, colors = codes(particles=chosen), style.palette(size, style.find(theme))
@@ -244,7 +244,7 @@ def check_series(name: str, values: Any, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def _sample_codes(trajectory: Any, found: Survey, chosen: Selection) -> np.ndarray:
-    """A short window of consecutive stored frames from the first third of the run, where most motion is."""
+    """Codes of ten consecutive stored frames one eighth into the run, as a sample of its motion."""
     begin = min(len(chosen.frames) // 8, max(0, len(chosen.frames) - 10))
     window = chosen.frames[begin : begin + 10]
     count = trajectory.count if chosen.particles is None else len(chosen.particles)
@@ -289,7 +289,7 @@ def fit(trajectory: Any, found: Survey, labels: Coded | None, budget: float) -> 
 
 
 def _reduce(chosen: Selection, ratio: float, times: np.ndarray, arc: np.ndarray, count: int, attempt: int) -> Selection:
-    """The next smaller selection, aiming at the size that the last attempt missed by `ratio`."""
+    """The next smaller selection, after an attempt whose size was `ratio` times the budget."""
     cheaper = [fewer for fewer in BITS if fewer < chosen.grid.bits]
     if cheaper:
         # far too big: go straight to the fewest bits
@@ -305,5 +305,5 @@ def _reduce(chosen: Selection, ratio: float, times: np.ndarray, arc: np.ndarray,
 
 
 def _drawn(count: int, target: int, seed: int) -> np.ndarray:
-    """So many particles drawn at random, in their order."""
+    """The indices of `target` particles drawn at random, in increasing order."""
     return np.sort(np.random.default_rng(seed).choice(count, target, replace=False))

@@ -31,7 +31,7 @@ def _linkage_leaves(rows: np.ndarray, count: int) -> int | None:
 
 
 def _leaf_sizes(branches: list[TreeBranch]) -> None:
-    """Give leaves of unknown size what their parent reports and their sibling does not explain, and at least 1."""
+    """Set leaves of unknown size to their parent's size minus that of its known child, and to at least 1."""
     for branch in branches:
         leaves = [branches[child] for child in branch.children if branches[child].size == 0.0]
         known = sum(branches[child].size for child in branch.children)
@@ -59,7 +59,7 @@ def layout_merge_tree(
 
     Parameters: rows (a, b, time, size) in SciPy's linkage numbering or with a the surviving label; the number of
     particles; the first and last time; per label its birth time and size, if known; how many merges to draw. Returns
-    arrays of one entry per drawn branch; the height of a parent that there is none of is NaN.
+    arrays of one entry per drawn branch; the parent's height of a branch without a parent is NaN.
     """
     rows = np.asarray(merge_tree, np.float64)
     if rows.ndim != 2 or rows.shape[1] != 4:

@@ -7,12 +7,12 @@
     data: Measure                          a table of the family "initial", from which a measure is drawn
     function: Callable                     code, as "module:object"
 
-A field's jaxtyping shape says how many brackets a number comes in: "" is a number, one axis a list, two a matrix, and
-"..." any of them. Lists and matrices may also be in a file or be random (see `numbers`). Each type checks a value of
-the file, turns it into what the constructor takes, and says in the JSON Schema and in words what can be written.
+A field's jaxtyping shape gives the nesting of its numbers: "" is a number, one axis a list, two a matrix, and "..." any
+of them. Lists and matrices may also be in a file or be random (see `numbers`). Each type checks a value of the file,
+converts it to the constructor's argument, and describes in the JSON Schema and in words what can be written.
 
-Types of tables, paths, code and files need the place that a file is read from: it is the `context` of pydantic's
-validation, a `tables.TableReader`.
+Types of tables, paths, code and files need the folder of the scenario and its registry: they are in the `context` of
+pydantic's validation, a `tables.TableReader`.
 """
 
 import collections.abc
@@ -247,7 +247,7 @@ def _array(axes: tuple[int, ...]) -> Any:
 
 
 def _reader(info: ValidationInfo) -> "TableReader":
-    """What a file is read with: the context that `tables` hands to every model."""
+    """The `TableReader` that `tables` passes to every model as its context."""
     assert info.context is not None
     return info.context
 

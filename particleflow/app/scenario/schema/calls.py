@@ -1,4 +1,4 @@
-"""Checked constructor calls: what a table of a file stands for, before and after the scenario's seed is known."""
+"""Checked constructor calls: the parsed tables of a file, before and after the scenario's seed is known."""
 
 import inspect
 from collections.abc import Callable
@@ -35,7 +35,7 @@ class Spec:
         self.made = self._called(lambda part: part.first()) if inspect.isclass(self.target) else self.target
 
     def locate(self, path: str) -> None:
-        """Tell a call and all calls inside it their places in the file, which name what is drawn for them."""
+        """Set the paths in the file of a call and all calls inside it; their random keys depend on them."""
         self.path = path
         for name, value in self.arguments.items():
             for place, part in enumerate(parts(value)):
@@ -75,11 +75,11 @@ class Drawn:
     draws = True
 
     def locate(self, path: str) -> None:
-        """Tell the cloud its place in the file."""
+        """Set the path of the cloud in the file."""
         self.spec.locate(path)
 
     def first(self) -> None:
-        """Nothing: the first object does without the measure."""
+        """Return None: the first object is made without the measure."""
 
     def build(self, draw: Any) -> Any:
         """The measure that `draw` gives for the cloud."""
@@ -90,7 +90,7 @@ _Part = Spec | Drawn | RandomNumbers | FileNumbers
 
 
 def parts(value: Any) -> list[Any]:
-    """What has to be made before an argument can be handed to a constructor."""
+    """The calls, draws and arrays in an argument that must be made before it is passed to a constructor."""
     return [item for item in (value if isinstance(value, list) else [value]) if isinstance(item, _Part)]
 
 

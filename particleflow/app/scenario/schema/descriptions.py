@@ -1,7 +1,7 @@
-"""What can be written in a scenario, in words: every kind with its docstring and its parameters.
+"""Descriptions of everything that can be written in a scenario: every kind with its docstring and its parameters.
 
-Nothing is declared here. Kinds come from the registry, parameters from the constructors' signatures, and what they mean
-from the docstrings: of each parameter the clause that names it.
+Nothing is declared here. Kinds come from the registry, parameters from the constructors' signatures, and their meaning
+from the docstrings: the clause that names the parameter.
 """
 
 import inspect
@@ -109,7 +109,7 @@ def _kind(family: str, kind: str, target: Any) -> Kind:
 
 
 def _parameters(fields: Mapping[str, FieldInfo], *docstrings: str) -> Iterator[KindParameter]:
-    """The keys of a table; what one means is in its description or in the first docstring that says it."""
+    """Yield the keys of a table; the meaning of each is its description, or a clause of the first docstring with it."""
     for name, field in fields.items():
         said = (field.description or "", *(meaning_of(name, docstring) for docstring in docstrings))
         default = None if field.is_required() else field.get_default()
@@ -130,10 +130,10 @@ def _tables() -> Iterator[Kind]:
 
 
 def meaning_of(name: str, docstring: str) -> str:
-    """The clause of a docstring that says what a parameter means.
+    """The clause of a docstring that explains a parameter.
 
     That is the first one that begins with its name (in backticks, or before a colon), without the name unless it
-    speaks of other parameters, too; else the first one that has the name in backticks; else the first with the word.
+    names other parameters, too; else the first one that has the name in backticks; else the first with the word.
     """
     heads = (f"`{name}`", f"{name}:")
     begun, others = [], []

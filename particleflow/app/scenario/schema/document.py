@@ -1,7 +1,7 @@
-"""The scenario file as a whole: the keys that belong to no class, and how tables must fit each other.
+"""The scenario file as a whole: the keys that belong to no class, and the checks between tables.
 
 `ScenarioFile` declares the keys at the top of a file and the tables [time], [record] and [output]; tables with a `kind`
-are read by `tables`. `Document` is what comes out: every value checked, every call made once, and what the file left
+are read by `tables`. `Document` is the result: every value checked, every call made once, and values that the file left
 open chosen. The checks between keys, such as that noise needs a fixed `step`, are the functions at the end; they run
 even where other keys are wrong, so that a user sees everything at once.
 """
@@ -56,7 +56,7 @@ class TimeTable(BaseModel):
 
     `frames` instants from 0 to `end`, evenly spaced, or evenly in the logarithm from `first` on; or `times` themselves.
     Steps are adaptive with `rtol` and `atol`, or fixed with `step`. Left out, `frames` is 200, `rtol` 1e-6 (1e-4 in
-    single precision) and `atol` a hundredth of `rtol`; a run says that these were chosen.
+    single precision) and `atol` a hundredth of `rtol`; a run reports that these were chosen.
 
     `spacing`, that of the instants; `solver`, by its name, such as "tsit5", "dopri8", "kvaerno5", "euler", "heun" or
     "map" (explicit layers), chosen if left out; `max_steps`, how many steps may lie in a window; `window`, how many

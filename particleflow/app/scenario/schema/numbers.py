@@ -37,7 +37,7 @@ class RandomTable(BaseModel):
     seed: Annotated[int, Strict(), Field(ge=0, lt=LARGEST_SEED)] | None = None
 
     def complaint(self, axes: tuple[int, ...]) -> str | None:
-        """What is wrong with the shape where arrays with so many axes are wanted."""
+        """What is wrong with the shape if the array must have one of these numbers of axes; None if nothing."""
         allowed = [axis for axis in axes if axis == 2] if self.random == "orthogonal" else [*axes]
         if len(self.shape) not in allowed:
             wanted = " or ".join(map(str, allowed))
@@ -60,7 +60,7 @@ class RandomNumbers:
         return self.table.seed is None
 
     def locate(self, path: str) -> None:
-        """Tell the numbers their place in the file, which their seed depends on."""
+        """Set the path of the numbers in the file, which their seed depends on."""
         self.path = path
 
     def first(self) -> np.ndarray:
@@ -90,7 +90,7 @@ class FileNumbers:
     draws = False
 
     def locate(self, path: str) -> None:
-        """Nothing: what is in a file does not depend on the key that names it."""
+        """Do nothing: numbers in a file do not depend on the key that names it."""
 
     def first(self) -> np.ndarray:
         """The numbers, for constructors to check."""

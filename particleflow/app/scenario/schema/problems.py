@@ -1,4 +1,4 @@
-"""Everything that is wrong with a scenario, collected before anything is said.
+"""Everything that is wrong with a scenario, collected and then reported in one error.
 
 Checks raise pydantic's `ValidationError`, which carries any number of errors, each with the keys that lead to it, and
 joins those of tables inside tables. `Problems` collects them over the parts of a file, as lines such as
@@ -73,7 +73,7 @@ class Problems:
         self.found.append(Problem(path, message, value[0] if value else None, bool(value)))
 
     def collected(self, path: str, raw: Any, check: Callable[[], Any]) -> Any:
-        """What a check of the value `raw` at `path` returns, or None with everything that it found wrong noted."""
+        """Return the result of a check of the value `raw` at `path`, or None after adding its errors to `found`."""
         try:
             return check()
         except PydanticCustomError as error:
@@ -155,7 +155,7 @@ def joined(path: str, *parts: str | int) -> str:
 
 
 def suggestion(wrong: Any, known: Iterable[str]) -> str:
-    """What may have been meant, and what there is."""
+    """The nearest known name as a question, else the list of all known names."""
     names = sorted(known)
     close = difflib.get_close_matches(str(wrong)[:80], names, n=1, cutoff=0.6)
     if close:

@@ -3,7 +3,7 @@
 A family is one sort of table, such as `kernel`; a kind is one class of it, such as `attention` for `Attention`. Nothing
 is listed by hand: the kinds of a family are the public classes of its rooms that descend from its base class.
 
-Three things can stand behind a kind:
+A kind can be one of three things:
 
     a class of particleflow     found in the rooms of its family
     an installed plugin         an entry point of the group "particleflow.plugins", named for its kind
@@ -31,8 +31,8 @@ class Family:
     """One sort of table.
 
     Parameters: `name`, as in "kernel"; `base`, the class that all kinds descend from, None for observables, which are
-    functions; `rooms`, the modules whose public names are looked through; `heavy_room`, which imports one that is
-    looked through only if the others do not have a kind.
+    functions; `rooms`, the modules whose public names are searched; `heavy_room`, a function that imports one more,
+    which is searched last.
     """
 
     name: str
@@ -105,7 +105,7 @@ class Registry:
 
 
 def _is_abstract(found: type) -> bool:
-    """Whether a class cannot be made; one that only lacks fields (`equinox.AbstractVar`) is known by its name."""
+    """Whether a class is abstract; one that only lacks fields (`equinox.AbstractVar`) is recognised by its name."""
     return inspect.isabstract(found) or found.__name__.startswith("Abstract")
 
 

@@ -47,7 +47,7 @@ class TableReader:
         self._depth = 0
 
     def read(self, family: str, raw: Any) -> Spec:
-        """The call that a table of a family stands for; a text is a kind without parameters."""
+        """The constructor call of a table of a family; a text is a kind without parameters."""
         if isinstance(raw, str):
             raw = {"kind": raw}
         target = self._target(family, raw)
@@ -106,7 +106,7 @@ class TableReader:
 
 
 def validated(model: type[BaseModel], raw: Any, path: str, problems: Problems) -> Any:
-    """A table that is no constructor call as its model, or None with everything that is wrong noted under `path`."""
+    """A table that is no constructor call as its model, or None after adding its errors to `problems` under `path`."""
     return problems.collected(path, raw, lambda: checked(model, raw))
 
 

@@ -62,7 +62,7 @@ def profiles(trajectory: "Trajectory", frames: Any = None, *, ax: "Axes | None" 
     chosen = even_in_motion(run, _SHOWN) if frames is None else np.asarray(frames, int)
     every = thinned(len(run), MAX_FRAMES // 2)
     ruler = ruler_of(run, every)
-    edges, found = densities(run, np.concatenate([every, chosen]), ruler)  # a circle is cut open for all of time
+    edges, found = densities(run, np.concatenate([every, chosen]), ruler)  # all frames decide where a circle is cut
     found = found[len(every) :]
     ax = new_axes(ax, about=trajectory)
     middle = (edges[1:] + edges[:-1]) / 2

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 BARS_NOTE = "bars: root of the density"
 _TALLEST = 0.42  # of the radius, of a bar on the ring
-_SHADE = 0.22  # of its light the rim of a sphere loses
+_SHADE = 0.22  # the share of light that the rim of a sphere loses
 _HEADROOM = 1.06
 
 
@@ -103,7 +103,7 @@ def seen_cells(cells: Cells, camera: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 def draw_rim(ax: "Axes") -> Any:
-    """The rim of the unit ball: what is nearly empty has the colour of the page."""
+    """Draw the rim of the unit ball, since nearly empty cells have the colour of the page."""
     turn = np.linspace(0, 2 * np.pi, 361)
     return ax.plot(np.cos(turn), np.sin(turn), color=style.current().muted, linewidth=0.8, zorder=4)[0]
 

@@ -1,7 +1,7 @@
 """The density of a run as a picture of cells: one scale of colours for all of its frames.
 
-Zero is the page. Where a density comes to 20 times the even one, colours and heights are those of its logarithm, over
-four decades at most: peaks would else hide all that lies between them.
+Density zero has the colour of the page. If the density ever exceeds 20 times the uniform one, colours and heights
+follow its logarithm, over at most four decades: on a linear scale peaks would hide everything between them.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from particleflow.view.plots.base import MAX_FRAMES, cached_by_run
 if TYPE_CHECKING:
     from particleflow.trajectory.trajectory import Trajectory
 
-_PEAKED = 20.0  # times the even density, from which colours are logarithmic
+_PEAKED = 20.0  # times the uniform density, above which colours are logarithmic
 _LOWEST_SHARE = 1e-4  # of the highest density, the lowest on a logarithmic scale
 
 
@@ -49,7 +49,7 @@ class Field:
 
     @property
     def unit(self) -> str:
-        """The measure that a density is per unit of: length, arc length or area."""
+        """What the density is measured per: length, arc length or area."""
         return {"line": "length", "plane": "area", "circle": "arc length", "sphere": "area"}[self.cells.kind]
 
 

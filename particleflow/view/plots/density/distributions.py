@@ -187,7 +187,7 @@ def schedule(trajectory: "Trajectory", *, log: bool | str = "auto", ax: "Axes | 
 
 
 def picture(trajectory: "Trajectory", frame: int = -1, *, labels: Any = None, ax: "Axes | None" = None) -> "Axes":
-    """Draw the patches of an image at their places, coloured by the cluster that each has come to: a segmentation.
+    """Draw the patches of an image at their places, coloured by the cluster that each belongs to: a segmentation.
 
     Clusters have the colours of the other figures, where these show the same clusters; else the largest clusters have
     the most distinct colours.
@@ -201,7 +201,7 @@ def picture(trajectory: "Trajectory", frame: int = -1, *, labels: Any = None, ax
     run = first_run(trajectory)
     shape = character_of(run).picture
     if shape is None:
-        raise ArgumentError("A picture is drawn of a run of image patches, but this one does not say how they lie.")
+        raise ArgumentError("A picture is drawn of a run of image patches, but this run stores no layout of patches.")
     clusters = frame_clusters(run, frame) if labels is None else check_labels(run, labels)
     clusters = clusters if clusters.ndim == 1 else clusters[frame]
     _, number, sizes = np.unique(clusters, return_inverse=True, return_counts=True)

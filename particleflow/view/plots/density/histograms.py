@@ -26,7 +26,7 @@ _FOLLOWED, _LOOKED_AT = 2000, 12  # particles, and frames of a crowd, that decid
 
 @dataclass(frozen=True)
 class Ruler:
-    """The drawn number of points (N, d) ↦ (N,), what it is called, and its ends."""
+    """The number by which points are drawn, (N, d) ↦ (N,), with its name and its ends."""
 
     measure: Callable[[np.ndarray], np.ndarray]
     name: str
@@ -34,7 +34,7 @@ class Ruler:
 
 
 def cell_count(particles: int) -> int:
-    """How many cells a histogram has: twice the root of the number of particles up to 90, a crowd's a third of it."""
+    """The number of cells of a histogram of N particles: max(clip(2√N, 20, 90), min(√N / 3, 240))."""
     root, (fewest, most, finest) = np.sqrt(particles), _CELLS
     return int(max(np.clip(2 * root, fewest, most), min(root / 3, finest)))
 
@@ -103,7 +103,7 @@ def _of_cells(
 
 
 def _taken_together(edges: np.ndarray, along: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
-    """At most so many cells, neighbours taken together: cells finer than pixels would be lost in a picture."""
+    """At most `most` cells, with neighbours merged: cells finer than pixels would be lost in a picture."""
     size = -(-along.shape[1] // most)
     if size == 1:
         return edges, along

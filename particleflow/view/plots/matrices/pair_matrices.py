@@ -192,8 +192,8 @@ def attention(
     stored = character_of(run).attention_at(time)
     if beta is None and stored is None:
         raise ArgumentError(
-            "Argument `beta` must be given to compute attention from a trajectory that does not say which attention "
-            "moves it, but is None."
+            "Argument `beta` must be given to compute attention from a trajectory that does not store the attention "
+            "that moves it, but is None."
         )
     acting = stored if beta is None else StoredInteraction("attention", "inner", beta)
     assert acting is not None
@@ -234,7 +234,7 @@ def _attention_matrix(weights: np.ndarray, ax: "Axes", count: int | None = None)
     seen = np.maximum(scaled, 1e-3)
     shown = np.ma.masked_where(scaled == 0, seen)
     lowest = float(np.min(seen, initial=1.0, where=scaled > 0))
-    ends = min(lowest, 1 / 3) / 1.5, max(float(scaled.max()), 3.0)  # only what is masked has the colour of the page
+    ends = min(lowest, 1 / 3) / 1.5, max(float(scaled.max()), 3.0)  # only masked entries have the colour of the page
     image = ax.imshow(shown, cmap=style.colormap("density"), norm=LogNorm(*ends), interpolation="nearest")
     color_bar(ax, image, "attention weight × $n$")
     ax.set(xlabel="attends to particle $j$", ylabel="particle $i$")

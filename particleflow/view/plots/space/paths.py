@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 _FADES = 24  # steps of opacity along a path
-_RESTING = 1e-9  # of the picture: a stretch that moves less is not drawn
+_RESTING = 1e-9  # in units of the picture: a stretch that moves less is not drawn
 
 
 def kymograph(
@@ -133,7 +133,7 @@ def _place_axis(ax: "Axes", view: Projection, heights: np.ndarray, ticks: np.nda
 
 
 def angle_ticks(axis: Any, low: float, high: float) -> None:
-    """Ticks at the quarters of the circle on an axis of angles from low to high, which it keeps."""
+    """Ticks at the quarters of the circle on an axis of angles, whose limits stay low and high."""
     ticks = np.arange(np.ceil(low / (np.pi / 2)), np.floor(high / (np.pi / 2)) + 1) * np.pi / 2
     axis.set_ticks(ticks, [angle_names(tick) for tick in ticks])
     axis.axes.set(**{"xlim" if axis.axis_name == "x" else "ylim": (low, high)})

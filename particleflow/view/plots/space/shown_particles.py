@@ -1,4 +1,4 @@
-"""The particles of one frame as a picture shows them: what every way to draw a frame is given."""
+"""The particles of one frame as a picture shows them: the argument of every function that draws a frame."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING

@@ -161,7 +161,7 @@ def _scatter(ax: "Axes", points: np.ndarray, colors: np.ndarray, sizes: Any, **o
 
 
 def frame_limits(run: "Trajectory", view: Projection) -> tuple[np.ndarray, np.ndarray]:
-    """Lower and upper corners of everything the run visits, so that frames can be compared; padded by 6 %."""
+    """Lower and upper corners of all places in sampled frames, padded by 6 %, so that frames share one scale."""
     corners = []
     for frame in thinned(len(run), 60):
         seen = view(stored_points(run, int(frame)))
@@ -183,7 +183,7 @@ def _crowd_cell(run: "Trajectory", view: Projection) -> float:
 
 
 def _line(ax: "Axes", shown: ShownParticles) -> None:
-    """A strip: the place is the abscissa, the particle's rank spreads the crowd upwards."""
+    """A strip: the coordinate along x, the particle's index along y, so that particles do not overlap."""
     theme, places = style.current(), shown.coordinates[:, 0]
     low, high = frame_limits(shown.run, shown.view)
     heights = (np.arange(len(places)) + 0.5) / len(places)

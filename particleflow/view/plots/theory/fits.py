@@ -1,4 +1,4 @@
-"""A fitted local mean as a picture: its curve and where each value of it comes from; and values on fixed places."""
+"""Figures of a fitted local mean, its curve and its attention weights, and of values on fixed places."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _QUERIES = 200  # of the curve by default
 _CURVES = 6  # of more values the first are drawn
 _PANEL = 0.4  # the width of a panel, in widths of the theme
-_LEAST_LEAD = 1e-3  # of the largest lead: a place whose leading value is ahead by less has no colour
+_LEAST_LEAD = 1e-3  # of the largest lead: a place whose leading value is ahead by less is drawn without colour
 
 
 def fit(
@@ -27,8 +27,8 @@ def fit(
 ) -> np.ndarray:
     """Draw a fitted regression of one feature: the curve over its data, and beside it all attention weights.
 
-    Left: samples, the local mean, and, with `at`, how much of it each sample has there. Right: the weights of every
-    query (rows) on every sample (columns, sorted by their feature), which is where the curve comes from.
+    Left: samples, the local mean, and, with `at`, the weight of each sample at that query. Right: the weights of every
+    query (rows) on every sample (columns, sorted by their feature), whose means of the targets are the curve.
 
     Parameters: `model`, a fitted `KernelRegression` or one like it (`predict`, `attention`, `measure_`); `queries`
     (q,), evenly over the samples if left out; `truth`, a function of the feature, drawn dashed. Returns both axes.

@@ -27,7 +27,7 @@ SYMBOLS = {
 
 
 def mean_label(value: str, runs: int | tuple[int, int] | None) -> str:
-    """The name of a mean, with the number of runs that it is a mean of."""
+    """A label with the number of runs that its value is the mean of."""
     if runs is None:
         return value
     fewest, most = (runs, runs) if isinstance(runs, int) else runs

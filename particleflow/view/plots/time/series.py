@@ -74,9 +74,9 @@ def energy(trajectory: "Trajectory", *, log: bool | str = "auto", ax: "Axes | No
 
 
 def approach(trajectory: "Trajectory", *, log: bool | str = "auto", ax: "Axes | None" = None) -> "Axes":
-    """Draw the approach to consensus, 1 − ρ of the recorded mean similarity ρ against time, and the law of its end.
+    """Draw the approach to consensus, 1 − ρ of the recorded mean similarity ρ against time, with its late-time law.
 
-    The law, A t^r or A e^{rt}, is fitted where 1 − ρ is between 1e-10 and a tenth of what it was at first; the one that
+    The laws A t^r and A e^{rt} are fitted where 1 − ρ is between 1e-10 and a tenth of its first value; the one that
     explains more is drawn, if it explains 99.9 % of the variance of log (1 − ρ).
 
     Parameters: `log`, a logarithmic time axis (True, False, or "auto": where the frames are spaced like that); `ax`,
@@ -229,7 +229,7 @@ def cluster_count(
 def count_axis(ax: "Axes", counts: np.ndarray) -> None:
     """A logarithmic axis with plain whole numbers, tall enough for the plateau names above the staircase.
 
-    Few things, and those of which there may be none, have a linear one.
+    Counts of at most eight, or with a zero among them, have a linear axis.
     """
     from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 

@@ -77,7 +77,7 @@ def find_leaves(run: Any, labels: Any = None) -> Leaves:
     count = int(labels.max(initial=-1)) + 1
     births, sizes, along = np.full(count, float(run.times[-1])), np.zeros(count), np.zeros(count)
     shades = np.zeros((count, 3))
-    for frame in range(len(labels) - 1, -1, -1):  # backwards, so that the first appearance has the last word
+    for frame in range(len(labels) - 1, -1, -1):  # backwards, so that a cluster's first frame overwrites later ones
         row = labels[frame]
         kept = row >= 0
         number = np.bincount(row[kept], minlength=count)
@@ -99,7 +99,7 @@ def merge_tree(
     vertical: bool = True,
     ax: "Axes | None" = None,
 ) -> "Axes":
-    """Draw merges (a, b, time, size) as a tree with time upwards (or rightwards) and leaves in an uncrossed order.
+    """Draw merges (a, b, time, size) as a tree with time upwards (or rightwards), leaves ordered without crossings.
 
     Leaves are particles, or with `labels` (T, N) the labels, born in their first frame. A branch is as wide as the
     square root of its share of particles and has their mean colour; clusters that have not merged by the end run to
@@ -212,7 +212,7 @@ def kymograph_with_tree(
         figure = new_figure((1.25, 0.8), trajectory)
         title_figure(figure, trajectory, "Merge tree")
     axes = figure.subplots(1, 2, sharey=True, width_ratios=[1.15, 1.0])
-    kymograph(trajectory, log=log, vertical=True, words=False, ax=axes[0])  # they stand at the leaves
+    kymograph(trajectory, log=log, vertical=True, words=False, ax=axes[0])  # words stand at the leaves of the tree
     merge_tree(trajectory, merges, labels=labels, log=log, ax=axes[1])
     axes[0].set_title("trajectories")
     axes[1].set_title("merge tree")
