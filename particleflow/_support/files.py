@@ -38,7 +38,7 @@ def written(path: Path, advice: str = "", failures: tuple[type[Exception], ...] 
     processes left in the folder are removed. The hidden file is created empty before the block begins, and a link that
     another program has put under its name is not followed.
     """
-    partial = path.with_name(f".{path.stem}.partial-{os.getpid()}{path.suffix}")
+    partial = _partial(path)
     with contextlib.suppress(OSError):
         _remove_abandoned(path)
     try:
@@ -56,7 +56,7 @@ def written(path: Path, advice: str = "", failures: tuple[type[Exception], ...] 
 @contextmanager
 def written_folder(path: Path) -> Iterator[Path]:
     """A hidden new folder beside `path` that takes this name if the block succeeds, and else is removed."""
-    partial = path.with_name(f".{path.name}.partial-{os.getpid()}")
+    partial = _partial(path)
     with contextlib.suppress(OSError):
         _remove_abandoned(path)
     try:
@@ -221,6 +221,11 @@ def _sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _partial(path: Path) -> Path:
+    """The hidden name of a file or folder that this process is writing; it keeps the suffix, which writers look at."""
+    return path.with_name(f".{path.stem}.partial-{os.getpid()}{path.suffix}")
 
 
 def _remove_abandoned(path: Path) -> None:

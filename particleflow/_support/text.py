@@ -4,12 +4,12 @@ from typing import Any
 
 
 def readable_size(size: float) -> str:
-    """A number of bytes with a unit: 12 B, 3.4 kB, 5.67 MB."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1000:
+    """A number of bytes with a unit: 12 bytes, 3.4 kB, 5.67 MB."""
+    for unit in ("bytes", "kB", "MB", "GB", "TB"):
+        if float(f"{size:.3g}") < 1000:
             return f"{size:.3g} {unit}"
         size /= 1000
-    return f"{size:.3g} TB"
+    return f"{size:.3g} PB"
 
 
 def plural(count: int, noun: str) -> str:

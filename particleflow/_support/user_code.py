@@ -19,6 +19,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 PYTHON = str(sys.implementation.cache_tag)
 
 # The packages that particleflow is made of, none of which is the user's: those that compute, and those that read, write
@@ -28,6 +30,8 @@ _NUMBERS = {
     "jax",
     "jaxlib",
     "jaxtyping",
+    "jax_finufft",
+    "ml_dtypes",
     "diffrax",
     "equinox",
     "lineax",
@@ -35,7 +39,10 @@ _NUMBERS = {
     "numpy",
     "scipy",
 }
-_DOORS = {"h5py", "matplotlib", "PIL", "pydantic", "pydantic_core", "cyclopts", "rich", "lazy_loader", "tomlkit"}
+_DOORS = {
+    "h5py", "matplotlib", "PIL", "pydantic", "pydantic_core", "cyclopts", "rich", "lazy_loader", "tomlkit",
+    "optax", "sklearn", "wadler_lindig",
+}  # fmt: skip
 _KNOWN = (_NUMBERS | _DOORS | sys.stdlib_module_names) - {"__main__"}
 _GENERATED = "<string>"  # the file name of generated code, such as the methods of a dataclass
 _HAS_DOCUMENTATION = 0x4000000  # the flag CO_HAS_DOCSTRING, which code has since Python 3.13
@@ -115,11 +122,14 @@ def _is_documented(code: types.CodeType) -> bool:
 
 
 def _referred(function: types.FunctionType, seen: set[int]) -> Iterator[bytes]:
-    """What a function refers to in its own module: functions and classes of its package, and plain numbers."""
+    """What a function refers to in its own module: functions and classes of its package, numbers, texts, arrays."""
     for name in sorted(_names(function.__code__) & function.__globals__.keys()):
         found = function.__globals__[name]
-        if isinstance(found, int | float | complex | str):
+        if isinstance(found, int | float | complex | str | bytes | tuple):
             yield f"{name} = {found!r}".encode()
+        elif isinstance(getattr(found, "dtype", None), np.dtype):  # an array of NumPy or JAX, but no random key
+            values = np.asarray(found)
+            yield f"{name} = {values.dtype} {values.shape}".encode() + values.tobytes()
         elif _package(found) == _package(function):
             yield from _described(inspect.unwrap(found) if callable(found) else found, seen)
 

@@ -85,12 +85,12 @@ def learn(
     with reporting(progress, "learning", steps, lambda step, loss: (step, f"loss {loss:.6g}")) as report:
         for step in range(steps + 1):
             losses.append(value)
-            held_back.append(value if validate is None else float(_value(validate, model, search.chosen, free)))
+            held_back.append(value if validate is None else search.validated(validate, free))
             best.record(held_back[-1], free)
             report(step, value)
-            if best.since > patience:
+            if best.since >= patience:
                 reason = f"no better for {patience} steps"
-            if best.since > patience or step == steps:
+            if best.since >= patience or step == steps:
                 break
             further = search.step(free, value, slope, state, fresh=step == 0)
             if further is None and search.halving:  # L-BFGS's memory is misleading: restart with steepest descent
@@ -126,6 +126,14 @@ class _Search:
         if not np.isfinite(value):
             raise ArgumentError(f"The loss is {float(value)} at the start, so that there is no way down from it.")
         return float(value), slope
+
+    def validated(self, validate: Loss, free: Free) -> float:
+        """The loss of held-back data, ∞ where it cannot be computed: a run with the present numbers may blow up."""
+        try:
+            value = float(_value(validate, self.model, self.chosen, free))
+        except RuntimeError:  # raised by compiled programs
+            return np.inf
+        return np.inf if np.isnan(value) else value
 
     def step(
         self, free: Free, value: float, slope: Free, state: Any, *, fresh: bool
@@ -175,7 +183,7 @@ class _Best:
         """Record the loss of one more step."""
         if value < self.value:
             self.value, self.free = value, free
-        if value < self._mark - self.tolerance * abs(self._mark) or not np.isfinite(self._mark):
+        if value < self._mark - (self.tolerance * abs(self._mark) if np.isfinite(self._mark) else 0.0):
             self.since, self._mark = 0, value
         else:
             self.since += 1

@@ -50,13 +50,10 @@ def _explanation(plan: Plan, window: SolvedWindow, run: int, who: str) -> str:
 
 
 def _out_of_steps(plan: Plan, place: str, speed: float) -> str:
-    """The message on a run that was not allowed enough steps; densities have no implicit method to recommend."""
+    """The message on a run that was not allowed enough steps; those of densities depend on the size of cells."""
     bounded = isinstance(plan.discretization, BoundedSteps)
-    stiff = "" if bounded else "If it is stiff, use solver = 'kvaerno5'; otherwise raise"
-    return (
-        f"needs more than {plan.method.max_steps} steps in one window at {place} (speed {speed:.3g}). "
-        f"{stiff or 'Take fewer cells, more frames, or raise'} max_steps."
-    )
+    advice = "Take fewer cells, more frames, or raise max_steps." if bounded else plan.method.step_limit_advice
+    return f"needs more than {plan.method.max_steps} steps in one window at {place} (speed {speed:.3g}). {advice}"
 
 
 def _diagnosis(present: Present, *, moves: bool) -> str | None:

@@ -157,7 +157,8 @@ def _next_window(plan: Plan, before: Progress) -> Frames:
     after = _advanced(plan, after, times)
     pairs = int(np.sum(after.evaluations - before.evaluations)) * plan.carrying(before.state)[0] ** 2
     if plan.runs is None:
-        times = times[: reached.sum()] if after.failed[0] else times
+        if window is not None and after.failed[0]:
+            times, after = times[: reached.sum()], after._replace(time=float(np.asarray(window.end_time)[0]))
         found = _cut(plan, before.frames, times, fields, observables, after, pairs)
     else:
         found = _of_all_runs(plan, before.frames, times, fields, observables, after, pairs)

@@ -37,11 +37,16 @@ class Tokenizer:
         return found
 
     def words(self, ids: Any) -> list[str]:
-        """The tokens of some ids as texts; GPT-2's Ġ and Ċ become blanks and line ends, other bytes stay encoded."""
+        """The tokens of some ids as texts.
+
+        Tokens of bytes, as those of GPT-2, are decoded one by one: a token that ends inside a letter shows �.
+        """
         pieces = [self._tokenizer.id_to_token(int(number)) for number in np.asarray(ids).ravel()]
         if None in pieces:
             raise ArgumentError(f"The tokenizer has no token of the id {np.asarray(ids).ravel()[pieces.index(None)]}.")
-        return [piece.replace("Ġ", " ").replace("Ċ", "\n") for piece in pieces]
+        if not isinstance(self._tokenizer.decoder, needed("tokenizers").decoders.ByteLevel):
+            return pieces
+        return [self._tokenizer.decoder.decode([piece]) for piece in pieces]
 
     def number_of(self, word: str) -> int:
         """The id of a word that is a single token; refused where it is several."""

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from particleflow._support.files import write_text, written
+from particleflow._support.files import write_text, written, written_folder
 from particleflow.errors import StoreError
 
 
@@ -63,3 +63,14 @@ def test_what_killed_processes_left_is_removed(tmp_path):
     write_text(tmp_path / "x.txt", "whole")
     assert {path.name for path in tmp_path.iterdir()} == {alive.name, other.name, "x.txt"}
     assert (tmp_path / "x.txt").read_text() == "whole"
+
+
+def test_a_folder_that_a_killed_process_left_is_removed(tmp_path):
+    with written_folder(tmp_path / "a.b") as hidden:
+        name = hidden.name
+    (tmp_path / "a.b").rmdir()
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    (tmp_path / name.replace(str(os.getpid()), str(ended.pid))).mkdir()
+    with written_folder(tmp_path / "a.b"):
+        assert [path.name for path in tmp_path.iterdir()] == [name]

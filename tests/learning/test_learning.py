@@ -263,6 +263,16 @@ def test_early_stopping_keeps_what_is_best_on_held_back_data():
     assert len(learned.validation) == learned.steps + 1
 
 
+@pytest.mark.parametrize(("held_back", "steps"), [(lambda kernel: kernel.width**2, 3), (lambda _: np.nan, 2)])
+def test_the_search_ends_after_as_many_steps_without_gain_as_are_allowed(held_back, steps):
+    """Held-back data of which the loss grows from the first step on, or is not even a number at the start."""
+    learned = learn(
+        k.Gaussian(1.0), lambda kernel: (kernel.width - 3.0) ** 2, "width",
+        validate=held_back, optimizer=optax.sgd(1e-3), patience=3, steps=20,
+    )  # fmt: skip
+    assert (learned.steps, learned.reason) == (steps, "no better for 3 steps")
+
+
 @pytest.mark.parametrize(
     ("parameters", "said"),
     [

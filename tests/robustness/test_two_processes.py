@@ -5,8 +5,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ import pytest
 import particleflow as pf
 from particleflow.app.runs.run_folder import SCENARIO_FILE, discard_if_empty, new_folder
 from particleflow.errors import UserError
+from particleflow.trajectory.store.file_access import is_being_written
 
 SCENARIO = """
 # What to look for.
@@ -72,11 +74,11 @@ def command(*arguments: str) -> list[str]:
 
 
 @contextmanager
-def stopped(arguments: list[str], sign: Path) -> Iterator[subprocess.Popen]:
-    """A process that stands still as soon as `sign` is there, and goes on after the block."""
+def stopped(arguments: list[str], begun: Callable[[], bool]) -> Iterator[subprocess.Popen]:
+    """A process that stands still as soon as it has `begun`, and goes on after the block."""
     with subprocess.Popen(command(*arguments), stderr=subprocess.PIPE, text=True) as process:
         try:
-            while not sign.exists() and process.poll() is None:
+            while not begun() and process.poll() is None:
                 time.sleep(0.002)
             process.send_signal(signal.SIGSTOP)
             yield process
@@ -104,7 +106,7 @@ def refused(folder: Path, *arguments: str) -> tuple[int, str]:
 def test_a_run_that_another_process_writes_is_left_alone(tmp_path):
     scenario, out, alone = str(tmp_path / "a.toml"), tmp_path / "out", tmp_path / "alone"
     (tmp_path / "a.toml").write_text(SCENARIO)
-    with stopped(["run", scenario, "--output", str(out)], out / "trajectory.h5.checkpoints"):
+    with stopped(["run", scenario, "--output", str(out)], (out / "trajectory.h5.checkpoints").exists):
         code, said = refused(out, "run", scenario, "--output", str(out))
         assert code == 2
         assert "is in use" in said
@@ -128,7 +130,7 @@ def test_a_killed_run_is_resumed_by_one_process_only(tmp_path):
             time.sleep(0.002)
         process.kill()
     (out / "trajectory.h5.lock").unlink()
-    with stopped(["resume", str(out)], out / "trajectory.h5.lock"):
+    with stopped(["resume", str(out)], partial(is_being_written, out / "trajectory.h5")):
         for name in ("resume", "recover"):
             code, said = refused(out, name, str(out))
             assert code == 1
@@ -149,7 +151,7 @@ def test_a_sweep_that_another_process_runs_is_left_alone(tmp_path, again):
             run["state"] = "waiting"
         (out / "manifest.json").write_text(json.dumps(manifest))
     first = ["resume", str(out)] if again else ["sweep", scenario, "--output", str(out)]
-    with stopped(first, out / "manifest.json.lock"):
+    with stopped(first, partial(is_being_written, out / "manifest.json")):
         code, said = refused(out, "sweep", scenario, "--output", str(out))
         assert code == 2
         assert "is in use" in said

@@ -137,6 +137,10 @@ CASES = {
         "fixed `step` is given, too",
     ),
     "step not positive": (SPHERE, START, TIMES, {"step": -0.1}, ArgumentError, "`step` must be positive"),
+    "a late time off the grid": (PLAIN, START, [0.0, 1e3, 1000.0004], {"step": 1e-3}, ArgumentError, r"times\[2\]"),
+    "two times in one step": (PLAIN, START, [0.0, 1e3, 1000.00002], {"step": 1e-3}, ArgumentError, r"times\[2\]"),
+    "no start": (PLAIN, [], TIMES, TOLERANCES, ArgumentError, "the list is empty"),
+    "window of a truth value": (PLAIN, START, TIMES, {**TOLERANCES, "window": True}, ArgumentError, "window"),
     "times off the grid": (SPHERE, START, [0.0, 0.25, 0.9], {"step": 0.25}, ArgumentError, r"times\[2\] is 0\.9"),
     "unknown solver": (SPHERE, START, TIMES, {**TOLERANCES, "solver": "rk4"}, ArgumentError, "one of bosh3, .*'rk4'"),
     "euler cannot adapt": (SPHERE, START, TIMES, {**TOLERANCES, "solver": "euler"}, ArgumentError, "cannot adapt"),
@@ -164,7 +168,7 @@ CASES = {
         TIMES,
         TOLERANCES,
         ArgumentError,
-        "positive entry in every row and column, but particle 0 sees nothing",
+        "positive entry in every row and column, but particle 0 has none in its row",
     ),
     "causal sinkhorn": (
         attend(normalization="sinkhorn", positional=kernels.Causal()),
@@ -296,6 +300,8 @@ def test_bad_constructors():
 def test_evolve_refuses_what_simulate_refuses():
     with pytest.raises(ArgumentError, match="is off it by"):
         pf.evolve(SPHERE, 2 * START, 1.0, **TOLERANCES)
+    with pytest.raises(ArgumentError, match="`max_steps` must be a positive integer"):
+        pf.evolve(SPHERE, START, 1.0, **TOLERANCES, max_steps=0)
     with pytest.raises(ArgumentError, match="`adjoint` must be one of"):
         pf.evolve(SPHERE, START, 1.0, **TOLERANCES, adjoint="continuous")
 

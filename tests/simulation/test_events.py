@@ -138,6 +138,17 @@ def test_blow_up_in_memory_hands_over_the_frames():
     assert kept is not None
     assert kept.times.tolist() == times[times < BLOW_UP].tolist()
     assert kept.status == "failed"
+    assert abs(kept.metadata["statistics"]["end time"] - BLOW_UP) < 1e-6
+
+
+@pytest.mark.parametrize("solver", by_default(["tsit5", "dopri5", "dopri8", "kvaerno5"], ["tsit5"]))
+@pytest.mark.parametrize("window", by_default([1, 2, 4], [2]))
+def test_no_step_to_a_state_that_is_not_finite_is_accepted(solver, window):
+    """A step that overflows is repeated, shorter, until none is short enough, in windows of any length."""
+    with pytest.raises(RunError, match=r"blew up at t = 0\.52\d+, .* and no step is small enough") as caught:
+        pf.simulate(SELF, [[0.5]], np.linspace(0.0, 1.0, 9), rtol=1e-9, atol=1e-11, solver=solver, window=window)
+    assert caught.value.trajectory is not None
+    assert abs(caught.value.trajectory.metadata["statistics"]["end time"] - BLOW_UP) < 1e-6
 
 
 @pytest.mark.slow

@@ -1,8 +1,10 @@
 """The code of a user's functions is part of a run: what changes what they do is told, what does not is not."""
 
+import importlib.metadata
 import importlib.util
 import itertools
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +14,7 @@ import numpy as np
 import pytest
 
 import particleflow as pf
+from particleflow._support import user_code
 from particleflow._support.user_code import code_of
 from particleflow.errors import ArgumentError, ResumedElsewhere
 from particleflow.simulation.recording.fingerprint import within
@@ -19,9 +22,12 @@ from particleflow.simulation.recording.fingerprint import within
 CODE = '''
 import functools
 import jax.numpy as jnp
+import numpy as np
 import particleflow as pf
 
 SCALE = 2.0
+ENDS = (0.0, 1.0)
+TABLE = np.array([1.0, 2.0])
 NAMES = {"a", "b"}
 
 
@@ -35,7 +41,7 @@ def scaled(number):
 
 @functools.lru_cache
 def cached(number):
-    return number + 3
+    return number + 3 + sum(ENDS) + TABLE[0] - 2.0
 
 
 def spread(present):
@@ -86,6 +92,8 @@ OTHER = {
     "a method": ("self.strength * jnp", "-self.strength * jnp"),
     "a property": ("        return 1.0", "        return 1.5"),
     "a static method": ("points > 2", "points > 3"),
+    "an array of the module": ("[1.0, 2.0]", "[1.0, 3.0]"),
+    "a tuple of the module": ("(0.0, 1.0)", "(0.0, 2.0)"),
 }
 
 numbers = itertools.count()
@@ -123,6 +131,16 @@ def test_what_changes_a_function_is_told(tmp_path, change):
 def test_the_code_of_known_packages_is_none_of_the_user():
     kernel = pf.kernels.Attention(beta=1.0)
     assert list(code_of([pf.observables.energy, np.mean, itertools.count(), *within(pf.Attend(kernel))])) == []
+
+
+def test_errors_below_a_dependency_are_not_those_of_the_user():
+    """Every package that the project declares, by the name it is imported by."""
+    wanted = importlib.metadata.requires("particleflow") or []
+    wanted = [each for each in wanted if "extra" not in each or "learn" in each.split("extra")[1]]
+    names = {re.split(r"[^A-Za-z0-9_-]", each)[0].lower().replace("_", "-") for each in wanted}
+    modules = {module for module, of in importlib.metadata.packages_distributions().items() if set(of) & names}
+    assert {"jax", "h5py", "PIL", "sklearn", "optax", "jax_finufft"} <= modules
+    assert {module for module in modules if not module.startswith("_")} - {"pylab", "mpl_toolkits"} <= user_code._KNOWN
 
 
 @pytest.mark.slow

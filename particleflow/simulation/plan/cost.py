@@ -9,7 +9,6 @@ The speed is that of the native sum, measured: 7·10⁹ multiply-adds a second a
 processors. How many fields a run takes is known only for fixed steps.
 """
 
-import math
 import os
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -19,6 +18,7 @@ import jax.extend.core
 import jax.numpy as jnp
 import numpy as np
 
+from particleflow._support.text import readable_size
 from particleflow.discretization.discretization_capabilities import ClosedForm
 from particleflow.errors import ArgumentError
 from particleflow.simulation.plan.plan import Plan
@@ -63,7 +63,7 @@ class Cost(NamedTuple):
         return [
             f"a field: {self.pairs:.3g} pairs, {time}; solver {self.solver}",
             f"sums: {self.summation}",
-            f"the file: {_bytes(self.file_bytes)}; memory: at least {_bytes(self.memory_bytes)}",
+            f"the file: {readable_size(self.file_bytes)}; memory: at least {readable_size(self.memory_bytes)}",
         ]
 
     def warnings(self) -> list[str]:
@@ -76,7 +76,7 @@ class Cost(NamedTuple):
                 f"{_seconds(seconds)} for {self.fields or 1000:,} of them: fewer particles, or a larger machine?"
             )
         if self.file_bytes > _LARGE_FILE:
-            found.append(f"the file will have {_bytes(self.file_bytes)}: fewer frames, or record.particles?")
+            found.append(f"the file will have {readable_size(self.file_bytes)}: fewer frames, or record.particles?")
         return found
 
 
@@ -106,7 +106,7 @@ def check_memory(cost: Cost) -> None:
     there = memory_of_machine()
     if there is not None and cost.memory_bytes > there:
         raise ArgumentError(
-            f"The run needs at least {_bytes(cost.memory_bytes)} of memory, but this machine has {_bytes(there)}. "
+            f"The run needs at least {readable_size(cost.memory_bytes)} of memory, but this machine has {readable_size(there)}. "
             "Take fewer particles or runs, a smaller window, or leave out observables that hold all pairs."
         )
 
@@ -160,8 +160,3 @@ def _seconds(seconds: float) -> str:
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}"
     return f"{seconds / 1e-6:.3g} µs"
-
-
-def _bytes(number: float) -> str:
-    power = min(int(math.log10(max(number, 1)) // 3), 5)
-    return f"{number / 1000**power:.3g} {('bytes', 'kB', 'MB', 'GB', 'TB', 'PB')[power]}"

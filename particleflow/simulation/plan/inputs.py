@@ -23,6 +23,7 @@ from particleflow.dynamics.initial.base import AbstractInitial
 from particleflow.errors import ArgumentError, KindError, ShapeError, check_kind, whole_number
 from particleflow.measure import Measure
 
+_OFF_GRID = 1e-6, 0.05  # how far a time may be off the grid: share of the number of steps; at most, in steps
 _STEP_UNITS = 64.0  # a step must be at least so many units of rounding of the time it is added to
 
 
@@ -91,6 +92,8 @@ def laid_out(how: AbstractDiscretization, flow: Flow | Sequence[Flow], runs: int
 
     Parameters: `how`, the discretization; `flow`, one or those of `runs` runs; `start`, one or a list.
     """
+    if isinstance(start, list | tuple) and not len(start):
+        raise ArgumentError("A run needs a start: points, a measure or a list of measures; but the list is empty.")
     if not isinstance(how, CarriesDensity):
         return start
     several = isinstance(start, list | tuple) or len(getattr(start, "shape", ())) == 3
@@ -204,14 +207,16 @@ def as_times(times: Any) -> np.ndarray:
 
 
 def on_grid(times: np.ndarray, step: float) -> np.ndarray:
-    """Times rounded to t₀ + k · step; raise if one is off the grid by more than 1e-6 steps or 1e-6 of their number.
+    """Times rounded to t₀ + k · step; raise if one is off the grid.
 
-    A step must be 64 units of rounding of the latest time at least, so that adding it is exact enough.
+    Rounded times may be off by 1e-6 steps or 1e-6 of the number of steps, but by no more than a twentieth of a step. A
+    step must be 64 units of rounding of the latest time at least, so that adding it is exact enough.
     """
     cells = (times.astype(float) - float(times[0])) / step
-    off = np.abs(cells - np.round(cells))
-    if (off > 1e-6 * np.maximum(1.0, np.abs(cells))).any():
-        worst = int(np.argmax(off))
+    share, most = _OFF_GRID
+    off = np.abs(cells - np.round(cells)) / np.minimum(share * np.maximum(1.0, np.abs(cells)), most)
+    if (off > 1).any() or (np.diff(np.round(cells)) == 0).any():
+        worst = int(np.argmax(off)) if (off > 1).any() else int(np.argmin(np.diff(np.round(cells)))) + 1
         raise ArgumentError(
             f"With a fixed `step` of {step} every saved time must be a multiple of it, "
             f"but times[{worst}] is {times[worst]}."

@@ -18,7 +18,7 @@ from particleflow.discretization.discretization_capabilities import (
 )
 from particleflow.dynamics.drifts.base import Interaction
 from particleflow.dynamics.flow import Flow
-from particleflow.errors import ArgumentError
+from particleflow.errors import whole_number
 from particleflow.measure import Measure
 from particleflow.simulation.events import AbstractEvent
 from particleflow.simulation.observables import Observable
@@ -178,7 +178,8 @@ def make_plan(
     moving = _moving(flow, start, discretization, observe, event)
     how, first = moving.discretization, moving.first_start
     saved_times = as_times(times)
-    method = make_method(moving.flow, how, first, stepping, float(saved_times[-1]), key)
+    duration = float(saved_times[-1] - saved_times[0])
+    method = make_method(moving.flow, how, first, stepping, duration, key)
     check_begin(moving.flow, how, moving.start, flow_per_run=moving.flow_per_run)
     if isinstance(how, SpecialisesSums) and not moving.flow_per_run:
         moving = moving._replace(flow=how.specialise_sums(moving.flow, first))
@@ -188,8 +189,9 @@ def make_plan(
     if stepping.step is not None:
         saved_times = on_grid(saved_times, stepping.step)
     numbers = make_numbers(stepping, saved_times[0], key, moving.runs)
-    _check_counts(window=window, max_steps=stepping.max_steps)
-    late_method = _late_method(method, stepping, how, float(saved_times[-1]))
+    if window is not None:
+        window = whole_number(window, "window")
+    late_method = _late_method(method, stepping, how, duration)
     chosen = method.solver + (f", {IMPLICIT} for the last {_LATE_POINTS} points" if late_method else "")
     merging = resolution_of(how) > 0
     return Plan(
@@ -229,16 +231,9 @@ def _check_first_run(
     return acting
 
 
-def _check_counts(**counts: Any) -> None:
-    """Raise unless these arguments, by their names, are positive whole numbers where they are given."""
-    for name, number in counts.items():
-        if number is not None and not (isinstance(number, int) and number >= 1):
-            raise ArgumentError(f"Argument `{name}` must be a positive integer, but is {number!r}.")
-
-
-def _late_method(method: Method, stepping: Stepping, how: AbstractDiscretization, end: float) -> Method | None:
+def _late_method(method: Method, stepping: Stepping, how: AbstractDiscretization, duration: float) -> Method | None:
     """The implicit method of the last points of a long run that merges, unless the user has chosen a solver."""
-    late = stepping.solver is None and resolution_of(how) > 0 and method.adaptive and end > LONG_TIME
+    late = stepping.solver is None and resolution_of(how) > 0 and method.adaptive and duration > LONG_TIME
     return replace(method, solver=IMPLICIT) if late and method.solver != IMPLICIT else None
 
 

@@ -12,7 +12,7 @@ from particleflow._support.arrays import as_number
 from particleflow.discretization import AbstractDiscretization
 from particleflow.discretization.discretization_capabilities import BoundedSteps, noises_of
 from particleflow.dynamics.flow import Flow
-from particleflow.errors import ArgumentError
+from particleflow.errors import ArgumentError, whole_number
 from particleflow.measure import Measure
 from particleflow.simulation.stepping import ADAPTIVE_SOLVERS, STOCHASTIC_SOLVERS, Method, Numbers
 
@@ -48,20 +48,20 @@ def make_method(
     discretization: AbstractDiscretization,
     start: Measure,
     stepping: Stepping,
-    end: float,
+    duration: float,
     key: Array | None,
 ) -> Method:
     """Choose the solver and the kind of steps, from what the user asked for and what the flow needs.
 
-    Parameters: `start` of the first run; `end`, the last saved time, NaN if unknown; `key` of the noise. Arguments
-    that do not go together are an `ArgumentError`.
+    Parameters: `start` of the first run; `duration` of the run, NaN if unknown; `key` of the noise. Arguments that do
+    not go together are an `ArgumentError`.
     """
     # The temperature of a traced flow is not known; then there is noise if a key is given.
     noisy = flow.is_noisy or (flow.may_be_noisy and key is not None)
     noisy = noisy and bool(_noises(flow, discretization, start))
     _check_steps(stepping, key, noisy=noisy)
     suited = discretization.solvers() if isinstance(discretization, BoundedSteps) else ()
-    chosen = stepping.solver or (suited[0] if suited else _default_solver(start, stepping, end, noisy))
+    chosen = stepping.solver or (suited[0] if suited else _default_solver(start, stepping, duration, noisy))
     method = Method(chosen, stepping.adaptive, noisy, stepping.max_steps)
     if suited and chosen not in suited:
         raise ArgumentError(
@@ -79,7 +79,8 @@ def make_method(
 
 
 def _check_steps(stepping: Stepping, key: Array | None, *, noisy: bool) -> None:
-    """Raise unless either tolerances or a step are given, and with noise a step and a key."""
+    """Raise unless either tolerances or a step are given, with noise a step and a key, and some steps are allowed."""
+    whole_number(stepping.max_steps, "max_steps")
     given = [value is not None for value in (stepping.rtol, stepping.atol)]
     if stepping.adaptive and not all(given):
         raise ArgumentError("Arguments `rtol` and `atol` must be given for adaptive steps; or give a fixed `step`.")
@@ -105,6 +106,7 @@ def _check_sizes(stepping: Stepping, solver: str, start: Measure) -> None:
 
 
 def _check_tolerances(start: Measure, rtol: float, atol: float) -> None:
+    """Raise unless both are finite, none is negative, and `rtol` is above the rounding of the points."""
     rounding = float(jnp.finfo(start.points.dtype).eps)
     for name, tolerance in (("rtol", rtol), ("atol", atol)):
         if not tolerance >= 0 or not np.isfinite(tolerance):
@@ -113,15 +115,13 @@ def _check_tolerances(start: Measure, rtol: float, atol: float) -> None:
         raise ArgumentError(
             f"Argument `rtol` is {rtol}, below the {10 * rounding:.1e} that {start.points.dtype} can give."
         )
-    if rtol == 0 and atol == 0:
-        raise ArgumentError("Arguments `rtol` and `atol` must not both be zero.")
 
 
-def _default_solver(start: Measure, stepping: Stepping, end: float, noisy: bool) -> str:
+def _default_solver(start: Measure, stepping: Stepping, duration: float, noisy: bool) -> str:
     """Heun's method for noise, an implicit one for long runs of few particles, else an order that suits `rtol`."""
     if noisy:
         return "heun"
-    if stepping.adaptive and end > LONG_TIME and start.points.size <= IMPLICIT_UNKNOWNS:
+    if stepping.adaptive and duration > LONG_TIME and start.points.size <= IMPLICIT_UNKNOWNS:
         return IMPLICIT
     return "dopri8" if stepping.rtol is not None and stepping.rtol < _TIGHT else "tsit5"
 

@@ -20,8 +20,14 @@ from particleflow.summation.native.build import library
 
 # The version of checkpoints: raised whenever a run resumed from an older one would not repeat the uninterrupted run.
 RUN_FORMAT = 7
+# The packages whose versions may decide the numbers of a run, or the bytes of its file.
+_PACKAGES = (
+    "particleflow", "jax", "jaxlib", "jax-finufft", "diffrax", "equinox", "lineax", "optimistix", "numpy", "scipy",
+    "h5py",
+)  # fmt: skip
 _LARGEST_TABLE = 512  # entries; larger tables are left out of the metadata
 _SCHEDULE_POINTS = 65
+_BEFORE_JUMP_ULPS = 32.0  # this much before a jump the field is that before it; layers change within 8 units
 _SCHEDULED = ("beta", "width", "radius")
 
 
@@ -107,7 +113,8 @@ def _scheduled_number(flow: Any, looked_at: Any, dtype: Any) -> str | None:
 
 def _schedule(flow: Any, name: str, times: np.ndarray, jumps: list[float], dtype: Any) -> dict[str, Any]:
     """A number of the kernel over a run, at even times and just before and at every jump."""
-    corners = [moment for time in jumps for moment in (np.nextafter(time, -np.inf), time)]
+    before = _BEFORE_JUMP_ULPS * float(jnp.finfo(dtype).eps)
+    corners = [moment for time in jumps for moment in (time - before * abs(time), time)]
     clock = np.unique(np.concatenate([np.linspace(times[0], times[-1], _SCHEDULE_POINTS), corners]))
     values = [_first_number(flow, name, time, dtype) for time in clock.tolist()]
     return {"name": name, "times": clock.tolist(), "values": values}
@@ -130,7 +137,7 @@ def _first_number(flow: Any, name: str, time: float, dtype: Any) -> float | None
 def _versions() -> dict[str, str]:
     from importlib.metadata import version
 
-    return {name: version(name) for name in ("particleflow", "jax", "jaxlib", "diffrax", "equinox", "numpy", "h5py")}
+    return {name: version(name) for name in _PACKAGES}
 
 
 def particle_constants(plan: Plan) -> dict[str, np.ndarray]:

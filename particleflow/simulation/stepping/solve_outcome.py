@@ -1,6 +1,6 @@
 """The outcome of a single solve: its last state, or an error that says when and why it failed."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import diffrax
 import equinox as eqx
@@ -10,8 +10,11 @@ from jaxtyping import Array
 
 from particleflow.errors import RunError
 
+if TYPE_CHECKING:
+    from particleflow.simulation.stepping.window import Method
 
-def at_the_end(solution: diffrax.Solution, max_steps: int, *, adaptive: bool) -> Any:
+
+def at_the_end(solution: diffrax.Solution, method: "Method") -> Any:
     """The last saved state of a solve that did not `throw`; a solve that failed is a `RunError` that says when.
 
     While JAX traces, the outcome is not known yet. Then the same sentence, without the time, becomes part of the
@@ -26,24 +29,22 @@ def at_the_end(solution: diffrax.Solution, max_steps: int, *, adaptive: bool) ->
         if not failed:
             return state
     except jax.errors.TracerBoolConversionError:
-        sentences = [_sentence(each, max_steps, "", adaptive=adaptive) for each in (True, False)]
+        sentences = [_sentence(each, method, "") for each in (True, False)]
         return eqx.branched_error_if(state, failed, jnp.where(out_of_steps, 0, 1), sentences)
-    raise RunError(_sentence(bool(out_of_steps), max_steps, _at(solution.ts[-1]), adaptive=adaptive))
+    raise RunError(_sentence(bool(out_of_steps), method, _at(solution.ts[-1])))
 
 
 def _at(time: Array) -> str:
     return f" at t = {float(time):.10g}"
 
 
-def _sentence(out_of_steps: bool, max_steps: int, when: str, *, adaptive: bool) -> str:
+def _sentence(out_of_steps: bool, method: "Method", when: str) -> str:
     """Why a solve failed, with `when` (" at t = 3" or nothing), and what may help."""
     if out_of_steps:
-        return (
-            f"`evolve` has taken {max_steps} steps{when} and is not at its end. If the flow is stiff, use "
-            "solver = 'kvaerno5'; otherwise raise max_steps."
-        )
-    why = "no step is small enough" if adaptive else "after one more step it is not finite"
+        return f"`evolve` has taken {method.max_steps} steps{when} and is not at its end. {method.step_limit_advice}"
+    why = "no step is small enough" if method.adaptive else "after one more step it is not finite"
+    smaller = "" if method.adaptive else " or a smaller step"
     return (
-        f"`evolve` blew up{when}: {why}. Choose an earlier end{'' if adaptive else ' or a smaller step'}; `simulate` "
-        "names the particle, and keeps the frames before."
+        f"`evolve` blew up{when}: {why}. Choose an earlier end{smaller}; `simulate` names the particle, and keeps the "
+        "frames before."
     )

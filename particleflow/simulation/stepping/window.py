@@ -86,6 +86,15 @@ class Method:
         if self.adjoint not in ADJOINTS:
             raise ArgumentError(f"Argument `adjoint` must be one of {', '.join(ADJOINTS)}, but is {self.adjoint!r}.")
 
+    @property
+    def step_limit_advice(self) -> str:
+        """What helps a run that needs more than `max_steps` steps; an implicit solver can replace explicit ones only."""
+        if not self.adaptive:
+            return "Take larger steps, or raise max_steps."
+        if self.solver in (SHU_OSHER, *TABLEAUX):
+            return "Raise max_steps."
+        return "If the flow is stiff, use solver = 'kvaerno5'; otherwise raise max_steps."
+
 
 def fields_per_step(solver: str) -> int | None:
     """How often a step, accepted or rejected, evaluates the field; None where it depends on Newton's method.
@@ -206,7 +215,7 @@ def final_state(
         stepsize_controller=problem.plain_controller(end),
         throw=False,
     )
-    return problem.system.whole(at_the_end(solution, method.max_steps, adaptive=method.adaptive))
+    return problem.system.whole(at_the_end(solution, method))
 
 
 class _Problem(eqx.Module):
