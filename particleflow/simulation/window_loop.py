@@ -29,11 +29,12 @@ from particleflow.simulation.summation_choice import Summed, choose_sums, joined
 from particleflow.trajectory.status import Status
 
 
-class Progress(NamedTuple):
+class RunProgress(NamedTuple):
     """Where a run is after a window: what a checkpoint holds and what a progress bar shows.
 
     `state` and the arrays after it have a leading axis of runs; `ended` is when a run met its event, else NaN; `sums`
-    lists the methods chosen, with the times they were chosen at, where a tolerance allows approximations.
+    lists the methods chosen, with the times they were chosen at, where a tolerance allows approximations. `step_error`
+    compares the first of fixed steps with two of half its size, see `_step_error`.
     """
 
     state: Any
@@ -48,6 +49,7 @@ class Progress(NamedTuple):
     status: Status
     message: str | None
     sums: tuple[Summed, ...] = ()
+    step_error: float | None = None
 
 
 class Frames(NamedTuple):
@@ -60,7 +62,7 @@ class Frames(NamedTuple):
     times: np.ndarray
     fields: dict[str, np.ndarray]
     observables: dict[str, np.ndarray]
-    progress: Progress
+    progress: RunProgress
     pairs: int
 
     @property
@@ -69,7 +71,7 @@ class Frames(NamedTuple):
         return self.fields.get(POINTS)
 
 
-def run_plan(plan: Plan, resumed: Progress | None = None) -> Iterator[Frames]:
+def run_plan(plan: Plan, resumed: RunProgress | None = None) -> Iterator[Frames]:
     """Run a plan from its start, or from where a checkpoint left it."""
     progress = resumed or at_start(plan)
     while progress.frames < len(plan.times) and progress.status == Status.RUNNING:
@@ -80,7 +82,7 @@ def run_plan(plan: Plan, resumed: Progress | None = None) -> Iterator[Frames]:
         raise RunError(progress.message)
 
 
-def _carried_on(plan: Plan, after: Progress) -> Progress:
+def _carried_on(plan: Plan, after: RunProgress) -> RunProgress:
     """The progress that the next window begins with: a discretization may merge the points of running states.
 
     A run whose event level would change its sign by that alone, so that the event was missed, keeps its state for now.
@@ -117,12 +119,12 @@ def _level(event: AbstractEvent, present: Present) -> Array:
     return event.level(present)
 
 
-def at_start(plan: Plan) -> Progress:
+def at_start(plan: Plan) -> RunProgress:
     """The progress of runs that have not begun; some may have met their event already."""
     runs = plan.runs or 1
     counts = np.zeros(runs, np.int64)
     state = jax.tree_util.tree_map(np.asarray, plan.begin())
-    return Progress(
+    return RunProgress(
         state=state, proposed=np.zeros(runs, plan.times.dtype), accepted=counts, rejected=counts, evaluations=counts,
         ended=_already_ended(plan, state), failed=np.zeros(runs, bool), frames=0, time=float(plan.times[0]),
         status=Status.RUNNING, message=None,
@@ -142,7 +144,7 @@ def _already_ended(plan: Plan, state: Any) -> np.ndarray:
     return np.where(np.asarray(held), float(plan.times[0]), np.nan)
 
 
-def _next_window(plan: Plan, before: Progress) -> Frames:
+def _next_window(plan: Plan, before: RunProgress) -> Frames:
     """Solve the next window, mark the runs that ended or failed, and repeat the last states of those that ended."""
     filled, wanted = plan.window_times(before.frames)
     times = plan.times[before.frames : before.frames + wanted]
@@ -153,6 +155,8 @@ def _next_window(plan: Plan, before: Progress) -> Frames:
         reached, broken = _reached(before, window, wanted)
         ended = _ended_at(window, times, broken)
         after = _settled(plan, before._replace(sums=sums), ended, np.any(broken, axis=1))
+        if before.frames == 0:
+            after = after._replace(step_error=_step_error(plan, before.state))
     fields, observables = _frames(plan, after, window, reached, times)
     after = _advanced(plan, after, times)
     pairs = int(np.sum(after.evaluations - before.evaluations)) * plan.carrying(before.state)[0] ** 2
@@ -165,7 +169,7 @@ def _next_window(plan: Plan, before: Progress) -> Frames:
     return found._replace(progress=_carried_on(plan, found.progress))
 
 
-def _solved(plan: Plan, before: Progress, filled: np.ndarray) -> tuple[Plan, SolvedWindow, tuple[Summed, ...]]:
+def _solved(plan: Plan, before: RunProgress, filled: np.ndarray) -> tuple[Plan, SolvedWindow, tuple[Summed, ...]]:
     """The plan that the next window was solved with, the window, and how kernels were summed up to its end.
 
     Where a tolerance allows approximations they are chosen, and the window is solved again while one of them fails.
@@ -184,7 +188,24 @@ def _solved(plan: Plan, before: Progress, filled: np.ndarray) -> tuple[Plan, Sol
         passed |= failed
 
 
-def _reached(before: Progress, window: SolvedWindow, wanted: int) -> tuple[np.ndarray, np.ndarray]:
+def _step_error(plan: Plan, state: Any) -> float | None:
+    """The largest change of a number in a frame if the first step is taken as two of half its size, over all runs.
+
+    None for adaptive steps, for maps, whose steps are no approximation, for noise, which smaller steps draw anew, and
+    where the step is not finite.
+    The steps are windows of the run's own shape, so that no other program is compiled.
+    """
+    if plan.method.adaptive or plan.method.noisy or plan.method.solver == MAP or len(plan.times) == 1:
+        return None
+    step, nothing = float(plan.numbers.step), np.zeros(plan.runs or 1, plan.times.dtype)
+    end = np.full(plan.window, plan.times[0] + step)
+    halved = replace(plan, numbers=plan.numbers._replace(step=plan.numbers.step / 2))
+    whole, half = (solve_runs(each, 0, end, state, nothing).fields for each in (plan, halved))
+    change = max(float(np.max(np.abs(np.asarray(whole[name]) - np.asarray(half[name]))[:, 0])) for name in whole)
+    return float(f"{change:.3g}") if np.isfinite(change) else None
+
+
+def _reached(before: RunProgress, window: SolvedWindow, wanted: int) -> tuple[np.ndarray, np.ndarray]:
     """Which frames each run has reached with finite fields, and which not, or after such (runs first)."""
     over = before.failed | ~np.isnan(before.ended)
     shown = np.isfinite(np.asarray(window.times)[:, :wanted]) & ~over[:, None]
@@ -192,7 +213,7 @@ def _reached(before: Progress, window: SolvedWindow, wanted: int) -> tuple[np.nd
     return reached, shown & ~reached
 
 
-def _advanced(plan: Plan, after: Progress, times: np.ndarray) -> Progress:
+def _advanced(plan: Plan, after: RunProgress, times: np.ndarray) -> RunProgress:
     """The progress after these frames; after the last ones it is finished, or failed if any run has failed."""
     frames = after.frames + len(times)
     end = Status.FAILED if after.failed.any() else Status.FINISHED
@@ -201,7 +222,7 @@ def _advanced(plan: Plan, after: Progress, times: np.ndarray) -> Progress:
 
 
 def _of_all_runs(
-    plan: Plan, first: int, times: np.ndarray, fields: Any, observables: Any, after: Progress, pairs: int
+    plan: Plan, first: int, times: np.ndarray, fields: Any, observables: Any, after: RunProgress, pairs: int
 ) -> Frames:
     """The frames of an ensemble, times first; with an event an observable holds the time at which each run stopped."""
     if plan.event is not None:
@@ -226,7 +247,7 @@ def _ended_at(window: SolvedWindow, times: np.ndarray, broken: np.ndarray) -> So
     return replace(window, end_time=ends)  # pyright: ignore[reportArgumentType]
 
 
-def _settled(plan: Plan, before: Progress, window: SolvedWindow, broken: np.ndarray) -> Progress:
+def _settled(plan: Plan, before: RunProgress, window: SolvedWindow, broken: np.ndarray) -> RunProgress:
     """The progress after a window, with the runs that stopped or failed in it; runs that had ended keep their states.
 
     `broken` are the runs with a frame that is not finite: a finite state may have no finite point to show.
@@ -253,7 +274,7 @@ def _settled(plan: Plan, before: Progress, window: SolvedWindow, broken: np.ndar
 
 
 def _frames(
-    plan: Plan, after: Progress, window: SolvedWindow | None, reached: np.ndarray, times: np.ndarray
+    plan: Plan, after: RunProgress, window: SolvedWindow | None, reached: np.ndarray, times: np.ndarray
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """The frames of all runs (runs first); after its end a run shows the state it ended in, NaN after a failure."""
     runs, wanted = reached.shape
@@ -274,7 +295,7 @@ def _frames(
 
 
 def _cut(
-    plan: Plan, first: int, times: np.ndarray, fields: Any, observables: Any, after: Progress, pairs: int
+    plan: Plan, first: int, times: np.ndarray, fields: Any, observables: Any, after: RunProgress, pairs: int
 ) -> Frames:
     """The frames of a single run, up to its event or failure."""
     end = float(after.ended[0])

@@ -13,6 +13,7 @@ from particleflow import drifts, events, kernels
 from particleflow.errors import ArgumentError, RunError
 
 SQUARE = pf.Flow(pf.Attend(kernels.Attention(beta=1.0), normalization="none"))  # ẋ = e^{x²} x for one particle
+LINEAR = pf.Flow(drifts.Linear(-1.0))
 TWO = np.array([[[0.5]], [[0.01]]])
 
 
@@ -49,6 +50,31 @@ def test_a_run_of_an_ensemble_that_overflows_is_named_and_the_others_go_on():
     assert f"run 0 blew up at t = {last:g}" in run.metadata["message"]
     assert np.array_equal(np.isfinite(lost), times <= last)
     assert np.isfinite(kept).all()
+
+
+@pytest.mark.parametrize(
+    ("flow", "options", "error"),
+    [
+        (
+            LINEAR,
+            {"solver": "euler"},
+            0.125,
+        ),  # x ← (1 − h) x and (1 − h/2)² x differ by h² x/4, here of x = 2 and h = ½
+        ([LINEAR, pf.Flow(drifts.Linear(-2.0))], {"solver": "euler"}, 0.5),
+        (LINEAR, {"solver": "map"}, None),
+        (pf.Flow(drifts.Linear(-1.0), temperature=0.1), {"key": jax.random.key(0)}, None),
+    ],
+    ids=["a run", "an ensemble", "a map", "noise"],
+)
+def test_a_fixed_step_is_compared_with_two_halves(flow, options, error, tmp_path):
+    def stop(frames: Any) -> None:
+        raise KeyboardInterrupt
+
+    store = {"store": tmp_path / "run.h5", "step": 0.5, "window": 1} | options
+    with pytest.raises(KeyboardInterrupt):
+        pf.simulate(flow, [[1.0, 2.0]], np.arange(5.0), **store, progress=stop)
+    resumed = pf.simulate(flow, [[1.0, 2.0]], np.arange(5.0), **store, resume=True)
+    assert resumed.metadata["statistics"].get("error of a step") == error
 
 
 class HalfLine(pf.geometry.AbstractGeometry):

@@ -106,8 +106,9 @@ def check_memory(cost: Cost) -> None:
     there = memory_of_machine()
     if there is not None and cost.memory_bytes > there:
         raise ArgumentError(
-            f"The run needs at least {readable_size(cost.memory_bytes)} of memory, but this machine has {readable_size(there)}. "
-            "Take fewer particles or runs, a smaller window, or leave out observables that hold all pairs."
+            f"The run needs at least {readable_size(cost.memory_bytes)} of memory, but this machine has "
+            f"{readable_size(there)}. Take fewer particles or runs, a smaller window, or leave out observables that "
+            "hold all pairs."
         )
 
 

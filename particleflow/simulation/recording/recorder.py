@@ -31,7 +31,7 @@ from particleflow.simulation.recording.provenance import (
 )
 from particleflow.simulation.recording.recording import Recording
 from particleflow.simulation.summation_choice import Summed, told
-from particleflow.simulation.window_loop import Frames, Progress
+from particleflow.simulation.window_loop import Frames, RunProgress
 from particleflow.trajectory.status import Status
 from particleflow.trajectory.store import (
     Checkpoint,
@@ -77,10 +77,10 @@ class Recorder:
         self._describe = partial(_provenance, plan, recorded, dict(recording.provenance))
         if brings_code(plan):  # a user's function may refer to objects that change later: describe it now
             self._describe = partial(dict, self._describe())
-        self.resumed: Progress | None = None
+        self.resumed: RunProgress | None = None
         self._windows: list[Frames] = []
         self._changes: str | None = None
-        self._progress: Progress | None = None
+        self._progress: RunProgress | None = None
         self._writer: TrajectoryWriter | None = None
         _check_recording(recording)
         if self.path is not None:
@@ -144,7 +144,7 @@ class Recorder:
             self._writer.set_status(Status.INTERRUPTED if stopped else Status.FAILED, str(error)[:500], statistics)
             self._writer.close()
 
-    def _statistics(self, progress: Progress, seconds: float) -> dict[str, Any]:
+    def _statistics(self, progress: RunProgress, seconds: float) -> dict[str, Any]:
         """The metadata of a run at its end: steps, evaluations, time, and the solver and sums that were chosen."""
         accepted, rejected = int(np.sum(progress.accepted)), int(np.sum(progress.rejected))
         how = self.plan.discretization
@@ -156,6 +156,7 @@ class Recorder:
             "wall seconds": round(seconds, 3),
             "window bytes": held,
             "end time": progress.time,
+            **({} if progress.step_error is None else {"error of a step": progress.step_error}),
             "resumed elsewhere": self._changes,
             **(how.statistics(progress.state) if isinstance(how, HasStatistics) else {}),
             **{f"chosen {name}": choice for name, choice in self.plan.choices.items()},
@@ -214,11 +215,11 @@ class Recorder:
         arrays, info = checkpoint.arrays, checkpoint.info
         structure = jax.tree_util.tree_structure(self.plan.begin())
         state = [arrays[f"{_STATE}{index}"] for index in range(structure.num_leaves)]
-        self.resumed = Progress(
+        self.resumed = RunProgress(
             state=jax.tree_util.tree_unflatten(structure, state),
             **{name: arrays[name] for name in _CHECKPOINTED}, frames=info["frames"], time=info["time"],
             status=Status.RUNNING, message=info.get("message"),
-            sums=tuple(Summed(*each) for each in info.get("sums", ())),
+            sums=tuple(Summed(*each) for each in info.get("sums", ())), step_error=info.get("step error"),
         )  # fmt: skip
         return info["frames"]
 
@@ -303,7 +304,7 @@ class Recorder:
                 stacklevel=2,
             )
 
-    def _save_checkpoint(self, progress: Progress) -> None:
+    def _save_checkpoint(self, progress: RunProgress) -> None:
         """Write the state from which the run can go on, with the fingerprint of the run, beside the file."""
         assert self.path is not None
         folder = own_folder(checkpoint_folder(self.path))
@@ -314,6 +315,7 @@ class Recorder:
             "time": progress.time,
             "message": progress.message,
             "sums": progress.sums,
+            "step error": progress.step_error,
             "run format": RUN_FORMAT,
             "fingerprint": self.provenance["fingerprint"],
             **{name: self.provenance[name] for name in _SURROUNDINGS},

@@ -88,7 +88,7 @@ class Method:
 
     @property
     def step_limit_advice(self) -> str:
-        """What helps a run that needs more than `max_steps` steps; an implicit solver can replace explicit ones only."""
+        """What helps a run that needs more than `max_steps` steps; implicit solvers can replace explicit ones only."""
         if not self.adaptive:
             return "Take larger steps, or raise max_steps."
         if self.solver in (SHU_OSHER, *TABLEAUX):
