@@ -19,8 +19,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 PYTHON = str(sys.implementation.cache_tag)
 
 # The packages that particleflow is made of, none of which is the user's: those that compute, and those that read, write
@@ -123,6 +121,8 @@ def _is_documented(code: types.CodeType) -> bool:
 
 def _referred(function: types.FunctionType, seen: set[int]) -> Iterator[bytes]:
     """What a function refers to in its own module: functions and classes of its package, numbers, texts, arrays."""
+    import numpy as np
+
     for name in sorted(_names(function.__code__) & function.__globals__.keys()):
         found = function.__globals__[name]
         if isinstance(found, int | float | complex | str | bytes | tuple):

@@ -47,6 +47,9 @@ LinearMap = float | NDArray[np.float64]
 # Lengths that kernels have besides β: those of Gaussians and of balls.
 _SCALES = ("width", "radius")
 
+# The entries of an ensemble's metadata in which runs may differ.
+_BY_RUN = ("space", "interactions", "temperature", "common temperature")
+
 # Geometries whose points lie on the unit sphere, and on the sphere of radius √d; all others count as flat.
 _UNIT_SPHERES = ("sphere", "ngpt", "pre_norm", "peri_norm", "sqrt_scaled")
 _ROOT_SPHERES = ("layer_norm", "rms_norm")
@@ -182,8 +185,8 @@ def parse_facts(metadata: Any, dimension: int) -> RunFacts:
 
 
 def of_run(metadata: Mapping[str, Any], run: int) -> dict[str, Any]:
-    """Return the entries `space` and `interactions` of an ensemble's metadata with one run's values, if runs differ."""
-    found = {name: _value_of_run(metadata[name], run) for name in ("space", "interactions") if name in metadata}
+    """Return those of an ensemble's metadata that differ from run to run, with the values of one run."""
+    found = {name: _value_of_run(metadata[name], run) for name in _BY_RUN if name in metadata}
     return {name: value for name, value in found.items() if value is not metadata[name]}
 
 

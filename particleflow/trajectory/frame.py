@@ -50,6 +50,12 @@ class Constants:
     words: np.ndarray | None = None
 
 
+def weights_of(log_weights: np.ndarray) -> np.ndarray:
+    """Return the weights w_i = exp(l_i) / Σ_j exp(l_j), (N,) or (R,N), which sum to one whatever the l_i sum to."""
+    weights = np.exp(log_weights - np.max(log_weights, axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True)
+
+
 def interpolated(before: Frame, after: Frame, time: float, fraction: float) -> Frame:
     """Return (1 − f) before + f after in all points, fields and observables, for a fraction f in [0, 1].
 
@@ -69,14 +75,26 @@ def interpolated(before: Frame, after: Frame, time: float, fraction: float) -> F
 
 
 def as_per_particle(name: str, values: Any, dtype: type, shape: tuple[int, ...]) -> np.ndarray | None:
-    """Return per-particle values as an array (N,...), of an ensemble with points (T,R,N,d) also (R,N,...); checked.
+    """Return per-particle values as an array (N,), of an ensemble with points (T,R,N,d) also (R,N); checked.
 
-    Parameters: `name` of the argument, for the error; `values`, None stays None; `dtype`; `shape` of the points.
+    Parameters: `name` of the argument, `values` of which may have further axes; `values`, None stays None; `dtype`;
+    `shape` of the points.
     """
     if values is None:
         return None
     array = np.asarray(values, dtype=dtype)
-    count = shape[-2]
-    if array.shape[:1] != (count,) and not (len(shape) == 4 and array.shape[:2] == shape[1:3]):
+    count, runs = shape[-2], shape[1] if len(shape) == 4 else None
+    if not fits_particles(name, array.shape, count, runs):
         raise ShapeError(f"`{name}` needs one entry for each of the {count} particles, but has shape {array.shape}.")
     return array
+
+
+def fits_particles(name: str, shape: tuple[int, ...], count: int, runs: int | None = None) -> bool:
+    """Whether a constant of this shape has one entry for each of `count` particles, or for each of those of every run.
+
+    An entry of `values` may be an array, any other is one number or word; labels and indices are those of all runs.
+    Where values (N,...) and (R,N,...) have one shape, they count as (R,N,...).
+    """
+    by_run = runs is not None and name not in ("labels", "particles")
+    leading = [(count,), *([(runs, count)] if by_run else [])]
+    return any(shape == each or (name == "values" and shape[: len(each)] == each) for each in leading)

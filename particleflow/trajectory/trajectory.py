@@ -16,7 +16,7 @@ from particleflow._support.text import one_line, readable_size
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.trajectory import notebook_card
 from particleflow.trajectory.facts import RunFacts
-from particleflow.trajectory.frame import Constants, Frame, as_per_particle, interpolated
+from particleflow.trajectory.frame import Constants, Frame, as_per_particle, interpolated, weights_of
 from particleflow.trajectory.run_record import RunRecord
 from particleflow.trajectory.status import Status
 from particleflow.trajectory.words import as_words, named
@@ -37,6 +37,8 @@ class Trajectory:
     (T,...) or (T,R,...), `fields` name -> (T,N,...) or (T,R,N,...): what else every particle has in every frame
     (masses, residual norms); `metadata`, plain values that describe the run, and `facts`, the same parsed and typed.
     """
+
+    _is_whole = False  # whether this is all that its file holds, as opened
 
     def __init__(
         self,
@@ -75,9 +77,10 @@ class Trajectory:
         """Make a trajectory in memory.
 
         Parameters: `times` (T,); `points` (T,N,d) or (T,R,N,d); `steps` (T,), 0, 1, 2, ... if left out; `observables`
-        name -> (T,...); `fields` name -> (T,N,...) or (T,R,N,...); per-particle `log_weights`, `positions` (token index
-        or time) and `values` that they carry, (N,...) or (R,N,...), integer `labels` (N,), `words` (N,) or (R,N);
-        `metadata`, or a function that returns them, called at their first use.
+        name -> (T,...), which for an ensemble are of each run where the second axis has length R; `fields` name ->
+        (T,N,...) or (T,R,N,...); per-particle `log_weights`, `positions` (token index or time) and `words`, (N,) or
+        (R,N), `values` that they carry, (N,...) or (R,N,...), integer `labels` (N,); `metadata`, or a function that
+        returns them, called at their first use.
         """
         times, points = np.asarray(times, dtype=np.float64), np.asarray(points)
         if times.ndim != 1 or points.ndim not in (3, 4) or len(points) != len(times):
@@ -100,7 +103,7 @@ class Trajectory:
         particles = Constants(
             log_weights=as_per_particle("log_weights", log_weights, np.float64, points.shape),
             positions=as_per_particle("positions", positions, np.float64, points.shape),
-            labels=as_per_particle("labels", labels, np.int64, points.shape[-2:]),
+            labels=as_per_particle("labels", labels, np.int64, points.shape),
             values=as_per_particle("values", values, np.float64, points.shape),
             words=as_words(words, points.shape[-2], points.shape[1] if points.ndim == 4 else None),
         )
@@ -115,7 +118,9 @@ class Trajectory:
         """
         from particleflow.trajectory.store.file_reader import StoredRun
 
-        return cls(*_contents(StoredRun(path)))
+        opened = cls(*_contents(StoredRun(path)))
+        opened._is_whole = True
+        return opened
 
     @property
     def count(self) -> int:
@@ -142,8 +147,7 @@ class Trajectory:
         """The particles' weights, (N,) or (R,N), which sum to one: w_i = exp(l_i) / sum_j exp(l_j), or 1/N."""
         if self.log_weights is None:
             return np.full(self.count, 1.0 / self.count)
-        weights = np.exp(self.log_weights - np.max(self.log_weights, axis=-1, keepdims=True))
-        return weights / weights.sum(axis=-1, keepdims=True)
+        return weights_of(self.log_weights)
 
     @property
     def masses(self) -> "type_of_array":
@@ -275,8 +279,13 @@ class Trajectory:
     def refresh(self) -> int:
         """Take in the frames that a running simulation has added since, and return the number of frames.
 
-        Slices and runs taken before keep the frames they had.
+        Slices and runs taken before keep the frames they had, and cannot be refreshed themselves.
         """
+        if self._stored is not None and not self._is_whole:
+            raise ArgumentError(
+                "A slice or one run of a trajectory cannot be refreshed. Refresh the trajectory that `open` gave, and "
+                "take the slice or the run again."
+            )
         if self._stored is not None:
             self._stored.refresh()
             fresh = type(self)(*_contents(self._stored))

@@ -108,10 +108,13 @@ def test_weighted_similarity_counts_pairs_by_mass():
     assert found.mean[0] == pytest.approx((0.15 + 0.12 + 0.30) / 0.31)
 
 
-def test_sampled_similarity_agrees_within_its_stated_error():
+@pytest.mark.parametrize("heavier", [0.0, 9.0, 45.0], ids=["none", "most", "all but 1e-17"])
+def test_sampled_similarity_agrees_within_its_stated_error(heavier):
+    """Also where one particle has most or nearly all of the mass, so that two drawn particles are mostly that one."""
     generator = np.random.default_rng(0)
-    points = generator.normal(size=(1, 800, 3))
-    run = Trajectory.from_arrays([0], points, metadata={"geometry": "sphere"}, log_weights=generator.normal(size=800))
+    points, log_weights = generator.normal(size=(1, 800, 3)), generator.normal(size=800)
+    log_weights[3] += heavier
+    run = Trajectory.from_arrays([0], points, metadata={"geometry": "sphere"}, log_weights=log_weights)
     levels = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
     error = 4 * np.sqrt(levels * (1 - levels) / 20_000)
     sampled = similarity_quantiles(run, probabilities=levels, maximum_pairs=20_000, seed=5)

@@ -62,6 +62,7 @@ def test_the_largest_merges_are_drawn_and_the_large_sides_of_others():
     assert largest_merges(branches, 9) == set(range(10)) - {5}  # number 5 never merges
     # of the four, the only merge with two particles on its smaller side is that of 0 … 3
     assert largest_merges(branches, 1) == {9, 8, 6, 0, 7, 2}
+    assert largest_merges(branches, 0) == {9, 8, 6, 0}  # one line, that of the largest sides
 
 
 def test_rows_that_do_not_join_two_clusters_are_refused():

@@ -85,6 +85,15 @@ def test_as_json_into_a_file_of_ones_own(runs, tmp_path, capsys):
     assert (tmp_path / "both.svg").read_text(encoding="utf-8").startswith("<?xml")
 
 
+@pytest.mark.parametrize("name", ["both.foo", "both"])
+def test_a_picture_has_a_known_ending(name, runs, tmp_path, capsys):
+    assert main(["compare", *map(str, runs), "--output", str(tmp_path / name)]) == 2
+    said = capsys.readouterr().err
+    assert f"'{name}'" in said
+    assert all(ending in said for ending in (".png", ".svg", ".pdf"))
+    assert not list(tmp_path.glob("*both*"))
+
+
 def test_a_run_with_itself(runs, capsys):
     assert main(["compare", str(runs[0]), str(runs[0] / "trajectory.h5")]) == 0
     captured = capsys.readouterr()

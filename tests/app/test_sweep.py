@@ -21,7 +21,8 @@ from scipy.integrate import solve_ivp
 import particleflow as pf
 from particleflow import scenario
 from particleflow.app.cli import main
-from particleflow.app.sweep import Manifest, plan_sweep, run_sweep, start_sweep, write_results
+from particleflow.app.sweep import Manifest, plan_groups, plan_sweep, run_sweep, start_sweep, write_results
+from particleflow.app.sweep.groups import save_group
 from particleflow.app.sweep.results import phase_values, table
 from particleflow.errors import UserError
 
@@ -96,6 +97,12 @@ def test_grid_zip_and_random(load):
         ),
         ('seed = [1]\nphase = { x = "time", y = "nothing", value = "energy" }', "must be a swept key"),
         ('seed = [1]\nphase = { x = "time", y = "seed", value = "speed" }', "must be recorded"),
+        ('seed = [1]\nphase = { x = "time", y = "seed", value = "clusters" }', "in every frame to be drawn over time"),
+        ('seed = [1]\nphase = { x = "time", y = "time", value = "energy" }', "must be another key than x"),
+        (
+            'seed = [1]\ngeometry = ["sphere"]\nphase = { x = "seed", y = "geometry", value = "energy" }',
+            "must be a key all of whose values are numbers",
+        ),
     ],
 )
 def test_wrong_sweeps_say_what_is_wrong(load, sweep, message):
@@ -131,6 +138,29 @@ def test_runs_of_different_structure_go_in_groups_of_their_own(load, tmp_path):
     folder.mkdir()
     _, manifest = start_sweep(plan_sweep(loaded), folder)
     assert sorted(map(tuple, manifest.groups)) == [(0, 1), (2, 3), (4, 5), (6, 7)]
+
+
+def test_a_value_that_is_wrong_is_a_group_of_its_own(load):
+    plan = plan_sweep(load('"drift.0.kernel.beta" = [1.0, "x", 4.0]'))
+    assert plan_groups(plan) == [[0, 2], [1]]
+
+
+@pytest.mark.parametrize("total", [0.0, -1000.0])
+def test_clusters_of_weights_of_any_sum(total, tmp_path):
+    """Two pairs at one place each, one of them without mass; the sum of the weights is far below the least float."""
+    manifest = Manifest.create(tmp_path, "t", ["seed"], [{"seed": 1}], [[0]])
+    manifest.mark([0], "done")
+    (tmp_path / "groups").mkdir()
+    save_group(
+        tmp_path / "groups" / "00000.npz",
+        {
+            "times": np.zeros(1), "end_times": np.zeros(1), "thresholds": np.array([0.1]),
+            "last_points": np.array([[[0.0], [0.0], [1.0], [2.0], [2.0]]]),
+            "log_weights": total + np.array([[0.0, 0.0, -5.0, -np.inf, -np.inf]]),
+        },
+    )  # fmt: skip
+    write_results(manifest)
+    assert table(manifest)[0]["clusters"] == 2
 
 
 @pytest.mark.slow
@@ -189,6 +219,8 @@ def test_phase_values_are_means_over_seeds(commanded):
     assert np.array_equal(flipped, values.T)
     xs, ys, grid = phase_values(manifest, "seed", "drift.0.kernel.beta", "energy")
     assert grid.shape == (len(ys), len(xs)) == (2, 3)
+    clusters = phase_values(manifest, "seed", "drift.0.kernel.beta", "clusters")[2]
+    assert clusters.ravel().tolist() == [row["clusters"] for row in rows]
 
 
 def test_the_equiangular_time_solves_the_equation():

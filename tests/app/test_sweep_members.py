@@ -3,6 +3,7 @@
 import json
 import shutil
 import tomllib
+from typing import Any
 
 import numpy as np
 import pytest
@@ -192,6 +193,41 @@ def test_a_run_over_files_needs_nothing_but_the_sweep(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
+    ("sweep", "points", "matrices"),
+    [
+        ('"initial.frame" = [0, 2]', [10.0, 12.0], [-0.5, -0.5]),
+        ('"initial.path" = ["a.npz", "b.npz"]', [1.0, 2.0], [-0.5, -0.5]),
+        ('"initial.path" = ["a.npz", "run.h5"]\n"initial.frame" = [1]', [1.0, 11.0], [-0.5, -0.5]),
+        ('initial = [{ kind = "from_file", path = "b.npz" }]', [2.0], [-0.5]),
+        ('"drift.0" = [{ kind = "linear", matrix = "q.npy" }]', [12.0], [3.0]),
+        ('"drift.0.matrix" = ["q.npy", -0.5, "q.npy"]', [12.0] * 3, [3.0, -0.5, 3.0]),
+    ],
+    ids=["frame", "path", "both", "cloud", "table", "array"],
+)
+def test_replay_and_resume_read_the_files_that_the_sweep_read(sweep, points, matrices, tmp_path):
+    """The files are copied, but for a run, which is never overwritten."""
+    for name, value in (("a", 1.0), ("b", 2.0)):
+        np.savez(tmp_path / f"{name}.npz", points=np.full((4, 2), value))
+    np.save(tmp_path / "q.npy", 3.0 * np.eye(2))
+    frames = np.full((3, 4, 2), [[[10.0]], [[11.0]], [[12.0]]])
+    pf.Trajectory.from_arrays(np.arange(3.0), frames).save(tmp_path / "run.h5")
+    text = LAYERS.replace('kind = "gaussian", dim = 2, count = 4', 'kind = "from_file", path = "run.h5"')
+    (tmp_path / "files.toml").write_text(f"{text}[sweep]\n{sweep}\n", encoding="utf-8")
+    folder = tmp_path / "out"
+    folder.mkdir()
+    start_sweep(plan_sweep(scenario.load(tmp_path / "files.toml")), folder)
+    for file in (*tmp_path.glob("*.npz"), *tmp_path.glob("*.npy")):
+        file.unlink()
+    resumed = plan_sweep(scenario.load(folder / "scenario.toml")).builder
+    for number, (point, matrix) in enumerate(zip(points, matrices, strict=True)):
+        values = Manifest.open(folder).runs[number]["values"]
+        for setup in (member_scenario(folder, number).build(check=False), resumed.setup(values)):
+            assert np.unique(setup.start.points).tolist() == [point]
+            drift: Any = setup.flow.drift
+            assert np.asarray(drift.matrix).ravel()[0] == matrix
+
+
+@pytest.mark.parametrize(
     ("sweep", "message"),
     [
         ('"drift.0.matrx" = [1.0]\n', "did you mean 'matrix'?"),
@@ -209,10 +245,13 @@ def test_nothing_is_made_before_a_sweep_is_known_to_be_right(sweep, message, tmp
 
 @pytest.mark.slow
 def test_where_one_run_can_begin_the_others_fail_alone(tmp_path, capsys):
-    text = f'{LAYERS}[event]\nkind = "merged"\nmerges = 5\ndistance = 0.1\n[sweep]\n"initial.count" = [4, 8]\n'
+    merged = '[event]\nkind = "merged"\nmerges = 5\ndistance = 0.1\n'
+    text = f'{LAYERS}{merged}[sweep]\n"initial.count" = [4, 8]\n"drift.0.matrix" = [-0.5, "x", 0.5]\n'
     (tmp_path / "half.toml").write_text(text, encoding="utf-8")
     assert main(["sweep", str(tmp_path / "half.toml"), "--output", str(tmp_path / "out"), "--quiet"]) == 1
-    assert [run["state"] for run in Manifest.open(tmp_path / "out").runs] == ["failed", "done"]
+    runs = Manifest.open(tmp_path / "out").runs
+    assert [run["state"] for run in runs] == ["failed"] * 3 + ["done", "failed", "done"]
+    assert "must be a number" in runs[4]["message"]
 
 
 def test_a_sweep_says_what_it_does_from_the_beginning(swept, tmp_path, capsys):

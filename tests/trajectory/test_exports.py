@@ -110,6 +110,33 @@ def test_gsd_refuses_what_single_precision_cannot_hold(tmp_path):
     assert not (tmp_path / "large.gsd").exists()
 
 
+def test_gsd_holds_all_points_whatever_frames_are_not_finite(tmp_path):
+    points = np.array([np.nan, 1.0, 5.0, np.inf])[:, None, None] * np.ones((4, 2, 3))
+    with opened(export(Trajectory.from_arrays(np.arange(4.0), points), tmp_path / "run.gsd")) as file:
+        assert 10.0 < file[0].configuration.box[0] < 11.0
+
+
+@pytest.mark.parametrize(
+    ("observables", "fields", "message"),
+    [
+        (["points"], [], "The observable 'points'"),
+        (["labels"], [], "The observable 'labels'"),
+        (["particle"], [], "The observable 'particle'"),
+        ([], ["labels"], "The field 'labels'"),
+        (["masses"], ["masses"], "The observable 'masses'"),
+    ],
+)
+def test_variables_of_one_name_are_refused(observables, fields, message, tmp_path):
+    run = Trajectory.from_arrays(
+        [0.0, 1.0], np.zeros((2, 3, 2)), labels=[0, 1, 2], fields=dict.fromkeys(fields, np.ones((2, 3))),
+        observables=dict.fromkeys(observables, np.arange(2.0)),
+    )  # fmt: skip
+    with pytest.raises(ArgumentError, match=message):
+        run.to_xarray()
+    with pytest.raises(ArgumentError, match=message):
+        export(run, tmp_path / "run.nc")
+
+
 def test_extended_xyz_reads_back_exactly(flat, tmp_path):
     lines = export(flat, tmp_path / "run", "xyz").read_text().splitlines()
     assert len(lines) == FRAMES * (COUNT + 2)

@@ -58,9 +58,16 @@ def test_slices_share_facts_whoever_comes_first(parsed):
 def test_runs_that_differ_have_facts_of_their_own_and_others_share_them(parsed):
     alike = Trajectory.from_arrays(np.arange(5.0), circle(3), metadata=METADATA)
     assert alike.run(2).facts is alike.facts
-    differ = METADATA | {"space": {"kind": "sphere", "radius": {"runs": [1.0, 2.0, 3.0]}}}
+    differ = METADATA | {
+        "space": {"kind": "sphere", "radius": {"runs": [1.0, 2.0, 3.0]}},
+        "temperature": {"runs": [0.0, 0.5, 0.25]},
+        "common temperature": {"runs": [0.125, 0.0, 0.0]},
+    }
     many = Trajectory.from_arrays(np.arange(5.0), circle(3), metadata=differ)
     assert [many.run(run).facts.space.radius for run in (0, 1, 2, 1)] == [1.0, 2.0, 3.0, 2.0]
+    assert [many.run(run).facts.temperature for run in range(3)] == [0.0, 0.5, 0.25]
+    assert [many.run(run).facts.common_temperature for run in range(3)] == [0.125, 0.0, 0.0]
+    assert (many.facts.temperature, many.facts.common_temperature) == (0.5, 0.125)
     assert many.run(1)[2:].facts.interactions[0].beta == 2.0
     assert many.facts.space.radius is None
     assert len(parsed) == 5

@@ -129,6 +129,22 @@ def test_points_index_like_numpy(trajectory, kind, key):
     assert np.shape(trajectory.points[key]) == expected.shape
 
 
+@pytest.mark.parametrize("key", [[0.5], 0.5, ([0.0, 1.0], 1)])
+def test_frames_have_whole_numbers(trajectory, key):
+    with pytest.raises(IndexError):
+        trajectory.points[key]
+
+
+def test_only_the_whole_is_refreshed(tmp_path):
+    Trajectory.from_arrays(**arrays("ensemble")).save(tmp_path / "trajectory.h5")
+    with Trajectory.open(tmp_path) as whole:
+        assert (whole.refresh(), whole.refresh()) == (FRAMES, FRAMES)
+        for part, shape in ((whole[2:5], (3, RUNS)), (whole.run(1), (FRAMES, COUNT))):
+            with pytest.raises(ArgumentError, match="Refresh the trajectory that `open` gave"):
+                part.refresh()
+            assert part.points.shape[:2] == shape
+
+
 def test_runs_of_an_ensemble(trajectory, kind):
     if kind == "single":
         with pytest.raises(ArgumentError, match="a single run"):
@@ -170,14 +186,26 @@ def test_uniform_weights_and_defaults():
     assert trajectory.status == "in memory"
 
 
-def test_shapes_that_do_not_fit_are_refused():
+def test_shapes_that_do_not_fit_are_refused(tmp_path):
     points = np.zeros((2, 4, 3))
     with pytest.raises(ShapeError, match=r"points of shape"):
         Trajectory.from_arrays([0.0], points)
     with pytest.raises(ShapeError, match="`energy`"):
         Trajectory.from_arrays([0.0, 1.0], points, observables={"energy": [1.0]})
-    with pytest.raises(ShapeError, match="`labels`"):
-        Trajectory.from_arrays([0.0, 1.0], points, labels=[1, 2])
+    for name, wrong in (("labels", (2,)), ("labels", (4, 3)), ("log_weights", (4, 1)), ("positions", (4, 3))):
+        given: dict[str, Any] = {name: np.zeros(wrong, int)}
+        with pytest.raises(ShapeError, match=f"`{name}`"):
+            Trajectory.from_arrays([0.0, 1.0], points, **given)
+        with pytest.raises(ShapeError, match=f"`{name}`"):
+            TrajectoryWriter.create(tmp_path, count=4, dimension=3, **given)
+    assert Trajectory.from_arrays([0.0, 1.0], points, values=np.zeros((4, 3, 2))).values is not None
+
+
+def test_fields_have_places_of_their_own(tmp_path):
+    masses = np.ones((2, 4))
+    run = Trajectory.from_arrays([0.0, 1.0], np.zeros((2, 4, 3)), fields={"mass": masses, "masses": masses})
+    with pytest.raises(ArgumentError, match="'mass' and 'masses' have one place"):
+        run.save(tmp_path / "run.h5")
 
 
 def test_single_precision_and_a_subset_of_particles(tmp_path):

@@ -271,8 +271,13 @@ def test_phase_diagram_cells_grid_and_overlay():
     holes = view.sweep_grid(records[:-2], "t", "beta", "merged")[2]
     assert np.isnan(holes[1, 2])
     assert view.phase_diagram(x, y, holes).collections[0].get_array().mask[1, 2]
-    with pytest.raises(ArgumentError, match="'gamma'"):
-        view.sweep_grid(records, "t", "gamma", "merged")
+    for wrong, message in (
+        (records, "must hold 'gamma', but record 0 holds 'beta', 't'"),
+        ([{**each, "gamma": {"kind": "x"}} for each in records], "'gamma' .* in record 0 it is {'kind'"),
+        ([], "at least one record"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            view.sweep_grid(wrong, "t", "gamma", "merged")
     with pytest.raises(ShapeError, match=r"\(2, 3\)"):
         view.phase_diagram(x, y, values.T)
 

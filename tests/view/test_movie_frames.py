@@ -37,6 +37,16 @@ def test_particles_are_drawn_where_the_axes_put_them():
         np.testing.assert_allclose(image[row, column, :3] / 255, 0.92 * color + 0.08, atol=0.04)
 
 
+@pytest.mark.parametrize("unit", [1.0, 1e-3, 1e3])
+def test_particles_on_a_line_are_as_large_in_every_unit(unit):
+    """Thirty at even distances and two at one place: the two are larger than others by the root of their mass."""
+    places = np.append(np.linspace(0.0, 1.0, 30), 1.0)
+    run = Trajectory.from_arrays([0.0, 1.0], unit * np.stack([places, places])[..., None])
+    radii = movie_of(run).sprites(0, np.eye(3))[1]
+    assert radii[:-2].max() == radii.min()
+    np.testing.assert_allclose(radii[-2:], 24.0 * np.sqrt(2 / 31) * 368 / 720)
+
+
 def test_instants_between_frames_are_interpolated():
     run = make(3, sphere=True, frames=3)
     movie = movie_of(run, frames=5)

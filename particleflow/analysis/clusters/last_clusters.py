@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from particleflow.trajectory.trajectory import Trajectory
 
 MOST_CLUSTERS = 12
+MOSTLY_ONE = 0.7  # chance that two particles are of one cluster, above which an earlier frame is searched for
 _LEAST_MASS = 0.01  # of a cluster of its own
-_MOSTLY_ONE = 0.7  # chance that two particles are of one cluster, above which an earlier frame is searched for
 _LOOSEST = 4.0  # linking distances: the largest root-mean-square distance of tight clusters to their centres
 _FRAMES = 48  # searched at most, from the last one backwards
 
@@ -46,7 +46,7 @@ def last_clusters(run: "Trajectory") -> LastClusters | None:
             continue
         labels, centres = found
         alike = np.square(np.bincount(labels, weights)).sum()
-        if len(centres) > 1 and (alike <= _MOSTLY_ONE or frame == len(run) - 1):
+        if len(centres) > 1 and (alike <= MOSTLY_ONE or frame == len(run) - 1):
             return LastClusters(frame, labels, centres) if len(centres) <= MOST_CLUSTERS else None
     return None
 

@@ -29,6 +29,7 @@ from particleflow.errors import ArgumentError
 if TYPE_CHECKING:
     from particleflow.trajectory.trajectory import Trajectory
 
+_DOMINANT = 0.5  # with a larger share, two independent particles are more often the same than not
 _QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 
 
@@ -95,8 +96,7 @@ def similarity_quantiles(
 def choose_pairs(weights: FloatArray, maximum: int, seed: int) -> tuple[IntArray, IntArray, FloatArray, bool]:
     """Return pairs i < j of particles with mass, the pairs' masses (summing to one), and whether they were sampled.
 
-    A sampled pair is drawn as two independent particles with probability w, again if they are the same, so that
-    P(i, j) = w_i w_j / Σ_{k<l} w_k w_l, and all sampled pairs count alike.
+    Sampled pairs have the probabilities P(i, j) = w_i w_j / Σ_{k<l} w_k w_l, and all of them count alike.
     """
     alive = np.flatnonzero(weights > 0)
     if maximum < 1:
@@ -107,12 +107,37 @@ def choose_pairs(weights: FloatArray, maximum: int, seed: int) -> tuple[IntArray
         return alive[first], alive[second], mass / mass.sum() if mass.size else mass, False
     generator = np.random.default_rng(seed)
     share = weights[alive] / weights[alive].sum()
-    kept = np.empty((2, 0), dtype=np.int64)
-    while kept.shape[1] < maximum:  # a pair of a particle with itself is drawn again
-        drawn = generator.choice(alive, size=(2, maximum), p=share)
-        kept = np.concatenate([kept, drawn[:, drawn[0] != drawn[1]]], axis=1)
-    first, second = np.sort(kept[:, :maximum], axis=0)
+    draw = _draw_two if share.max() <= _DOMINANT else _draw_one_of_others
+    first, second = np.sort(alive[draw(share, maximum, generator)], axis=0)
     return first, second, np.full(maximum, 1.0 / maximum), True
+
+
+def _draw_two(share: FloatArray, count: int, generator: np.random.Generator) -> IntArray:
+    """Draw pairs (2, count) as two independent particles, again where they are the same."""
+    kept = np.empty((2, 0), dtype=np.int64)
+    while kept.shape[1] < count:
+        drawn = generator.choice(share.size, size=(2, count), p=share)
+        kept = np.concatenate([kept, drawn[:, drawn[0] != drawn[1]]], axis=1)
+    return kept[:, :count]
+
+
+def _draw_one_of_others(share: FloatArray, count: int, generator: np.random.Generator) -> IntArray:
+    """Draw pairs (2, count) as a particle i, of probability ∝ w_i (1 − w_i), and one of the others.
+
+    None is drawn again, which would hardly end where one particle has almost all mass. That particle comes last in the
+    sums, so that the weights of the others are not lost beside it.
+    """
+    order = np.argsort(share, kind="stable")
+    mass = share[order]
+    below = np.cumsum(mass)
+    others = np.append(below[-1] - mass[:-1], below[-2])
+    chance = mass * others
+    first = generator.choice(mass.size, size=count, p=chance / chance.sum())
+    # A place among the others, laid end to end: those behind the first particle are further on by its weight.
+    place = np.minimum(generator.random(count) * others[first], np.nextafter(others[first], 0.0))
+    before = np.append(0.0, below[:-1])[first]
+    second = np.searchsorted(below[:-1], np.where(place < before, place, place + mass[first]), side="right")
+    return order[np.stack([first, second])]
 
 
 def pair_similarity(points: FloatArray, first: IntArray, second: IntArray, measure: str) -> FloatArray:

@@ -102,7 +102,8 @@ def largest_merges(branches: Sequence[TreeBranch], limit: int) -> set[int]:
     """
     merges = [number for number, branch in enumerate(branches) if branch.children]
     weight = {number: min(branches[child].size for child in branches[number].children) for number in merges}
-    kept = set(sorted(merges, key=lambda number: (weight[number], branches[number].birth))[-limit:])
+    ranked = sorted(merges, key=lambda number: (weight[number], branches[number].birth))
+    kept = set(ranked[max(len(ranked) - limit, 0) :])
     drawn: set[int] = set()
     ahead = [number for number in roots_of(branches) if branches[number].children]
     while ahead:

@@ -62,7 +62,7 @@ def sweep(
     finally:
         run_folder.discard_if_empty(folder)
     with manifest.locked():
-        return _continue(plan, manifest, retry_failed=False, json=json, quiet=quiet)
+        return _run_and_report(plan, manifest, retry_failed=False, json=json, quiet=quiet)
 
 
 def resume_sweep(
@@ -78,10 +78,10 @@ def resume_sweep(
     with manifest.locked():  # before JAX is loaded, so that a second process is refused at once
         prepare(device, native)
         plan = plan_sweep(scenarios.load(scenario_file(folder), allow_code=allow_code))
-        return _continue(plan, manifest, retry_failed=retry_failed, json=json, quiet=quiet)
+        return _run_and_report(plan, manifest, retry_failed=retry_failed, json=json, quiet=quiet)
 
 
-def _continue(plan: "SweepPlan", manifest: "Manifest", *, retry_failed: bool, json: bool, quiet: bool) -> int:
+def _run_and_report(plan: "SweepPlan", manifest: "Manifest", *, retry_failed: bool, json: bool, quiet: bool) -> int:
     """Run the groups that are left, write the table and the figures, and report the outcome."""
     from particleflow.app.sweep import run_sweep, write_results
     from particleflow.app.sweep.manifest import DONE

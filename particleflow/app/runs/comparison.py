@@ -51,8 +51,9 @@ def draw_comparison(
 
     from particleflow import view
     from particleflow.analysis.reading import is_log_spaced
-    from particleflow.view.plots.saving import save_figure
+    from particleflow.view.plots.saving import check_picture, save_figure
 
+    check_picture(target)
     named = dict(zip(labels, runs, strict=True))
     log = any(is_log_spaced(run.times) for run in runs)
     panels: list[Callable[[Any], Any]] = [

@@ -6,23 +6,18 @@ The folder is all that `resume` needs: `scenario.toml` is the user's file with i
 were read from files are copied to `inputs/`, where its paths then lead.
 """
 
-import contextlib
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from particleflow._support import toml
-from particleflow._support.files import own_folder, reason_of, write_text, written
+from particleflow._support.files import reason_of, write_text
 from particleflow.app.runs.folder_contents import INPUTS_FOLDER, MANIFEST_FILE, SCENARIO_FILE, TRAJECTORY_FILE
+from particleflow.app.runs.run_inputs import with_inputs, with_swept_inputs
 from particleflow.errors import UserError
 
 if TYPE_CHECKING:
     from particleflow.app.scenario.scenario import Drawing, Scenario
-    from particleflow.app.scenario.schema import Spec
-    from particleflow.dynamics.initial.base import Start
     from particleflow.trajectory.trajectory import Trajectory
 
 
@@ -62,19 +57,15 @@ def new_folder(stem: str, output: str | Path | None, root: str | Path = "outputs
 def freeze(scenario: "Scenario", folder: Path, drawing: "Drawing | None" = None, *, swept: bool = False) -> str:
     """Write the scenario into its run folder together with everything it reads from files; returns the text.
 
-    If it is `swept`, arrays in files that its [sweep] table lists are copied, too. Values that were left open are
-    written as they were chosen, unless each run of a sweep chooses its own. `drawing` has drawn the clouds, if they are
-    built.
+    If it is `swept`, files that its [sweep] table names are copied, too. Values that were left open are written as they
+    were chosen, unless each run of a sweep chooses its own. `drawing` has drawn the clouds, if they are built.
     """
-    from particleflow.app.scenario.scenario import Drawing
-
-    draw, raw = drawing or Drawing(scenario.document), scenario.raw
-    for call in scenario.document.calls():
-        for path, value in _frozen(call, draw, folder):
-            raw = toml.with_value(raw, _place(raw, path), value)
-    if swept:
-        raw = {**raw, "sweep": _with_frozen_sweep(raw["sweep"], scenario.folder, folder)}
-    chosen = {} if swept and _sweeps_steps(raw["sweep"]) else scenario.document.chosen
+    sweep = scenario.raw["sweep"] if swept else {}
+    raw = with_inputs(scenario, folder, drawing, swept=tuple(sweep))
+    lists = {key: values for key, values in sweep.items() if isinstance(values, list)}
+    for key, values in lists.items():
+        raw = toml.with_value(raw, ["sweep", key], with_swept_inputs(scenario, folder, key, values))
+    chosen = {} if _sweeps_steps(sweep) else scenario.document.chosen
     for path, value in chosen.items():
         raw = toml.with_value(raw, toml.parse_path(path), value)
     text = toml.rewritten(scenario.source, raw, dict.fromkeys(chosen, "chosen"))
@@ -85,79 +76,6 @@ def freeze(scenario: "Scenario", folder: Path, drawing: "Drawing | None" = None,
 def _sweeps_steps(sweep: dict[str, Any]) -> bool:
     """Whether the runs of a sweep may differ in what is chosen for them."""
     return any(key.split(".")[0] in ("time", "precision", "temperature", "common_temperature") for key in sweep)
-
-
-def _frozen(call: "Spec", draw: "Drawing", folder: Path) -> Iterator[tuple[str, Any]]:
-    """Yield (path in the scenario, new value) for each file that a constructor call reads, after copying it.
-
-    Clouds and arrays from files are copied to the inputs of the run; paths of anything else become absolute.
-    """
-    paths = call.paths()
-    if paths and hasattr(call.target, "counted"):
-        name = _input(folder, f"{call.path}.npz", _cloud_arrays(draw.start(call)))
-        carried = {field: np.asarray(value).tolist() for field, value in call.fields.items()}
-        table = {"kind": "from_file", "path": name, "retract": call.retract}
-        yield call.path, {**table, "fields": carried} if carried else table
-        return
-    for name, path in paths.items():
-        yield f"{call.path}.{name}", str(path.resolve())
-    for name, numbers in call.files().items():
-        yield f"{call.path}.{name}", _input(folder, f"{call.path}.{name}.npy", numbers.values)
-    for inner in call.inner():
-        yield from _frozen(inner, draw, folder)
-
-
-def _with_frozen_sweep(sweep: dict[str, Any], home: Path, folder: Path) -> dict[str, Any]:
-    """A [sweep] table in which .npy files in lists of values are replaced by copies among the inputs of the run.
-
-    A file that cannot be read as an array is left as it is, and the run that uses it reports it. Files named inside of
-    swept tables are not copied.
-    """
-    from particleflow.app.scenario.schema.numbers import is_file
-
-    lists = {key: values for key, values in sweep.items() if isinstance(values, list)}
-    names: dict[str, str] = {}
-    for path in dict.fromkeys(value for values in lists.values() for value in values if is_file(value)):
-        with contextlib.suppress(OSError, ValueError, EOFError):
-            array = np.load(home / path, allow_pickle=False)
-            names[path] = _input(folder, f"sweep.{len(names)}.npy", array)
-
-    def frozen(value: Any) -> Any:
-        return names.get(value, value) if is_file(value) else value
-
-    return sweep | {key: [frozen(value) for value in values] for key, values in lists.items()}
-
-
-def sweeps_files(sweep: dict[str, Any]) -> bool:
-    """Whether a [sweep] table lists .npy files as values."""
-    from particleflow.app.scenario.schema.numbers import is_file
-
-    return any(is_file(value) for values in sweep.values() if isinstance(values, list) for value in values)
-
-
-def _place(raw: dict[str, Any], path: str) -> list[str | int]:
-    """The keys of a path in a file, whose only drift may be a table, [drift], instead of a list of one."""
-    parts = toml.parse_path(path)
-    return [parts[0], *parts[2:]] if parts[0] == "drift" and isinstance(raw["drift"], dict) else parts
-
-
-def _cloud_arrays(start: "Start") -> dict[str, np.ndarray]:
-    """The arrays of a cloud by the names that `from_file` reads."""
-    measure = start.measure
-    fields = {name: getattr(measure, name) for name in ("points", "log_weights", "values", "positions")}
-    fields |= {"labels": start.labels, "words": start.words}
-    fields |= {f"field.{name}": array for name, array in measure.fields.items()}
-    return {name: np.asarray(value) for name, value in fields.items() if value is not None}
-
-
-def _input(folder: Path, name: str, content: Any) -> str:
-    """Save an array, or arrays by name, among the inputs of a run, and return the path from its folder."""
-    with written(own_folder(folder / INPUTS_FOLDER) / name) as partial:
-        if isinstance(content, dict):
-            np.savez(partial, **content)
-        else:
-            np.save(partial, content)
-    return f"{INPUTS_FOLDER}/{name}"
 
 
 def discard_if_empty(folder: Path) -> None:

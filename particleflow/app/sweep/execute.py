@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from particleflow._support import toml
 from particleflow._support.files import own_folder
 from particleflow._support.user_code import blamed
-from particleflow.app.runs.run_folder import SCENARIO_FILE, freeze, sweeps_files
+from particleflow.app.runs.run_folder import SCENARIO_FILE, freeze
 from particleflow.app.sweep.groups import GROUPS_FOLDER, group_path, load_group, save_group, trajectories_beside
 from particleflow.app.sweep.manifest import DONE, RUNNING, WAITING, Manifest
 from particleflow.app.sweep.member_builder import MemberBuilder
@@ -26,7 +27,7 @@ from particleflow.errors import ParticleflowError, StoreError, UserError
 from particleflow.trajectory.status import Status
 
 if TYPE_CHECKING:
-    from particleflow.app.scenario.scenario import Scenario, Setup
+    from particleflow.app.scenario.scenario import Setup
     from particleflow.simulation.plan import Plan
 
 _MOST_RUNS = 256  # of a group
@@ -49,28 +50,35 @@ def plan_groups(plan: SweepPlan, report: Report | None = None) -> list[list[int]
         by_structure.setdefault(plan.builder.signature(values), []).append(number)
         if report is not None:
             report(number + 1, len(plan.runs), "")
-    setups = {structure: plan.builder.setup(plan.runs[numbers[0]]) for structure, numbers in by_structure.items()}
-    _check_one_begins(plan.scenario, list(setups.values()))
-    return sorted(part for structure, numbers in by_structure.items() for part in _parts(numbers, setups[structure]))
+    _check_one_begins(plan, [numbers[0] for numbers in by_structure.values()])
+    return sorted(part for numbers in by_structure.values() for part in _parts(plan, numbers))
 
 
-def _check_one_begins(scenario: "Scenario", setups: list["Setup"]) -> None:
-    """Raise the planner's error for the first run if it refuses them all; other errors show when the runs are run."""
+def _check_one_begins(plan: SweepPlan, numbers: list[int]) -> None:
+    """Raise the error of the first of these runs if all are refused; other errors show when the runs are run."""
     refusals: list[UserError] = []
-    for setup in setups:
+    for number in numbers:
         try:
-            setup.cost()
+            plan.builder.setup(plan.runs[number]).cost()
         except UserError as error:
             refusals.append(error)
         except Exception:  # perhaps from the user's code; it is reported when the run is run
             return
         else:
             return
-    raise UserError(f"{scenario.name}: {refusals[0]}") from refusals[0]
+    name = f"{plan.scenario.name}: "  # errors of reading a scenario begin with it, those of planning do not
+    raise UserError(name + str(refusals[0]).removeprefix(name)) from refusals[0]
 
 
-def _parts(numbers: list[int], setup: "Setup") -> list[list[int]]:
-    """A structure's runs in equally large groups that fit into memory, so that one compilation serves all of them."""
+def _parts(plan: SweepPlan, numbers: list[int]) -> list[list[int]]:
+    """A structure's runs in equally large groups that fit into memory, so that one compilation serves all of them.
+
+    Runs that cannot be built are one group, which fails when it is run.
+    """
+    try:
+        setup = plan.builder.setup(plan.runs[numbers[0]])
+    except UserError:
+        return [numbers]
     window = 32 * setup.start.points.size * setup.start.points.dtype.itemsize
     most = int(max(1, min(_MOST_RUNS, _MOST_BYTES // window)))
     count = -(-len(numbers) // most)
@@ -81,15 +89,15 @@ def _parts(numbers: list[int], setup: "Setup") -> list[list[int]]:
 def start_sweep(plan: SweepPlan, folder: Path, groups: list[list[int]] | None = None) -> tuple[SweepPlan, Manifest]:
     """Freeze a sweep into its folder: the scenario, the values of every run, and the groups that run together.
 
-    Returns the manifest, and the plan to run: the same one, unless .npy files are swept over, which have other names in
-    the folder. Parameters: `groups`, those of `plan_groups` if they are known already.
+    Returns the manifest, and the plan to run: the same one, unless files are swept over, which have other names in the
+    folder. Parameters: `groups`, those of `plan_groups` if they are known already.
     """
     from particleflow.app.scenario.scenario import load
 
     scenario = plan.scenario
     groups = plan_groups(plan) if groups is None else groups
-    freeze(scenario, folder, swept=True)
-    if sweeps_files(scenario.raw["sweep"]):
+    frozen = toml.loads(freeze(scenario, folder, swept=True), SCENARIO_FILE)
+    if frozen["sweep"] != scenario.raw["sweep"]:
         plan = plan_sweep(load(folder / SCENARIO_FILE, allow_code=scenario.allow_code))
     return plan, Manifest.create(folder, scenario.title, list(plan.keys), plan.runs, groups)
 
@@ -115,7 +123,7 @@ def run_sweep(
         _requeue_damaged(manifest, note or (lambda _: None))
         for place, index in enumerate(manifest.groups_to_run(retry_failed=retry_failed)):
             say(_finished(manifest), len(manifest.runs), "next group" if place else "compiling, then the first window")
-            _continue(plan, manifest, index, say)
+            _run_and_mark(plan, manifest, index, say)
 
 
 def _finished(manifest: Manifest) -> int:
@@ -123,7 +131,7 @@ def _finished(manifest: Manifest) -> int:
     return sum(run["state"] not in (WAITING, RUNNING) for run in manifest.runs)
 
 
-def _continue(plan: SweepPlan, manifest: Manifest, index: int, say: Report) -> None:
+def _run_and_mark(plan: SweepPlan, manifest: Manifest, index: int, say: Report) -> None:
     """Run a group and keep its states in the manifest, whatever happens."""
     numbers, path = manifest.groups[index], group_path(manifest.folder, index)
     store = path.with_suffix(".h5") if plan.table.keep == "trajectories" else None

@@ -12,6 +12,7 @@ from particleflow.app.runs.extent import FARTHEST
 from particleflow.app.sweep.groups import group_path, load_group
 from particleflow.app.sweep.manifest import DONE, Manifest
 from particleflow.errors import UserError
+from particleflow.trajectory.frame import weights_of
 
 _OBSERVABLE = "observable."
 
@@ -56,7 +57,7 @@ def table(manifest: Manifest) -> list[dict[str, Any]]:
                     rows[number][name.removeprefix(_OBSERVABLE)] = float(series[place, -1])
             if "last_points" in group and np.abs(group["last_points"][place]).max() <= FARTHEST:
                 points, threshold = group["last_points"][place], float(group["thresholds"][place])
-                weights = np.exp(group["log_weights"][place]) if "log_weights" in group else None
+                weights = weights_of(group["log_weights"][place]) if "log_weights" in group else None
                 rows[number]["clusters"] = cluster_count(points, threshold, weights=weights)
     return rows
 
@@ -66,7 +67,7 @@ def phase_values(manifest: Manifest, x: str, y: str, value: str) -> tuple[np.nda
     from particleflow.view import sweep_grid
 
     if "time" not in (x, y):
-        rows = [row for row in table(manifest) if isinstance(row.get(value), float)]
+        rows = [row for row in table(manifest) if is_number(row.get(value))]
         if not rows:
             raise UserError(f"No run has finished with a number {value!r}, so there is nothing to draw.")
         return sweep_grid(rows, x, y, value)
@@ -107,6 +108,11 @@ def finished_groups(manifest: Manifest) -> Any:
         path = group_path(manifest.folder, index)
         if path.is_file() and any(manifest.runs[number]["state"] == DONE for number in numbers):
             yield numbers, load_group(path, len(numbers))
+
+
+def is_number(value: Any) -> bool:
+    """Whether a swept value or a cell of the table is a number; true and false are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _write_hdf5(manifest: Manifest, rows: list[dict[str, Any]], columns: list[str], path: Path) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from particleflow._support.files import own_folder
 from particleflow._support.text import plural
 from particleflow.app.sweep.manifest import DONE, Manifest
-from particleflow.app.sweep.results import finished_groups, phase_values, repetitions, table
+from particleflow.app.sweep.results import finished_groups, is_number, phase_values, repetitions, table
 
 _MOST_PANELS = 6
 _MOST_TICKS = 8  # swept values that are written at the axis one by one
@@ -148,7 +148,7 @@ def _draw_plane(ax: Any, rows: list[Row], axes: list[str], value: str) -> None:
 
 def _places(values: list[Any]) -> tuple[np.ndarray, list[str] | None]:
     """Where values lie on an axis: numbers at themselves, others one after the other with their names."""
-    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+    if all(map(is_number, values)):
         return np.array(values, dtype=float), None
     names = list(dict.fromkeys(map(_name, values)))
     return np.array([names.index(_name(value)) for value in values], dtype=float), names
@@ -181,7 +181,7 @@ def _is_log(values: np.ndarray) -> bool:
 
 def _is_finite(value: Any) -> bool:
     """Whether a cell of the table is a finite number."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and bool(np.isfinite(value))
+    return is_number(value) and bool(np.isfinite(value))
 
 
 def _hashable(value: Any) -> Any:

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, Strict
 from particleflow.app.scenario.schema.problems import Problems
 from particleflow.app.scenario.schema.tables import validated
 from particleflow.app.sweep.member_builder import MemberBuilder
+from particleflow.app.sweep.results import is_number
 
 if TYPE_CHECKING:
     from particleflow.app.scenario.scenario import Scenario
@@ -90,7 +91,7 @@ def plan_sweep(scenario: "Scenario") -> SweepPlan:
     problems.raise_if_any(scenario.name)
     builder = MemberBuilder(scenario)
     _check_values(builder, choices, problems)
-    _check_phase(scenario, table, names, problems)
+    _check_phase(scenario, table, choices, problems)
     problems.raise_if_any(scenario.name)
     return SweepPlan(scenario, table, tuple(names), tuple(runs), builder)
 
@@ -183,16 +184,27 @@ def _check_values(builder: MemberBuilder, choices: dict[str, Any], problems: Pro
                 break
 
 
-def _check_phase(scenario: "Scenario", table: SweepTable, names: list[str], problems: Problems) -> None:
-    """Check that a phase diagram is over swept keys or time, and of a number that is recorded."""
-    if table.phase is None:
-        return
-    for axis in ("x", "y"):
-        key = getattr(table.phase, axis)
-        if key not in (*names, "time"):
-            problems.add(f"sweep.phase.{axis}", f"must be a swept key or 'time', one of {', '.join(names)}", key)
+def _check_phase(scenario: "Scenario", table: SweepTable, choices: dict[str, Any], problems: Problems) -> None:
+    """Check that a phase diagram is over two keys that are swept over numbers, or time, and of a recorded number."""
     from particleflow.simulation.observables import name_of
 
-    known = [name_of(spec.made) for spec in scenario.document.observables] + ["clusters"]
-    if table.phase.value not in known:
-        problems.add("sweep.phase.value", f"must be recorded: one of {', '.join(known)}", table.phase.value)
+    phase = table.phase
+    if phase is None:
+        return
+    for axis, key in (("x", phase.x), ("y", phase.y)):
+        values = choices.get(key, [])
+        if key not in (*choices, "time"):
+            problems.add(f"sweep.phase.{axis}", f"must be a swept key or 'time', one of {', '.join(choices)}", key)
+        elif isinstance(values, list) and not all(map(is_number, values)):
+            advice = "without `phase` the sweep is drawn over them by name"
+            problems.add(f"sweep.phase.{axis}", f"must be a key all of whose values are numbers; {advice}", key)
+    if phase.x == phase.y:
+        problems.add("sweep.phase.y", "must be another key than x", phase.y)
+    recorded = [name_of(spec.made) for spec in scenario.document.observables]
+    if "time" in (phase.x, phase.y):
+        known, needed = recorded, "recorded in every frame to be drawn over time"
+    else:
+        known, needed = [*recorded, "clusters"], "recorded"
+    if phase.value not in known:
+        found = f": one of {', '.join(known)}" if known else ", in record.observables"
+        problems.add("sweep.phase.value", f"must be {needed}{found}", phase.value)

@@ -31,6 +31,21 @@ def _need(module: str) -> Any:
         ) from error
 
 
+def _series(trajectory: "Trajectory") -> dict[str, Any]:
+    """The points (as `points`), fields and observables by name; refused where two variables would have one name."""
+    found: dict[str, Any] = {"points": trajectory.points}
+    others = {"time", "step", *_axes(trajectory)["points"], *_constants(trajectory)}
+    for kind, given in (("field", trajectory.fields), ("observable", trajectory.observables)):
+        for name, values in given.items():
+            if name in found or name in others:
+                raise ArgumentError(
+                    f"The {kind} {name!r} has the name of another variable of the dataset, and one would be lost. "
+                    "Rename it, or export to npz or h5md, which keep them apart."
+                )
+            found[name] = values
+    return found
+
+
 def _axes(trajectory: "Trajectory") -> dict[str, list[str]]:
     """The names of the axes of the points (as `points`), of every field and every observable, after the time axis.
 
@@ -59,14 +74,13 @@ def to_xarray(trajectory: "Trajectory") -> "xarray.Dataset":
     Axes are time, run, particle and coordinate; step and the particles' constants are variables, the metadata JSON.
     """
     xarray = _need("xarray")
-    series = {"points": trajectory.points, **trajectory.fields, **trajectory.observables}
+    axes = _axes(trajectory)
     variables = {}
-    for name, axes in _axes(trajectory).items():
-        values = series[name]
+    for name, values in _series(trajectory).items():
         lazy = values if isinstance(values, np.ndarray) else _lazily(values)
-        variables[name] = xarray.Variable(("time", *axes), lazy)
+        variables[name] = xarray.Variable(("time", *axes[name]), lazy)
     variables["step"] = xarray.Variable("time", trajectory.steps)
-    variables |= {name: xarray.Variable(axes, array) for name, (axes, array) in _constants(trajectory).items()}
+    variables |= {name: xarray.Variable(own, array) for name, (own, array) in _constants(trajectory).items()}
     attributes = {"metadata": to_json(trajectory.metadata), "title": str(trajectory.metadata.get("title", ""))}
     return xarray.Dataset(variables, coords={"time": trajectory.times}, attrs=attributes)
 
@@ -99,9 +113,8 @@ def write_netcdf(trajectory: "Trajectory", path: Path) -> None:
     from particleflow.trajectory.export.formats import windows
 
     h5netcdf = _need("h5netcdf")
-    series = {"points": trajectory.points, **trajectory.fields, **trajectory.observables}
+    series, axes = _series(trajectory), _axes(trajectory)
     sizes = {"time": len(trajectory), "particle": trajectory.count}
-    axes = _axes(trajectory)
     for name, names in axes.items():
         sizes |= dict(zip(names, series[name].shape[1:], strict=True))
     with hdf5_output(path) as output, h5netcdf.File(output, "w") as file:
@@ -126,13 +139,13 @@ def write_gsd(trajectory: "Trajectory", path: Path, project: "Projection") -> No
     words, labels are a log of every particle.
     """
     hoomd = _need("gsd.hoomd")
-    extent = max((float(np.abs(project(frame.points)).max()) for frame in trajectory), default=1.0)
-    if np.isfinite(extent) and extent > _LARGEST_SINGLE:
+    extent = max((_reach(project(frame.points)) for frame in trajectory), default=0.0)
+    if extent > _LARGEST_SINGLE:
         raise ArgumentError(
             f"GSD holds single precision, here up to {_LARGEST_SINGLE:.2g}, but the points reach {extent:.3g}. "
             "Export to npz, h5md or netcdf, which keep them."
         )
-    edge = 2.0 * (extent if np.isfinite(extent) and extent > 0 else 1.0) * 1.001
+    edge = 2.0 * (extent or 1.0) * 1.001
     names, type_ids = _types(trajectory)
     with hoomd.open(str(path), mode="w") as file:
         for frame in trajectory:
@@ -150,6 +163,11 @@ def write_gsd(trajectory: "Trajectory", path: Path, project: "Projection") -> No
             for name, value in frame.observables.items():
                 snapshot.log[f"particleflow/{name}"] = np.atleast_1d(value)
             file.append(snapshot)
+
+
+def _reach(points: np.ndarray) -> float:
+    """The largest of all finite coordinates in absolute value, 0 if there is none."""
+    return float(np.max(np.abs(points), initial=0.0, where=np.isfinite(points)))
 
 
 def _types(trajectory: "Trajectory") -> tuple[list[str], np.ndarray]:

@@ -8,8 +8,9 @@ from math import prod
 from pathlib import Path
 
 from particleflow.errors import StoreError
+from particleflow.trajectory.frame import fits_particles
 from particleflow.trajectory.store import file_layout
-from particleflow.trajectory.store.file_layout import OURS, WORDS, FileLayout, Node
+from particleflow.trajectory.store.file_layout import OURS, FileLayout, Node
 from particleflow.trajectory.words import LONGEST
 
 _LARGEST_STATUS = 1 << 20
@@ -119,9 +120,7 @@ def check_shapes(layout: FileLayout, shapes: dict[str, tuple[int, ...]], size: i
     if max(layout.frame_shape) > size:
         raise _too_long(path, file_layout.POSITION)
     for name, shape in shapes.items():
-        by_run = layout.runs is not None and shape[:2] == (layout.runs, layout.count)
-        fits = shape[:1] == (layout.count,) or by_run
-        if not fits or (name == WORDS and len(shape) > 1 + by_run):
+        if not fits_particles(name, shape, layout.count, layout.runs):
             raise StoreError(f"{path}: {name} has shape {shape}, which does not fit {layout.count} particles.")
 
 

@@ -83,6 +83,14 @@ class FileLayout:
             check_name(name)
         if any(_H5MD_NAMES.get(name, name) in _TAKEN for name in self.fields):
             raise ArgumentError(f"Fields must not be called {', '.join(_TAKEN)}, but are {', '.join(self.fields)}.")
+        groups: dict[str, str] = {}
+        for name in self.fields:
+            other = groups.setdefault(_H5MD_NAMES.get(name, name), name)
+            if other != name:
+                raise ArgumentError(
+                    f"The fields {other!r} and {name!r} have one place in the file, as H5MD calls them "
+                    f"{_H5MD_NAMES.get(name, name)!r}. Rename one of them."
+                )
         if not self.moving and not self.fields:
             raise ArgumentError("Nothing changes in time: the points do not move, and there is no other field.")
 

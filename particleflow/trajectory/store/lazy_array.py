@@ -65,6 +65,8 @@ class LazyArray:
         if isinstance(first, slice):
             return self._read(self._frames[first], rest)
         chosen = np.asarray(first)
+        if chosen.size and chosen.dtype.kind in "fc":  # a list without an entry is one of floats, too
+            raise IndexError(f"frames are chosen by whole numbers, slices or truth values, not by {chosen.dtype}")
         if chosen.dtype == bool or chosen.ndim != 1 or not all(_is_basic(index) for index in rest):
             return np.asarray(self)[key]
         frames = [self._frames[int(index)] for index in chosen]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from particleflow.errors import ShapeError
+from particleflow.trajectory.frame import fits_particles
 from particleflow.trajectory.store import file_guard
 from particleflow.trajectory.store.file_layout import CONSTANTS, WORDS, FileLayout, Node
 from particleflow.trajectory.words import as_words, from_bytes
@@ -28,8 +29,8 @@ def check_constants(given: Mapping[str, Any], layout: FileLayout) -> dict[str, n
             continue
         whole = name in _WHOLE
         array = np.asarray(value)
-        by_run = not whole and layout.runs is not None and array.shape[:2] == (layout.runs, layout.count)
-        if not (array.shape[:1] == (layout.count,) or by_run) or array.dtype.kind not in ("iu" if whole else "iuf"):
+        fits = fits_particles(name, array.shape, layout.count, layout.runs)
+        if not fits or array.dtype.kind not in ("iu" if whole else "iuf"):
             raise ShapeError(
                 f"Argument `{name}` must hold one {'integer' if whole else 'number'} for each of the {layout.count}"
                 f" particles, but has shape {array.shape} and type {array.dtype}."

@@ -1,5 +1,6 @@
 """Animations: particles on the stage, energy and cluster count beside them with a time cursor, to mp4 or gif."""
 
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from particleflow.view.plots.camera import box_coordinates, depth_style, facing,
 from particleflow.view.plots.colors import check_labels, may_blend, particle_colors
 from particleflow.view.plots.crowds import crowd_colors, crowd_mass, shown_weights
 from particleflow.view.plots.density.density_scale import frame_density
+from particleflow.view.plots.space.snapshots import crowd_cell
 from particleflow.view.plots.time.series import check_counts
 from particleflow.view.resampling import Resampling, interpolate, resample
 
@@ -103,6 +105,11 @@ class Movie:
         self.stage: Stage = build_stage(self.run, self.view, size, self.instants, clusters)
         render_backgrounds(self.stage, self.instants, np.asarray(self.run.times, float))
         self._words = self._word_writer()
+
+    @cached_property
+    def _crowd_cell(self) -> float:
+        """The side of a cell whose particles are drawn as one crowd."""
+        return crowd_cell(self.run, self.view)
 
     def _word_writer(self) -> WordWriter | None:
         """The writer of the particles' words, which keeps off the text of the main axes; None without words."""
@@ -233,9 +240,9 @@ class Movie:
         fits = np.isfinite(coordinates).all(axis=-1)
         coordinates, colors = coordinates[fits], colors[fits]
         weights = self._weights(index)[fits]
-        mass = crowd_mass(coordinates, weights, self._crowd_cell())
+        mass = crowd_mass(coordinates, weights, self._crowd_cell)
         if self._blend:
-            colors = crowd_colors(coordinates, colors, self._crowd_cell())
+            colors = crowd_colors(coordinates, colors, self._crowd_cell)
         radii = np.maximum(_least_radius(len(coordinates)), _RADIUS_OF_ALL * np.sqrt(mass))
         seen = self._axes_coordinates(coordinates, index, camera)
         if seen.shape[-1] == 3:
@@ -257,13 +264,6 @@ class Movie:
         bounds, height = self.stage.main.get_window_extent(), self.stage.size[1]
         across = np.abs(pixels[:, 0] - (bounds.x0 + bounds.x1) / 2) <= bounds.width / 2 + 2
         return across & (np.abs(pixels[:, 1] - height + (bounds.y0 + bounds.y1) / 2) <= bounds.height / 2 + 2)
-
-    def _crowd_cell(self) -> float:
-        """How near particles must be to be one dot: a hundredth of the radius, or of half the picture."""
-        if self.stage.limits is None:
-            return 0.01
-        low, high = self.stage.limits
-        return 0.005 * float(max(high - low))
 
     def _axes_coordinates(self, coordinates: np.ndarray, index: int, camera: np.ndarray) -> np.ndarray:
         """Coordinates as the main axes take them: camera axes in 3-D, (time, place) on a line."""

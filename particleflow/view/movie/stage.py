@@ -18,6 +18,7 @@ from particleflow.view.plots.base import MAX_DOTS, Projection, drawn_times, samp
 from particleflow.view.plots.camera import ELEVATION, GRATICULE, box_coordinates, box_edges, globe, graticule, rotation
 from particleflow.view.plots.density.density_scale import Field, field_of
 from particleflow.view.plots.space.paths import kymograph
+from particleflow.view.plots.space.ring import empty_ring
 from particleflow.view.plots.space.snapshots import frame_limits
 
 if TYPE_CHECKING:
@@ -95,7 +96,8 @@ def _draw_still_parts(stage: Stage, run: Any, labels: Any, density: Field | None
     if kind == "line" and density is None:
         _draw_line(stage, run, labels)
     elif kind == "circle":
-        _draw_circle(stage.main, 1.1 if density is None else 1.5)
+        empty_ring(stage.main, 4.0)
+        _hide_square_axes(stage.main, 1.1 if density is None else 1.5)
     elif kind == "sphere":
         _draw_globe(stage)
     elif kind == "space":
@@ -111,16 +113,6 @@ def _draw_line(stage: Stage, run: Any, labels: Any) -> None:
     kymograph(run, labels=labels, log=stage.log, words=False, ax=stage.main)
     stage.main.set_title("")
     stage.panels.insert(0, Panel(stage.main))
-
-
-def _draw_circle(ax: "Axes", reach: float) -> None:
-    """The unit circle with its quarters named, in axes from −reach to reach."""
-    theme, turn = style.current(), np.linspace(0, 2 * np.pi, 361)
-    ax.plot(np.cos(turn), np.sin(turn), color=theme.grid, linewidth=4.0)
-    for angle, name in ((0, "0"), (0.5, "π/2"), (1, "±π"), (-0.5, "−π/2")):
-        place = 0.86 * np.cos(angle * np.pi), 0.86 * np.sin(angle * np.pi)
-        ax.text(*place, name, ha="center", va="center", color=theme.muted)
-    _hide_square_axes(ax, reach)
 
 
 def _draw_globe(stage: Stage) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from particleflow._support.progress import Progress
+from particleflow.analysis.clusters.last_clusters import MOSTLY_ONE
 from particleflow.analysis.clusters.plateaus import find_plateaus, first_real_merge, metastable
 from particleflow.analysis.density.cells import is_density
 from particleflow.analysis.density.peaks import track_peaks
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
 
 FORMATS = ("png", "svg", "pdf")
 MAX_TREE = 2000  # merges that are drawn
-_MOSTLY_ONE = 0.7  # chance that two particles are of one cluster, above which an earlier frame is chosen
 _LOOKED_AT = 400  # frames of labels
 Draw = Callable[[], Any]
 
@@ -183,7 +183,7 @@ def _frame_of_blocks(labels: Any) -> int:
     chosen = thinned(np.shape(labels)[1], MAX_MATRIX)
     sizes = [np.unique(labels[frame][chosen], return_counts=True)[1] for frame in shown]
     alike = np.array([np.square(each / each.sum()).sum() for each in sizes])
-    several = np.flatnonzero(alike <= _MOSTLY_ONE)
+    several = np.flatnonzero(alike <= MOSTLY_ONE)
     if several.size == 0 or several[-1] == len(shown) - 1:
         return -1
     last, counts = int(several[-1]), np.array([len(each) for each in sizes])

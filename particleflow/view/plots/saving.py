@@ -6,13 +6,24 @@ from typing import Any
 import numpy as np
 
 from particleflow._support.files import written
+from particleflow.errors import ArgumentError
 
 _WITHOUT_DATE = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 _COMPRESSION = 4  # of 9: twice as fast as 6, and without an alpha channel the files are smaller still
 
 
+def check_picture(path: Path) -> None:
+    """Raise unless the ending of `path` is one of a picture that can be written."""
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    known = [f".{ending}" for ending in FigureCanvasBase.get_supported_filetypes()]
+    if path.suffix.lower() not in known:
+        raise ArgumentError(f"A picture must end in one of {', '.join(known)}, but is {path.name!r}.")
+
+
 def save_figure(figure: Any, path: Path, dpi: float = 160) -> Path:
     """Save a figure without the date; the ending of `path` decides how. Returns the path."""
+    check_picture(path)
     with written(path) as partial:
         if path.suffix == ".png":
             _save_png(figure, partial, dpi)

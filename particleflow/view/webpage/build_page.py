@@ -88,7 +88,7 @@ def page(
     trajectory, total_runs = first_run(trajectory), trajectory.runs
     given = Clusters(labels, counts, merge_tree)
     unknown = analysis is None and all(value is None for value in (labels, counts, merge_tree))
-    clusters = found_clusters(trajectory) if unknown else clusters_from(analysis).or_else(given)
+    clusters = found_clusters(trajectory) if unknown else clusters_from(analysis).overridden_by(given)
     tell = progress or (lambda *_: None)
     tell(1, 3)
     meta, sections = _content(trajectory, clusters, total_runs, float(max_bytes))

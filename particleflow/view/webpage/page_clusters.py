@@ -25,7 +25,7 @@ class Clusters:
     note: str = ""
     noun: str = "clusters"
 
-    def or_else(self, given: "Clusters") -> "Clusters":
+    def overridden_by(self, given: "Clusters") -> "Clusters":
         """Return these clusters with the labels, counts and merges in `given` replacing the analysis' own."""
         named = {name: getattr(given, name) for name in ("labels", "counts", "merge_tree")}
         named = {name: value for name, value in named.items() if value is not None}

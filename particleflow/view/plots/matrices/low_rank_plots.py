@@ -55,7 +55,7 @@ def feature_convergence(
     A summation's matrix is what it makes of the values 1 at one point and 0 at all others:
 
         moments = pf.summation.Features(R, "fourier").moments(kernel, measure, points, values=np.eye(len(points)))
-        matrix = np.exp(moments.log_mass)[:, None] * moments.mean / np.exp(measure.log_weights)
+        matrix = np.exp(moments.log_mass[:, None] - measure.log_weights) * moments.mean
     """
     exact = np.asarray(exact, float)
     ranks, errors = feature_errors(exact, approximations)

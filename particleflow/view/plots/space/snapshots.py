@@ -91,7 +91,7 @@ def _shown_particles(
     else:
         inks = particle_colors(run, labels, frame)[chosen]
         if may_blend(run, labels) and kind not in ("line", "ring"):
-            inks = crowd_colors(coordinates, inks, _crowd_cell(run, view))
+            inks = crowd_colors(coordinates, inks, crowd_cell(run, view))
     words = None if run.words is None else run.words[chosen]
     return ShownParticles(run, view, coordinates, inks, weights, words, azimuth)
 
@@ -174,7 +174,7 @@ def frame_limits(run: "Trajectory", view: Projection) -> tuple[np.ndarray, np.nd
     return middle - 1.12 * half, middle + 1.12 * half
 
 
-def _crowd_cell(run: "Trajectory", view: Projection) -> float:
+def crowd_cell(run: "Trajectory", view: Projection) -> float:
     """The side of a cell whose particles are drawn as one crowd: 0.01 of the radius, or of half the picture."""
     if view.kind in ("circle", "sphere"):
         return 0.01
@@ -208,7 +208,7 @@ def _plane(ax: "Axes", shown: ShownParticles) -> None:
     """Dots in the plane, or in two principal components, on equal scales; a normal law has its ellipses."""
     run, view, places = shown.run, shown.view, shown.coordinates[:, :2]
     low, high = frame_limits(run, view)
-    area = marker_areas(crowd_mass(shown.coordinates, shown.weights, _crowd_cell(run, view)))
+    area = marker_areas(crowd_mass(shown.coordinates, shown.weights, crowd_cell(run, view)))
     _scatter(ax, places, shown.colors, area, alpha=0.9)
     write_words(ax, shown.words, places, shown.weights, _marker_scale(ax))
     if view.kind == "plane" and run.facts.is_law:

@@ -44,20 +44,28 @@ def sweep_grid(
     Each record is a mapping that holds the two swept keys and the value; repetitions (seeds) are averaged.
     """
     rows = list(records)
-    for key in (x, y, value):
-        missing = [index for index, row in enumerate(rows) if key not in row]
-        if missing or not rows:
-            known = ", ".join(map(repr, rows[0])) if rows else "no records at all"
-            raise ArgumentError(
-                f"Every record must hold {key!r}, but record {missing[:1] or ''} has not; found {known}."
-            )
-    xs, x_index = np.unique([float(row[x]) for row in rows], return_inverse=True)
-    ys, y_index = np.unique([float(row[y]) for row in rows], return_inverse=True)
+    if not rows:
+        raise ArgumentError("Argument `records` must hold at least one record, but is empty.")
+    xs, x_index = np.unique(_column(rows, x), return_inverse=True)
+    ys, y_index = np.unique(_column(rows, y), return_inverse=True)
     mean, number = np.zeros((len(ys), len(xs))), np.zeros((len(ys), len(xs)))
     np.add.at(number, (y_index, x_index), 1)
-    shares = np.array([float(row[value]) for row in rows]) / number[y_index, x_index]  # a sum could be too large
-    np.add.at(mean, (y_index, x_index), shares)
+    np.add.at(mean, (y_index, x_index), _column(rows, value) / number[y_index, x_index])  # a sum could be too large
     return xs, ys, np.where(number > 0, mean, np.nan)
+
+
+def _column(rows: list[Mapping[str, Any]], key: str) -> np.ndarray:
+    """One number of every record, by its key."""
+    numbers = np.empty(len(rows))
+    for index, row in enumerate(rows):
+        if key not in row:
+            known = ", ".join(map(repr, row)) or "nothing"
+            raise ArgumentError(f"Every record must hold {key!r}, but record {index} holds {known}.")
+        try:
+            numbers[index] = float(row[key])
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(f"{key!r} must be a number, but in record {index} it is {row[key]!r}.") from error
+    return numbers
 
 
 def phase_diagram(
