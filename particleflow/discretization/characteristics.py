@@ -32,7 +32,7 @@ from particleflow.errors import ArgumentError, whole_number
 from particleflow.measure import Measure
 
 LOG_DENSITY = "log_density"
-_ON_GEOMETRY_ULPS = 1e3  # how far a geometry may move a point that is on it, in eps
+_ON_GEOMETRY_ULPS = 1e3  # how far a geometry may move a point that is on it, in eps of the largest coordinate
 
 
 class Traced(eqx.Module):
@@ -163,9 +163,8 @@ def _stretching(flow: Flow, measure: Measure, drawn: np.ndarray, density: Densit
     """
     facts, points = flow.geometry.facts(density.dimension), np.asarray(measure.points, float)
     factor = float(np.asarray(facts.radius)) if facts.kind == "sphere" else 1.0
-    same = (
-        np.max(np.abs(points - factor * drawn), initial=0.0) <= _ON_GEOMETRY_ULPS * np.finfo(measure.points.dtype).eps
-    )
+    allowed = _ON_GEOMETRY_ULPS * np.finfo(measure.points.dtype).eps * np.max(np.abs(points), initial=1.0)
+    same = np.max(np.abs(points - factor * drawn), initial=0.0) <= allowed
     if facts.kind == density.space and isinstance(flow.geometry, NormalisesTheSet):
         shares = np.exp(np.asarray(measure.log_weights, float))
         before, after = (

@@ -4,8 +4,8 @@
 
 for the velocity v(a + ξ) = u + B ξ that the law gives itself, in closed form: `flow.drift.affine`. Under softmax, L2
 and Sinkhorn attention, MeanShift and linear drifts the velocity is affine, so this is the solution of the continuity
-equation itself (THEORY 10). Under unnormalised attention it is not: there u = E[v] and B = E[∇v] make the nearest
-affine field, and the Gaussian is that of the closed equations for mean and covariance.
+equation itself (Castin, Ablin, Carrillo and Peyré 2025). Under unnormalised attention it is not: there u = E[v] and
+B = E[∇v] make the nearest affine field, and the Gaussian is that of the closed equations for mean and covariance.
 
 A sum is never taken over particles: a step costs d³, whatever the number of points. The points of a frame are those of
 the start, carried along by the affine field: x_j = a + F z_j. They have mean a and covariance S exactly at every time,

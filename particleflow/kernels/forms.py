@@ -127,6 +127,11 @@ class Radial(NamedTuple):
     support: Float[Array, ""] | None = None
     shape: Callable[[int], Shape | None] = lambda dimension: None
 
+    @property
+    def of_points(self) -> bool:
+        """Whether distances are those of the points themselves: u(x) = x and v(y) = y."""
+        return self.query_map is points_of and self.key_map is points_of
+
     def log_matrix(self, xs: Any, ys: Any) -> Float[Array, "m n"]:
         """The matrix k(|u(x_i) − v(y_j)|², d), from differences: exact for close points far from the origin."""
         queries, points = self.query_map(xs), self.key_map(ys)

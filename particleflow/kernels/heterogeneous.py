@@ -12,7 +12,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from particleflow.errors import ArgumentError, ShapeError
+from particleflow.errors import ArgumentError, ShapeError, whole_number
 from particleflow.kernels.base import AbstractKernel, AbstractMatrixKernel, AbstractPairKernel, points_of
 from particleflow.kernels.mapped import as_function
 
@@ -44,16 +44,18 @@ class PartlyObserved(AbstractMatrixKernel):
 
     |x − y|² ≈ (d/|O|) Σ_{a ∈ O} (x_a − y_a)² over the shared coordinates O, as for means over incomplete rows (Dixon
     1979); K is 0 for two points that share none. A point is (coordinates, known), twice d numbers: 0 and 0
-    where a coordinate is missing, x_a and 1 where it is known (`observed`). The kernel must be radial; only its profile
-    is used.
+    where a coordinate is missing, x_a and 1 where it is known (`observed`). The kernel must be radial, of the points
+    themselves: a map of them, or of positions, says nothing of single coordinates.
     """
 
     kernel: AbstractKernel
 
     def __check_init__(self):
-        if self.kernel.radial() is None:
+        form = self.kernel.radial()
+        if form is None or not form.of_points:
             raise ArgumentError(
-                f"Argument `kernel` must be one of distances, such as Gaussian, but is {self.kernel!r}."
+                "Argument `kernel` must be one of distances between the points themselves, such as Gaussian, but is "
+                f"{self.kernel!r}."
             )
 
     def log_matrix(self, xs: Any, ys: Any) -> Float[Array, "m n"]:
@@ -85,7 +87,15 @@ class HigherOrder(AbstractPairKernel):
     log_function: Callable[[Array, Array, Array], Array] = eqx.field(converter=as_function)
     dimension: int = eqx.field(static=True)
 
+    def __check_init__(self):
+        whole_number(self.dimension, "dimension")
+
     def log_pair(self, x: Any, y: Any) -> Float[Array, ""]:
         """log K(x, y, z) of a point and a pair."""
         pair = points_of(y)
+        if pair.shape[0] <= self.dimension:
+            raise ShapeError(
+                f"Argument `dimension` must be less than the {pair.shape[0]} coordinates of a pair, but is "
+                f"{self.dimension}."
+            )
         return self.log_function(points_of(x), pair[: self.dimension], pair[self.dimension :])

@@ -69,7 +69,7 @@ class KernelDensity(BaseEstimator):
         chosen = points[rng.choice(len(points), size=n_samples, p=weights / weights.sum())]
         apart = rng.normal(size=chosen.shape)
         form = self.kernel_.radial()
-        curve = None if form is None else form.shape(points.shape[1])
+        curve = form.shape(points.shape[1]) if form is not None and form.of_points else None
         if curve is not None and curve.curve == "gaussian":
             return chosen + apart * float(np.sqrt(0.5) / curve.scale)
         if curve is not None and curve.curve == "ball":

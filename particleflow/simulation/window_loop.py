@@ -201,7 +201,8 @@ def _step_error(plan: Plan, state: Any) -> float | None:
     end = np.full(plan.window, plan.times[0] + step)
     halved = replace(plan, numbers=plan.numbers._replace(step=plan.numbers.step / 2))
     whole, half = (solve_runs(each, 0, end, state, nothing).fields for each in (plan, halved))
-    change = max(float(np.max(np.abs(np.asarray(whole[name]) - np.asarray(half[name]))[:, 0])) for name in whole)
+    with np.errstate(invalid="ignore"):  # frames of a run that blows up
+        change = max(float(np.max(np.abs(np.asarray(whole[name]) - np.asarray(half[name]))[:, 0])) for name in whole)
     return float(f"{change:.3g}") if np.isfinite(change) else None
 
 

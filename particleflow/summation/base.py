@@ -9,6 +9,7 @@ made, as `Choice`s. Further abilities are classes that some summations inherit a
 
     Candidate           `Auto` may choose it: it promises an error and a cost for given points (`candidates`)
     Approximation       a candidate whose cost can be bounded before its error is (`candidates`)
+    NeedsSettings       its settings depend on the points, which compiled code cannot look at
     LeavesChoiceOpen    it chooses among others, within an error that its user allows
     DrawsPoints         it draws points y ∝ K(x, y) dμ(y) (`sampling`)
 
@@ -26,6 +27,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax
 from jaxtyping import Array
 
 from particleflow._support.arrays import as_float_array, check_same_dtype, strong_dtype_leaves
@@ -101,6 +103,18 @@ class LeavesChoiceOpen(AbstractSummation):
         """The same with `factor` times less error allowed, for callers that multiply the errors of its sums."""
 
 
+class NeedsSettings(AbstractSummation):
+    """A summation whose settings depend on the points: compiled code, which cannot look at them, takes usual ones."""
+
+    @abc.abstractmethod
+    def select(self, kernel: AbstractKernel, measure: Measure, queries: Any) -> Choice:
+        """Itself with its settings for these points, if they are known."""
+
+    @abc.abstractmethod
+    def diagnose(self, kernel: AbstractKernel, measure: Measure, queries: Any) -> str | None:
+        """How many of these queries the settings of compiled code cannot serve, in sentences; None for none."""
+
+
 def allowed_error(summation: AbstractSummation) -> float | None:
     """The error that a summation is allowed by its user; None where no tolerance was given."""
     return summation.allowed_error() if isinstance(summation, LeavesChoiceOpen) else None
@@ -150,6 +164,11 @@ def as_query_sites(queries: Any) -> Sites:
             f"Argument `queries.values` must have shape ({count},) or ({count}, k), but has {values.shape}."
         )
     return Sites(points, positions, values)
+
+
+def lifted(site: Sites) -> Sites:
+    """One site as an array of sites, with a leading axis of one."""
+    return jax.tree_util.tree_map(lambda leaf: leaf[None], site)
 
 
 def check_precision(kernel: AbstractKernel, measure: Measure, queries: Sites) -> None:

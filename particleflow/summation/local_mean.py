@@ -24,7 +24,7 @@ from particleflow.errors import ArgumentError, ShapeError, check_kind, whole_num
 from particleflow.kernels.base import AbstractKernel, AbstractMatrixKernel
 from particleflow.measure import Measure, Sites
 from particleflow.summation.auto import Auto
-from particleflow.summation.base import AbstractSummation, as_query_sites, logits_of, value_columns
+from particleflow.summation.base import AbstractSummation, as_query_sites, lifted, logits_of, value_columns
 from particleflow.summation.moments import Moments
 from particleflow.summation.sampling import check_draws
 
@@ -269,11 +269,6 @@ def _check_classes(values: Array) -> None:
             "Values must be classes for a mode, each row one-hot or probabilities that sum to one, but row "
             f"{place} is {np.array2string(rows[place], threshold=6, precision=4)}."
         )
-
-
-def lifted(site: Sites) -> Sites:
-    """One site as an array of sites, with a leading axis of one."""
-    return jax.tree_util.tree_map(lambda leaf: leaf[None], site)
 
 
 def as_sites(queries: Any) -> tuple[Sites, bool]:

@@ -24,7 +24,8 @@ from particleflow.errors import ArgumentError, ShapeError, check_kind, whole_num
 from particleflow.kernels import AbstractKernel, Others
 from particleflow.measure import Measure, Sites
 from particleflow.summation import AbstractSummation, Auto
-from particleflow.summation.local_mean import as_sites, bound, lifted
+from particleflow.summation.base import lifted
+from particleflow.summation.local_mean import as_sites, bound
 from particleflow.summation.sampling import check_draws
 
 Loss = Callable[[Array, Array, Array], Array]

@@ -19,7 +19,7 @@ from jaxtyping import Array, Int
 from particleflow.errors import ArgumentError
 from particleflow.kernels.base import AbstractKernel
 from particleflow.measure import Measure, Sites
-from particleflow.summation.base import AbstractSummation, logits_of
+from particleflow.summation.base import AbstractSummation, lifted, logits_of
 from particleflow.summation.exact.blocks import Sources, source_blocks
 
 
@@ -59,7 +59,6 @@ def drawn_indices(
 
 def _drawn_by_one(key: Array, kernel: AbstractKernel, query: Sites, sources: Sources, draws: int) -> Int[Array, " d"]:
     """The source of the largest score, of each draw, kept while blocks of sources go by."""
-    lifted = jax.tree_util.tree_map(lambda leaf: leaf[None], query)
     dtype = query.points.dtype
 
     def noise(index: Array) -> Array:
@@ -67,7 +66,7 @@ def _drawn_by_one(key: Array, kernel: AbstractKernel, query: Sites, sources: Sou
 
     def keep_best(so_far: tuple[Array, Array], block: Sources) -> tuple[tuple[Array, Array], None]:
         best, winner = so_far
-        logits = logits_of(kernel, lifted, block[0], block[1])[0]
+        logits = logits_of(kernel, lifted(query), block[0], block[1])[0]
         scores = logits[:, None] + jax.vmap(noise)(block[2])
         row = jnp.argmax(scores, axis=0)
         score = jnp.take_along_axis(scores, row[None, :], axis=0)[0]

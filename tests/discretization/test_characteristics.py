@@ -72,7 +72,7 @@ def poisson_log_density(order: float, angles: np.ndarray) -> np.ndarray:
 
 @pytest.mark.slow
 def test_the_poisson_density_of_kuramoto_stays_one():
-    """β = 0 on the circle (THEORY 4): r(t) = r₀ e^{t/2}/√(1 − r₀² + r₀² e^t), and the density is Poisson's kernel."""
+    """β = 0 on the circle: r(t) = r₀ e^{t/2}/√(1 − r₀² + r₀² e^t), and the density is Poisson's kernel."""
     order, time = 0.3, 1.5
     points = pf.initial.UniformCircle("equispaced", order=order).start(jax.random.key(0), 64).measure
     angles = np.arctan2(*np.asarray(points.points).T[::-1])
@@ -203,6 +203,16 @@ def test_a_scenario_whose_density_nobody_knows_is_refused(tmp_path):
         path.write_text(SCENARIO.replace("INITIAL", initial).replace("GEOMETRY", space))
         with pytest.raises(ParticleflowError, match=words):
             pf.scenario.load(path).build()
+
+
+@pytest.mark.parametrize("radius", [1e5, 1.0])
+def test_a_sphere_of_any_size_stretches_the_density_of_the_unit_sphere(radius):
+    law, key = pf.initial.UniformSphere(3), jax.random.key(0)
+    drawn, space = law.start(key, 50).measure.points, pf.Sphere(radius=radius)
+    placed = pf.Measure.uniform(geometry.retracted(space, drawn))
+    flow = pf.Flow(drifts.Linear(0.0), space)
+    start = Characteristics().from_sampling_law(flow, placed, drawn, law.density(key))
+    assert np.max(np.abs(np.asarray(start.fields["log_density"]) + np.log(4 * np.pi * radius**2))) < 1e-13
 
 
 def test_what_is_refused():

@@ -95,7 +95,7 @@ def test_observables_of_a_density_are_their_formulas(run):
 
 
 def test_energy_grows_by_what_is_dissipated(run):
-    """dE/dt = ∫ |v|² dμ of unnormalised attention, to the order of the scheme (THEORY 3)."""
+    """dE/dt = ∫ |v|² dμ of unnormalised attention, to the order of the scheme."""
     frames = [asked(points, masses) for points, masses in zip(run.points, np.asarray(run.masses), strict=True)]
     energy, rate = (np.array([float(each[name]) for each in frames]) for name in ("energy", "dissipation"))
     assert (np.diff(energy) > 0).all()
@@ -352,7 +352,7 @@ def test_the_identity_of_energy_and_dissipation_converges():
 
 @pytest.mark.slow
 def test_three_clusters_grow_out_of_the_uniform_circle():
-    """THEORY 21: at β = 5 a random ripple becomes three clusters, and the third mode ramps up at a rate of about 18."""
+    """At β = 5 a random ripple becomes three clusters, and the third mode ramps up at a rate of about 18."""
     random = np.random.default_rng(3)
     phases, sizes = random.uniform(0, 2 * np.pi, 8), np.full(8, 1e-6)
 

@@ -243,7 +243,7 @@ def rate_of(flow: pf.Flow, mode: int, cells: int, amplitude: float = 1e-6) -> fl
 
 @pytest.mark.parametrize("normalization", by_default(GROWTH, []))
 def test_waves_on_the_circle_grow_as_theory_says(normalization):
-    """THEORY 5, with second order in the size of cells: Richardson's extrapolation is much nearer still."""
+    """Growth rates of modes to second order in the size of cells; by Richardson's extrapolation much nearer still."""
     flow = pf.Flow(pf.Attend(kernels.Attention(beta=5.0), normalization=normalization), geometry=pf.Sphere())
     expected = GROWTH[normalization](3, 5.0)
     coarse, fine = (rate_of(flow, 3, cells) for cells in (128, 256))
@@ -253,7 +253,7 @@ def test_waves_on_the_circle_grow_as_theory_says(normalization):
 
 
 def test_repulsion_is_heat_flow_at_large_beta_and_without_normalisation_a_porous_medium():
-    """THEORY 6: rates −k²/β of softmax, and ∂ρ/∂t = (c/2) Δρ², c = e^β √(2π/β)/β, without normalisation."""
+    """As β → ∞: rates −k²/β of softmax, and ∂ρ/∂t = (c/2) Δρ², c = e^β √(2π/β)/β, without normalisation."""
     heat = [rate_of(_repelling(beta, "row"), 2, 512) * beta / -4 for beta in (100.0, 400.0)]
     assert abs(heat[0] - iv(2, 100.0) / iv(0, 100.0)) < 2e-3  # the exact rate at this β
     assert abs(heat[1] - 1) < 0.3 * abs(heat[0] - 1)
@@ -278,7 +278,7 @@ SPIN = np.array([[0.0, -0.5, 0.3], [0.5, 0.0, -0.7], [-0.3, 0.7, 0.0]])
 
 
 def _circle(cells: int) -> tuple[np.ndarray, np.ndarray]:
-    """β = 0 from a Poisson density stays one (THEORY 4)."""
+    """β = 0 from a Poisson density stays one."""
     flow = pf.Flow(pf.Attend(kernels.Attention(beta=0.0)), geometry=pf.Sphere())
     volumes = FiniteVolumes(cells)
     found = oracle.stepped(volumes, flow, oracle.poisson(0.3), 2.0, cells // 2)
@@ -286,7 +286,7 @@ def _circle(cells: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _line(cells: int) -> tuple[np.ndarray, np.ndarray]:
-    """MeanShift of itself keeps a Gaussian one: d log σ + (β/2) dσ² = −dt (THEORY 10)."""
+    """MeanShift of itself keeps a Gaussian one: d log σ + (β/2) dσ² = −dt."""
     flow, volumes = pf.Flow(pf.MeanShift(kernels.Gaussian(1.0))), FiniteVolumes(cells, -6.0, 6.0)
     width = 0.7
     end = -np.log(width) - 0.5 * (width**2 - 1)

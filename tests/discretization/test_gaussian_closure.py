@@ -170,7 +170,7 @@ def test_the_matrix_case_with_noise_against_scipy():
 
 @pytest.mark.slow
 def test_mean_shift_flows():
-    """log(σ/σ0) + (β/2)(σ² − σ0²) = −t (THEORY 10)."""
+    """log(σ/σ0) + (β/2)(σ² − σ0²) = −t."""
     beta, sigma, times = 1.5, 0.8, np.array([0.0, 1.0, 2.0])
     flow, start = pf.Flow(pf.MeanShift(kernels.Gaussian(beta**-0.5))), hermite(8, np.zeros(1), np.full((1, 1), sigma))
     run = pf.simulate(flow, start, times, **TOLERANCES, discretization=Gaussian(), observe=MOMENTS)
@@ -180,7 +180,7 @@ def test_mean_shift_flows():
 
 
 def test_hard_steps_of_mean_shift():
-    """σ' = σ³/(σ² + 1/β) (THEORY 12), seen in the points that are carried along."""
+    """σ' = σ³/(σ² + 1/β), seen in the points that are carried along."""
     beta, sigma = 1.5, 0.8
     flow, start = pf.Flow(pf.MeanShift(kernels.Gaussian(beta**-0.5))), hermite(8, np.zeros(1), np.full((1, 1), sigma))
     run = pf.simulate(flow, start, [0.0, 1.0, 2.0], step=1.0, solver="map", discretization=Gaussian())

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import flows_oracles as oracle
+import pair_oracles
 import particleflow as pf
 from particleflow import drifts, kernels
 from particleflow.errors import ArgumentError
@@ -130,6 +131,15 @@ def test_plain_fields():
     check(drifts.Linear(2.0) + 0.5 * drifts.Linear(VALUE), 2 * POINTS + 0.5 * POINTS @ VALUE.T)
 
 
+@pytest.mark.parametrize(("power", "slope"), [(2.0, -1.5), (3.0, 0.0), (4.0, 0.0)])
+def test_confinement_has_its_derivative_at_the_centre(power, slope):
+    """−1.5 |x|^{power−2} x is linear for power 2, and flat at its centre for all others."""
+    centre, one = jnp.asarray([0.3, -0.2, 0.1]), pf.Measure.uniform(POINTS[:1])
+    drift = drifts.Confinement(1.5, power, centre)
+    derivative = jax.jacfwd(lambda point: drift(0.0, Sites(point[None]), one)[0])(centre)
+    np.testing.assert_array_equal(derivative, slope * np.eye(3))
+
+
 def test_random_feed_forward_is_reproducible():
     one, two = (at(drifts.RandomFeedForward(3, width=8, seed=seed)) for seed in (5, 5))
     other = at(drifts.RandomFeedForward(3, width=8, seed=6))
@@ -180,3 +190,37 @@ def test_gradients_of_hard_choices_are_finite():
         return jnp.sum(jnp.square(drifts.Attend(kernels.Rectified(beta=1.0))(0.0, measure.sites, measure)))
 
     assert np.isfinite(np.asarray(jax.jit(jax.grad(total))(start))).all()
+
+
+ATTENTION, DATA = kernels.Attention(), pf.Measure.uniform(POINTS)
+BALANCED = drifts.Attend(ATTENTION, normalization="sinkhorn")
+REFUSED = {
+    "a ramp of no time": (lambda: drifts.Ramp(1.0, 9.0, end=0.0), ["`end`", "later than `begin`", "0.0"]),
+    "a ramp backwards": (lambda: drifts.Ramp(1.0, 9.0, end=1.0, begin=2.0), ["`end`", "at 2.0", "is 1.0"]),
+    "logarithms through zero": (lambda: drifts.Ramp(-1.0, 9.0, end=1.0, scale="log"), ["`first`", "-1.0 and 9.0"]),
+    "logarithms from zero": (lambda: drifts.Ramp(0.0, 9.0, end=1.0, scale="log"), ["`last`", "0.0 and 9.0", "linear"]),
+    "a schedule of a count": (
+        lambda: drifts.Varying(drifts.MeanShift(kernels.Nearest(5)), drifts.Ramp(1.0, 9.0, 1.0), "kernel.count"),
+        ["`parameter`", "'kernel.count' is 5", "fixed"],
+    ),
+    "a schedule of nothing": (
+        lambda: drifts.Varying(drifts.Attend(ATTENTION), drifts.Ramp(1.0, 9.0, 1.0), "positional"),
+        ["`parameter`", "is None"],
+    ),
+    "an infinite rate": (lambda: drifts.LogNormalizerAscent(kernels.Attention(0.0)), ["`rate`", "is 0"]),
+    "data that is balanced": (
+        lambda: drifts.Attend(ATTENTION, normalization="sinkhorn", data=DATA),
+        ["`data`", "sinkhorn", "'row'"],
+    ),
+    "data that heads balance": (lambda: drifts.MultiHead([BALANCED, BALANCED], data=DATA), ["`data`", "sinkhorn"]),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_makes_no_sense_is_refused(name):
+    act, pieces = REFUSED[name]
+    pair_oracles.assert_refused(act, ArgumentError, pieces)
+
+
+def test_a_ramp_of_logarithms_may_be_negative():
+    assert abs(drifts.Ramp(-1.0, -4.0, end=2.0, scale="log")(1.0) + 2.0) < 1e-14

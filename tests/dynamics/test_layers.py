@@ -106,3 +106,15 @@ def test_a_block_is_its_parts_one_after_the_other():
         pf.simulate(pf.Flow(heads, geometry=geometry.PostNorm(space)), start, [0.0, 1.0], **TOLERANCES)
     with pytest.raises(ArgumentError, match="block cannot be added"):
         drifts.Block([heads, layer]) + heads
+
+
+def test_blocks_act_one_after_the_other_or_not_at_all():
+    """A blend, and layers of several structures, apply their drifts at once, on the geometry of the flow."""
+    head, layer = pf.Attend(kernels.Attention()), drifts.Linear(-1.0)
+    placed = drifts.Block([head], [geometry.PreNorm()])
+    for block in (drifts.Block([head, layer]), placed):
+        with pytest.raises(ArgumentError, match="block cannot be added"):
+            drifts.Blend([block, layer], [1.0, 2.0])
+    with pytest.raises(ArgumentError, match="layers that are blocks"):
+        drifts.Layers([placed, layer])
+    assert len(drifts.Layers([placed, placed]).stages(0.0)) == 1

@@ -178,6 +178,18 @@ KERNELS = {
         ArgumentError,
         ["`mean`", "'arithmetic'", "'geometric'", "'harmonic'"],
     ),
+    "gaps in mapped points": (
+        lambda: k.PartlyObserved(k.SquaredDistanceAttention(1.0, 2.0, 2.0)),
+        ArgumentError,
+        ["`kernel`", "distances between the points themselves", "SquaredDistanceAttention"],
+    ),
+    "gaps in positions": (lambda: k.PartlyObserved(k.Window(1.0)), ArgumentError, ["`kernel`", "Window"]),
+    "a pair of one point": (lambda: k.HigherOrder(lambda x, y, z: 0.0, 0), ArgumentError, ["`dimension`", "0"]),
+    "a pair that is too short": (
+        lambda: k.HigherOrder(lambda x, y, z: 0.0, 4).log_pair(POINTS[0], jnp.zeros(4)),
+        ShapeError,
+        ["`dimension`", "less than the 4 coordinates", "is 4"],
+    ),
     "a table that is a vector": (lambda: k.Discrete(np.zeros(3)), ShapeError, ["`log_table`", "matrix", "(3,)"]),
     "a NaN table": (lambda: k.Discrete([[0.0, NAN]]), ArgumentError, ["`log_table`", "nan", "[0, 1]"]),
     "tables of different width": (

@@ -235,7 +235,7 @@ def frame_of(name: str, frame: int) -> tuple[np.ndarray, np.ndarray, dict[str, n
 
 
 def velocity(case: Carried, points: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Softmax attention as the geometry moves it; of a Gaussian the mean a + β S x of the tilted law (THEORY 10)."""
+    """Softmax attention as the geometry moves it; of a Gaussian the mean a + β S x of the tilted law."""
     space = case.space.given(weights)
     if isinstance(case.how, Gaussian):
         centre = weights @ points

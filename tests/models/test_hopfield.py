@@ -1,4 +1,4 @@
-"""Associative memories against their formulas, and against the published capacity (THEORY 20)."""
+"""Associative memories against their formulas, and against the published capacity."""
 
 import numpy as np
 import pytest

@@ -22,7 +22,7 @@ def poisson(order: float) -> Density:
 
 
 def kuramoto_order(time: float, order: float) -> float:
-    """r(t) of the Kuramoto flow (THEORY 4)."""
+    """r(t) of the Kuramoto flow."""
     return order * np.exp(time / 2) / np.sqrt(1 - order**2 + order**2 * np.exp(time))
 
 

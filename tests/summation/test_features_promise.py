@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from particleflow import kernels as k
-from particleflow.measure import Measure
+from particleflow.measure import Measure, Sites
 from particleflow.summation import Auto, Features, Limits, Native
 from particleflow.summation.base import NATIVE_TIME, cost_of_pairs
-from particleflow.summation.features.error_bounds import random_variances
+from particleflow.summation.features.error_bounds import numerical_rank, random_variances
 from particleflow.summation.features.positive_definite import LowRankForm
 from particleflow.summation.prepared import prepare
 from shares import by_default
@@ -77,6 +77,20 @@ def test_without_tolerance_without_numbers_or_without_features_nothing_is_promis
     traced(measure.points)
     assert promised == [None]
     assert Auto().select(k.Gaussian(2.0), measure, measure).summation == Native()
+
+
+def test_rounding_counts_as_an_error_of_random_features():
+    """A nearly constant kernel needs two of them, whose sums in single precision are right to 1.2e-4."""
+    points = jnp.asarray(0.1 * np.random.default_rng(0).normal(size=(1024, 2)), jnp.float32)
+    form = LowRankForm.of(k.Attention(1e-5), Measure.uniform(points), Sites(points))
+    promised = {tolerance: Features()._by_variance(form, points, tolerance) for tolerance in (2e-4, 1e-4)}
+    assert [choice.summation for choice in promised[2e-4]] == [Features(2, "fourier")]
+    assert promised[1e-4] == []
+
+
+def test_a_sample_without_weight_has_no_rank():
+    measure = Measure(cloud("plain").points, np.where(np.arange(COUNT) == 3, 0.0, -np.inf))
+    assert numerical_rank(k.Gaussian(1.0), measure, measure.sites, 1e-3) == 0
 
 
 def test_auto_takes_landmarks_where_they_are_cheaper_and_says_what_their_error_is():

@@ -336,6 +336,17 @@ def test_it_promises_for_points_that_are_known_and_a_tolerance():
     assert NearFar().promise(prepare(k.Gaussian(0.1) * k.Causal(), measure, measure.sites), Limits(1e-6, 2**24)) is None
 
 
+def test_a_plan_reads_whether_it_is_native_code(monkeypatch):
+    """`choices`, which plans read, is what `select` says."""
+    measure = Measure.uniform(sphere(np.random.default_rng(9), 50))
+    monkeypatch.setenv(SWITCH, "0")
+    (only,) = NearFar().choices(k.Gaussian(0.1), measure, measure)
+    assert only.reason.startswith("as asked, by XLA: no native sum")
+    assert only.cost == cost_of_pairs(measure, measure.sites) > 0
+    refused = lambda: list(NearFar().choices(k.Sigmoid(1.0), measure, measure))  # noqa: E731
+    pair_oracles.assert_refused(refused, ArgumentError, ["NearFar", "Sigmoid"])
+
+
 @needs_native
 def test_auto_takes_it_for_narrow_kernels():
     measure = Measure.uniform(sphere(np.random.default_rng(10), 8000))

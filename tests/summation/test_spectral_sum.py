@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import pair_oracles
+import particleflow as pf
 from particleflow import kernels as k
 from particleflow.errors import ArgumentError, ShapeError
-from particleflow.measure import Measure
+from particleflow.measure import Measure, Sites
 from particleflow.summation import Auto, Dense, Limits, Spectral
 from particleflow.summation.base import as_query_sites
 from particleflow.summation.prepared import prepare
@@ -298,6 +299,33 @@ def test_points_that_leave_the_circle_show():
     assert np.isnan(how.moments(k.Attention(3.0), Measure.uniform(left), points[:20]).mean).all()
 
 
+@pytest.mark.parametrize("name", ["gaussian", "cauchy", "circle"])
+def test_points_that_are_not_finite_show(name):
+    """FINUFFT ends the process for an angle of NaN; where a run has failed, there are such points."""
+    settings = {"gaussian": ((48, 48), "box"), "cauchy": ((160,), "box"), "circle": ((40, 32, 32), "circle")}
+    kernel, _, points = PROBLEMS[name]
+    modes, domain = settings[name]
+    how = Spectral(1e-2, modes, 1e-8, domain)  # pyright: ignore[reportArgumentType]
+    field = jax.jit(lambda points, queries: how.moments(kernel, Measure.uniform(points), queries).mean)
+    for value in (np.nan, np.inf):
+        spoiled = jnp.where(np.arange(COUNT)[:, None] == 7, value, points)
+        assert np.isnan(field(spoiled, points)).all()
+        assert np.isnan(field(jnp.asarray(points), spoiled)[7]).all()
+    assert np.isfinite(field(jnp.asarray(points), jnp.asarray(points))).all()
+
+
+def test_modes_that_do_not_suffice_are_named():
+    """A run takes 512 modes where none are given, and says so where it fails for a kernel that needs more."""
+    measure = Measure.uniform(plane(1, 40))
+    for width, lost in ((1e-3, True), (1.0, False)):
+        (interaction,) = pf.Attend(k.Gaussian(width), summation=Spectral(1e-6)).interactions(0.0)
+        found = jax.jit(lambda points, each=interaction: each.moments(Sites(points), Measure.uniform(points)).mean)
+        assert np.isnan(found(measure.points)).all() == lost
+        said = interaction.diagnose(measure)
+        assert (said is not None) == lost
+        assert said is None or all(each in said for each in ("512 modes", "1e-06 for 40 of 40", "`modes`", "Auto"))
+
+
 REFUSED = {
     "too many dimensions": (k.Attention(1.0), plane(4), ["Attention", "4 dimensions", "at most 3"]),
     "no form": (k.Sigmoid(1.0), plane(2), ["Sigmoid", "neither bilinear nor a function of a distance"]),
@@ -361,6 +389,22 @@ def test_numbers_of_modes_are_few_and_easy_to_transform():
     buckets = {bucket(needed) for needed in np.linspace(1, 1000, 5000)}
     assert buckets == {8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256, 320, 384, 512, 640, 768, 1024}
     assert all(bucket(needed) >= needed for needed in np.linspace(1, 1000, 5000))
+
+
+def test_any_tolerance_may_be_asked_for():
+    """Errors of one and more are not bounded, so one half is kept instead."""
+    measure = Measure.uniform(sphere(2, 4000))
+    promised = Spectral().promise(prepare(k.Attention(9.0), measure, measure.sites), Limits(1.5, 2**24))
+    assert promised is not None
+    assert 0 < promised.error <= promised.summation.tolerance == 0.5  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_a_plan_knows_what_transforms_cost():
+    """What is asked for, by plans as by `Auto`, at the cost of its modes and not of all pairs."""
+    measure = Measure.uniform(sphere(2, 20_000))
+    (asked,) = Spectral(1e-6).choices(k.Attention(9.0), measure, measure)
+    assert asked.summation == Spectral(1e-6)
+    assert asked.cost < 0.2 * 20_000**2
 
 
 @pytest.mark.slow

@@ -72,7 +72,7 @@ LAWS: dict[str, Any] = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LAWS)
 def test_a_gaussian_density_stays_the_gaussian_of_its_equation(name):
-    """THEORY 10, the matrix case and L2 too: the masses of all cells, to second order in their size."""
+    """Gaussians stay Gaussian, the matrix case and L2 too: the masses of all cells, to second order in their size."""
     drift, field, (mean, spread), end, width, sizes = LAWS[name]
     flow, errors = pf.Flow(drift), []
     last = law_at(field, mean, spread, end)
@@ -86,7 +86,7 @@ def test_a_gaussian_density_stays_the_gaussian_of_its_equation(name):
 
 
 def test_a_hard_step_moves_the_cells_of_a_density():
-    """THEORY 12: a map pushes a density forward, and cells with their masses, moved as particles, are that image.
+    """A map pushes a density forward, and cells with their masses, moved as particles, are that image.
 
     Cells that stay cannot make a hard step, which moves mass by any distance at once; of a Gaussian density one takes
     σ to σ³/(σ² + 1/β), to second order in the size of cells.
@@ -102,7 +102,7 @@ def test_a_hard_step_moves_the_cells_of_a_density():
 
 @pytest.mark.slow
 def test_twenty_thousand_random_tokens_and_their_density_make_the_same_three_clusters():
-    """THEORY 21: USA, β = 5, N = 20,000 uniform tokens; and the density that they are counted into."""
+    """Three clusters emerge: USA, β = 5, N = 20,000 uniform tokens; and the density that they are counted into."""
     count, times = 20_000, np.linspace(0.0, 0.4, 41)
     start = np.asarray(initial.UniformCircle().sample(jax.random.key(7), count))
     fast = summation.Spectral(tolerance=1e-8)

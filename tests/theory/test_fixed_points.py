@@ -180,7 +180,7 @@ def test_guesses_are_drawn_from_an_initial_kind():
     warm, how = pf.Flow(pf.Attend(kernels.Attention(1.0), normalization="none"), pf.Sphere(), 0.3), Spectral(8)
     uniform = only(pf.fixed_points(warm, pf.initial.UniformSphere(2), discretization=how))
     modes = np.arange(1, 9)
-    rates = modes**2 * (iv(modes, 1.0) - 0.3)  # THEORY 5 and 17, each of a cosine and a sine; the mass stays
+    rates = modes**2 * (iv(modes, 1.0) - 0.3)  # growth less diffusion, each of a cosine and a sine; the mass stays
     assert_spectrum(uniform.eigenvalues, [0.0, *rates, *rates], 1e-10)
 
 

@@ -73,7 +73,7 @@ def check_eigenvalues(system: System, point: pf.FixedPoint, state: np.ndarray) -
 
 @pytest.mark.parametrize("value", [1.0, -1.0])
 def test_a_simplex_on_the_sphere(value):
-    """Equiangular tokens (THEORY 1) at ρ = −1/(n − 1): lifting all out of their plane changes ρ in second order, so at
+    """Equiangular tokens at ρ = −1/(n − 1): lifting all out of their plane changes ρ in second order, so at
     twice the rate, which is half the derivative of ρ' there."""
     beta, count, rho = 1.3, 3, -0.5
     points = np.concatenate([circle(2 * np.pi * np.arange(3) / 3 + 0.2), np.zeros((3, 1))], axis=1)

@@ -1,7 +1,7 @@
-"""Lost in the middle (THEORY 23): how much the last token of a causal sequence owes to each of the others.
+"""Lost in the middle: how much the last token of a causal sequence owes to each of the others.
 
 Tokens are uniform on the circle and listen to their past with weights w_jk ∝ e^{−λ(j−k)/N}, k < j. The mode n of the
-law of token j obeys ṙ_j = a Σ_k w_jk r_k to first order, a = n²I_n(β)/(βI_0(β)) under softmax attention (THEORY 5), so
+law of token j obeys ṙ_j = a Σ_k w_jk r_k to first order, a = n²I_n(β)/(βI_0(β)) under softmax attention, so
 
     corr(last at time t, k at time 0) = [e^{atW}]_{Nk},    N corr → λe^{λs}/(e^λ − 1) ψ_{at}(Y),    s = k/N,
 

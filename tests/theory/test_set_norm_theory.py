@@ -1,4 +1,4 @@
-"""The fixed point of attention and normalisation of the set (THEORY 11): by density, by Gaussian and by particles.
+"""The fixed point of attention and normalisation of the set: by density, by Gaussian and by particles.
 
 About the standard normal law φ let ρ = φ(1 + ε He_n), He_n = Π_i He_{n_i}(x_i), of the order k = Σ n_i ≥ 3. Then
 ∫ e^{β⟨x,y⟩} dρ = e^{β²|x|²/2}(1 + ε Π (βx_i)^{n_i}), so that the local mean βx gains (ε/β) ∇ Π (βx_i)^{n_i}.

@@ -24,6 +24,7 @@ from particleflow.dynamics.drifts.base import (
     Chooser,
     Interaction,
     Normalization,
+    check_balanced,
     check_interacting,
     with_summation,
 )
@@ -33,7 +34,7 @@ from particleflow.kernels.base import AbstractKernel
 from particleflow.kernels.inner_product import Attention
 from particleflow.measure import Measure, Sites
 from particleflow.summation.auto import Auto
-from particleflow.summation.base import AbstractSummation, value_columns
+from particleflow.summation.base import AbstractSummation, lifted, value_columns
 
 _NORMALIZATIONS = ("row", "none", "sinkhorn")
 
@@ -42,12 +43,13 @@ class Attend(AbstractDrift):
     """Self-attention, v(x) = O V m(x) for m the local mean under the kernel K₁(x, y) K₂(t, s).
 
     `normalization`: "row" divides by ∫ K dμ (softmax, SA); "none" does not (USA, with the 1/n in the measure):
-    v = O V e^{G} m; "sinkhorn" tilts the measure until the weights are doubly stochastic.
+    v = O V e^{G} m; "sinkhorn" tilts the measure of the particles until the weights are doubly stochastic.
 
     Parameters: `kernel` K₁; `value` V and `output` O, each a number, a diagonal or a matrix; `positional` K₂, left
     out for none; `summation`, how the mean is summed; `data`, another measure to sum over, the particles themselves if
-    left out (cross attention: what a decoder reads of its encoder); `value_bias` and `output_bias` b and c of
-    O (V m + b) + c, as trained heads have them. Several heads are a sum of attends, or a `MultiHead`, which is faster.
+    left out (cross attention: what a decoder reads of its encoder), not with "sinkhorn"; `value_bias` and `output_bias`
+    b and c of O (V m + b) + c, as trained heads have them. Several heads are a sum of attends, or a `MultiHead`, which
+    is faster.
     """
 
     kernel: AbstractKernel
@@ -87,6 +89,7 @@ class Attend(AbstractDrift):
         if self.normalization not in _NORMALIZATIONS:
             choices = ", ".join(repr(name) for name in _NORMALIZATIONS)
             raise ArgumentError(f"Argument `normalization` must be one of {choices}, but is {self.normalization!r}.")
+        check_balanced(self.normalization, self.data)
 
     def interactions(self, time: Any) -> tuple[Interaction, ...]:
         """The one kernel of this head."""
@@ -124,7 +127,7 @@ class Attend(AbstractDrift):
         return apply_linear_map(self.value, found, "value") if values is None else found
 
     def affine(self, time: Any, law: Normal) -> Affine:
-        """O V m(x): affine with softmax and Sinkhorn weights (THEORY 10); the nearest affine field to O V e^{G} m."""
+        """O V m(x): affine with softmax and Sinkhorn weights; the nearest affine field to O V e^{G} m."""
         if not self.interacts_only(time):
             raise ArgumentError("A Gaussian is not moved by an attend with biases. Use particles.")
         return self.interactions(time)[0].affine(law).mapped(self.value, "value").mapped(self.output, "output")
@@ -170,10 +173,10 @@ class Hardmax(AbstractDrift):
         positional = None if self.positional is None else self.positional.bind(measure)
 
         def velocity(site: Sites) -> Array:
-            lifted = jax.tree_util.tree_map(lambda leaf: leaf[None], site)
-            scores = score.log_matrix(lifted, measure.sites)[0]
+            query = lifted(site)
+            scores = score.log_matrix(query, measure.sites)[0]
             if positional is not None:
-                scores = scores + positional.log_matrix(lifted, measure.sites)[0]
+                scores = scores + positional.log_matrix(query, measure.sites)[0]
             scores = jnp.where(weights > 0, scores, -jnp.inf)
             visible = scores > -jnp.inf
             leading = jnp.where(visible & (scores >= jnp.max(scores) - self.tolerance), weights, 0.0)

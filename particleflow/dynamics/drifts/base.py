@@ -38,7 +38,15 @@ from particleflow.kernels.base import AbstractKernel
 from particleflow.kernels.capabilities import is_quadratic
 from particleflow.kernels.description import described, described_numbers
 from particleflow.measure import Measure, Sites
-from particleflow.summation.base import AbstractSummation, Choice, allowed_error, exactly, logits_of, tightened
+from particleflow.summation.base import (
+    AbstractSummation,
+    Choice,
+    NeedsSettings,
+    allowed_error,
+    exactly,
+    logits_of,
+    tightened,
+)
 from particleflow.summation.moments import Moments
 
 if TYPE_CHECKING:
@@ -129,9 +137,12 @@ class Interaction(NamedTuple):
 
     def diagnose(self, observed: Measure) -> str | None:
         """Why there are no moments at these points, as a sentence; None where nothing is known to be wrong."""
-        if self.normalization != "sinkhorn":
-            return None
-        return unbalanced(self.bound_kernel(observed), self.data or observed, self.summation)
+        kernel, measure = self.bound_kernel(observed), self.data or observed
+        how = self.summation
+        found = how.diagnose(kernel, measure, observed.sites) if isinstance(how, NeedsSettings) else None
+        if found is not None or self.normalization != "sinkhorn":
+            return found
+        return unbalanced(kernel, measure, how)
 
     def log_mass(self, observed: Measure) -> Float[Array, " n"]:
         """G(x) = log ∫ K(x, y) dν(y) at the particles, without any tilt: what energies are made of."""
@@ -216,22 +227,10 @@ class AbstractDrift(eqx.Module):
         return shown(self)
 
 
-class Sum(AbstractDrift):
-    """Σ_l drift_l(t, x, μ)."""
+class AbstractSum(AbstractDrift):
+    """Several drifts whose velocities add up."""
 
-    drifts: tuple[AbstractDrift, ...]
-
-    def __init__(self, drifts: Any):
-        self.drifts = tuple(drifts)
-
-    def __check_init__(self):
-        check_drifts(self.drifts)
-        stages = [stage for drift in self.drifts for stage in drift.stages(0.0)]
-        if len(stages) > len(self.drifts) or any(geometry is not None for _, geometry in stages):
-            raise ArgumentError(
-                "A block cannot be added to other drifts, because its sub-layers act one after the other; "
-                "make the other drifts sub-layers of the block."
-            )
+    drifts: eqx.AbstractVar[tuple[AbstractDrift, ...]]
 
     def __call__(self, time: Any, queries: Sites, measure: Measure) -> Float[Array, "m d"]:
         """The sum of the velocities."""
@@ -242,21 +241,33 @@ class Sum(AbstractDrift):
         """Those of all summands."""
         return tuple(each for drift in self.drifts for each in drift.interactions(time))
 
-    def interacts_only(self, time: Any) -> bool:
-        """Whether all summands do nothing else."""
-        return all(drift.interacts_only(time) for drift in self.drifts)
-
     def changes(self) -> tuple[Float[Array, " k"], ...]:
         """Those of all summands."""
         return tuple(each for drift in self.drifts for each in drift.changes())
 
-    def resummed(self, time: Any, choose: Chooser) -> "Sum":
-        """The sum of all summands, each with the summations that `choose` names."""
-        return Sum(drift.resummed(time, choose) for drift in self.drifts)
-
     def affine(self, time: Any, law: Normal) -> Affine:
         """The sum of the fields."""
         return added(drift.affine(time, law) for drift in self.drifts)
+
+
+class Sum(AbstractSum):
+    """Σ_l drift_l(t, x, μ)."""
+
+    drifts: tuple[AbstractDrift, ...]
+
+    def __init__(self, drifts: Any):
+        self.drifts = tuple(drifts)
+
+    def __check_init__(self):
+        check_summands(self.drifts)
+
+    def interacts_only(self, time: Any) -> bool:
+        """Whether all summands do nothing else."""
+        return all(drift.interacts_only(time) for drift in self.drifts)
+
+    def resummed(self, time: Any, choose: Chooser) -> "Sum":
+        """The sum of all summands, each with the summations that `choose` names."""
+        return Sum(drift.resummed(time, choose) for drift in self.drifts)
 
 
 class Multiple(AbstractDrift):
@@ -330,6 +341,31 @@ def check_drifts(drifts: tuple[Any, ...]) -> None:
         raise ArgumentError("Argument `drifts` must name at least one drift, but is empty.")
     for index, drift in enumerate(drifts):
         check_kind(drift, AbstractDrift, f"drifts[{index}]", "a drift")
+
+
+def acts_at_once(drift: AbstractDrift) -> bool:
+    """Whether an explicit layer applies the drift as a whole, on the geometry of the flow: no block does."""
+    stages = drift.stages(0.0)
+    return len(stages) == 1 and stages[0][1] is None
+
+
+def check_summands(drifts: tuple[Any, ...]) -> None:
+    """Raise unless all are drifts that can be added: sub-layers of a block act one after the other."""
+    check_drifts(drifts)
+    if not all(map(acts_at_once, drifts)):
+        raise ArgumentError(
+            "A block cannot be added to other drifts, because its sub-layers act one after the other; "
+            "make the other drifts sub-layers of the block."
+        )
+
+
+def check_balanced(normalization: str, data: Any) -> None:
+    """Raise if other points than the particles are to be weighted doubly stochastically."""
+    if normalization == "sinkhorn" and data is not None:
+        raise ArgumentError(
+            "Argument `data` must be left out with normalization = 'sinkhorn', which balances the weights of the "
+            "particles among themselves; take normalization = 'row'."
+        )
 
 
 def check_interacting(kernel: Any, summation: Any, positional: Any = None, data: Any = None) -> None:

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 
 from particleflow._support.arrays import as_float_array, is_concrete
 from particleflow.dynamics.drifts.attend import Attend
-from particleflow.dynamics.drifts.base import AbstractDrift, Chooser, Interaction, Sum, added, check_drifts
+from particleflow.dynamics.drifts.base import AbstractDrift, Chooser, Interaction, Sum, added, check_summands
 from particleflow.dynamics.normal_law import Affine, Normal
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.kernels.base import AbstractKernel
@@ -48,7 +48,7 @@ class Blend(AbstractDrift):
         self.log_weights = jnp.log(given)
 
     def __check_init__(self):
-        check_drifts(self.drifts)
+        check_summands(self.drifts)
 
     def __call__(self, time: Any, queries: Sites, measure: Measure) -> Float[Array, "m d"]:
         """The weighted sum of the velocities."""

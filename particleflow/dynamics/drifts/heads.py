@@ -20,7 +20,7 @@ from jaxtyping import Array, Float
 
 from particleflow._support.arrays import apply_linear_map, as_float_array, plus
 from particleflow.dynamics.drifts.attend import Attend
-from particleflow.dynamics.drifts.base import AbstractDrift, Chooser, Interaction, added, structure_of
+from particleflow.dynamics.drifts.base import AbstractDrift, Chooser, Interaction, added, check_balanced, structure_of
 from particleflow.dynamics.normal_law import Affine, Normal
 from particleflow.errors import ArgumentError, ShapeError, check_kind
 from particleflow.kernels.affine import AffineAttention
@@ -66,6 +66,7 @@ class MultiHead(AbstractDrift):
             )
         if self.data is not None:
             check_kind(self.data, Measure, "data", "a measure")
+        check_balanced(self.heads.normalization, self.data)
 
     @staticmethod
     def of_matrices(

@@ -15,7 +15,15 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from particleflow._support.arrays import as_positive
-from particleflow.dynamics.drifts.base import AbstractDrift, Chooser, Interaction, added, check_drifts, structure_of
+from particleflow.dynamics.drifts.base import (
+    AbstractDrift,
+    AbstractSum,
+    Chooser,
+    Interaction,
+    acts_at_once,
+    check_drifts,
+    structure_of,
+)
 from particleflow.dynamics.geometry import AbstractGeometry
 from particleflow.dynamics.normal_law import Affine, Normal
 from particleflow.errors import ArgumentError
@@ -50,7 +58,7 @@ class Layers(AbstractDrift):
         self.duration = as_positive(duration, "duration")
 
     def __check_init__(self):
-        if len(self.stacks) > 1 and any(len(stack.stages(0.0)) > 1 for stack in self.stacks):
+        if len(self.stacks) > 1 and not all(map(acts_at_once, self.stacks)):
             raise ArgumentError("Argument `drifts`: layers that are blocks must all have one structure, but differ.")
 
     @property
@@ -103,7 +111,7 @@ class Layers(AbstractDrift):
         return jax.tree_util.tree_map(lambda leaf: leaf[place], self.stacks[stack])
 
 
-class Block(AbstractDrift):
+class Block(AbstractSum):
     """Sub-layers of one layer: attention, then feed-forward, each with its own normalisation.
 
     An explicit step applies the drifts one after the other, each to what the one before has left; as a velocity, which
@@ -131,32 +139,15 @@ class Block(AbstractDrift):
                 f"but holds {len(self.geometries)}."
             )
 
-    def __call__(self, time: Any, queries: Sites, measure: Measure) -> Float[Array, "m d"]:
-        """The sum of the velocities."""
-        first, *others = (drift(time, queries, measure) for drift in self.drifts)
-        return sum(others, start=first)
-
-    def interactions(self, time: Any) -> tuple[Interaction, ...]:
-        """Those of all sub-layers."""
-        return tuple(each for drift in self.drifts for each in drift.interactions(time))
-
     def stages(self, time: Any) -> Stages:
         """The sub-layers in turn, blocks among them unfolded."""
         geometries = self.geometries or (None,) * len(self.drifts)
         pairs = zip(self.drifts, geometries, strict=True)
         return tuple((stage, own or outer) for drift, outer in pairs for stage, own in drift.stages(time))
 
-    def changes(self) -> tuple[Float[Array, " k"], ...]:
-        """Those of all sub-layers."""
-        return tuple(each for drift in self.drifts for each in drift.changes())
-
     def resummed(self, time: Any, choose: Chooser) -> "Block":
         """The same block of sub-layers with the summations that `choose` names."""
         return Block([drift.resummed(time, choose) for drift in self.drifts], self.geometries)
-
-    def affine(self, time: Any, law: Normal) -> Affine:
-        """The sum of the fields."""
-        return added(drift.affine(time, law) for drift in self.drifts)
 
 
 def boundaries(duration: Array, count: int) -> Float[Array, " k"]:

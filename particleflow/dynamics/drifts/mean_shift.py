@@ -5,16 +5,18 @@ For a Gaussian kernel of width σ, with p = ∫ K(·, y) dν(y) the (unnormalise
     ∇ log p(x) = (m(x) − x)/σ²,
 
 so ẋ = m(x) − x ascends σ² log p (Fukunaga and Hostetler 1975; Cheng 1995). With ν the particles themselves the density
-climbs, too: blurring MeanShift, whose clusters shrink cubically where plain MeanShift shrinks linearly (THEORY 12).
+climbs, too: blurring MeanShift, whose clusters shrink cubically where plain MeanShift shrinks linearly
+(Carreira-Perpiñán 2006).
 """
 
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
-from particleflow._support.arrays import as_positive
+from particleflow._support.arrays import as_positive, is_concrete
 from particleflow.dynamics.drifts.base import AbstractDrift, Chooser, Interaction, check_interacting, with_summation
 from particleflow.dynamics.normal_law import Affine, Normal
 from particleflow.errors import ArgumentError
@@ -57,7 +59,7 @@ class MeanShift(AbstractDrift):
         return jnp.where(jnp.isneginf(moments.log_mass)[:, None], 0.0, moments.mean - queries.points)
 
     def affine(self, time: Any, law: Normal) -> Affine:
-        """m(x) − x: for a Gaussian kernel log(σ/σ₀) + (β/2)(σ² − σ₀²) = −t on the line (THEORY 10)."""
+        """m(x) − x: for a Gaussian kernel log(σ/σ₀) + (β/2)(σ² − σ₀²) = −t on the line."""
         return self.interactions(time)[0].affine(law).plus(law.identity().times(-1.0))
 
 
@@ -86,10 +88,18 @@ class LogNormalizerAscent(AbstractDrift):
 
     def __check_init__(self):
         check_interacting(self.kernel, self.summation, data=self.data)
-        if self.rate is None and self.kernel.inverse_temperature() is None:
+        if self.rate is not None:
+            return
+        inverse = self.kernel.inverse_temperature()
+        if inverse is None:
             raise ArgumentError(
                 f"Argument `rate` must be given, because the kernel {type(self.kernel).__name__} has no "
                 "inverse temperature (`beta` or `width`) to take it from."
+            )
+        if is_concrete(inverse) and np.any(np.asarray(inverse) == 0):
+            raise ArgumentError(
+                f"Argument `rate` must be given, because the inverse temperature of the kernel {self.kernel!r} is 0, "
+                "and its inverse infinite."
             )
 
     def interactions(self, time: Any) -> tuple[Interaction, ...]:

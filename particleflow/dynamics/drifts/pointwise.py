@@ -161,7 +161,8 @@ class Confinement(AbstractDrift):
         away = plus(queries.points, -self.centre, "centre")
         squares = jnp.sum(jnp.square(away), axis=1, keepdims=True)
         nonzero = squares > 0
-        growth = jnp.where(nonzero, jnp.where(nonzero, squares, 1.0) ** ((self.power - 2) / 2), 0.0)
+        at_rest = jnp.where(self.power > 2, 0.0, 1.0)  # |x − c|^{power−2} at the centre, where it has no derivative
+        growth = jnp.where(nonzero, jnp.where(nonzero, squares, 1.0) ** ((self.power - 2) / 2), at_rest)
         return -self.strength * growth * away
 
     def affine(self, time: Any, law: Normal) -> Affine:

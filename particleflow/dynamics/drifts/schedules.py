@@ -8,9 +8,10 @@ from typing import Any, Literal
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
-from particleflow._support.arrays import as_float_array, as_positive, as_scalar
+from particleflow._support.arrays import as_float_array, as_positive, as_scalar, is_concrete
 from particleflow._support.representation import shown
 from particleflow.dynamics.drifts.base import AbstractDrift, Chooser, Interaction
 from particleflow.dynamics.drifts.layers import Stages, boundaries, layer_index
@@ -51,6 +52,16 @@ class Ramp(AbstractSchedule):
     def __check_init__(self):
         if self.scale not in ("linear", "log"):
             raise ArgumentError(f"Argument `scale` must be 'linear' or 'log', but is {self.scale!r}.")
+        if is_concrete(self.begin) and is_concrete(self.end) and float(self.begin) >= float(self.end):
+            raise ArgumentError(
+                f"Argument `end` must be later than `begin`, at {float(self.begin)}, but is {float(self.end)}."
+            )
+        known = is_concrete(self.first) and is_concrete(self.last)
+        if self.scale == "log" and known and np.sign(float(self.first)) * np.sign(float(self.last)) <= 0:
+            raise ArgumentError(
+                "Arguments `first` and `last` must be of one sign and not zero for scale = 'log', but are "
+                f"{float(self.first)} and {float(self.last)}; take scale = 'linear'."
+            )
 
     def __call__(self, time: Any) -> Float[Array, ""]:
         """The interpolated number; constant outside [begin, end]."""
@@ -117,7 +128,12 @@ class Varying(AbstractDrift):
 
     def __check_init__(self):
         current = self._read(self.drift)
-        if jnp.ndim(current) != 0:
+        if not eqx.is_array(current):
+            raise ArgumentError(
+                f"Argument `parameter` must name a number that can change with time, but {self.parameter!r} is "
+                f"{current!r}, which is fixed."
+            )
+        if current.ndim != 0:
             raise ShapeError(f"Argument `parameter` must name one number, but {self.parameter!r} is an array.")
 
     def _read(self, drift: AbstractDrift) -> Any:

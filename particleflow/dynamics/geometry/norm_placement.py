@@ -1,6 +1,7 @@
 """Normalisation schemes: where in a residual layer the normalisation N of a space stands.
 
-With A = f(N(y)) the output of attention, θ = y/|y| and r = |y|, on the unit sphere (THEORY 13):
+With A = f(N(y)) the output of attention, θ = y/|y| and r = |y|, on the unit sphere (Karagodin, Ge, Polyanskiy and
+Rigollet, Normalization in attention dynamics, 2025):
 
     Post (a space by itself)   x ← N(x + A)             θ' = P A
     PreNorm                    y ← y + f(N(y))          θ' = P A/r,        r' = ⟨θ, A⟩

@@ -75,7 +75,8 @@ class Euclidean(AbstractGeometry, MovesLaws, Unconstrained):
 class Rescaled(AbstractGeometry):
     """The frame z = e^{−tV} x of Euclidean space, in which the expansion of the flow ẋ = V m(x) is divided out.
 
-    The drift must use the same value matrix V (THEORY: with V = 1 the hull of z shrinks to a polytope).
+    The drift must use the same value matrix V. With V = 1 the hull of z shrinks to a polytope (Geshkovski, Letrouit,
+    Polyanskiy and Rigollet, The emergence of clusters in self-attention dynamics, 2023).
     """
 
     value: Float[Array, "..."]
@@ -184,7 +185,7 @@ class LayerNorm(AbstractSphere):
     """Layer norm as a projection: coordinate mean 0 and norm √d; drifts see gain ⊙ z/√(1 + ε) + bias.
 
     Without gain, bias and ε this is the sphere S^{d−2} of radius √d, so attention at β is attention on the unit
-    sphere at βd (THEORY 7).
+    sphere at βd.
     """
 
     gain: Float[Array, "..."]

@@ -8,7 +8,7 @@ from jaxtyping import Array
 
 from particleflow.measure import Measure, Sites
 
-# Points, log-weights and values, each cut into blocks along the first axis.
+# Sites, log-weights and values of sources, as they are or each cut into blocks along the first axis.
 Sources = tuple[Sites, Array, Array]
 
 

@@ -23,7 +23,7 @@ from particleflow.kernels.forms import Band, Separable
 from particleflow.measure import Measure, Sites
 from particleflow.summation.base import NATIVE_TIME, Choice, Limits, as_query_sites, cost_of_pairs, value_columns
 from particleflow.summation.candidates import Candidate
-from particleflow.summation.exact.blocks import blocks
+from particleflow.summation.exact.blocks import Sources, blocks
 from particleflow.summation.moments import Moments, Sums
 from particleflow.summation.prepared import PreparedSum
 
@@ -91,9 +91,7 @@ def _is_causal(mask: Band) -> bool:
     return plain and mask[1:] == (jnp.inf, 0.0, 0.0) and -1e-30 < float(mask.least) <= 0
 
 
-# Sites, log-weights and values of sources; and how sums are read as moments.
-Sources = tuple[Sites, Array, Array]
-Reader = Callable[[Array], Moments]
+Reader = Callable[[Array], Moments]  # how sums are read as moments
 
 
 def _features(form: Separable, sources: Sources) -> tuple[Float[Array, "n r"], Float[Array, "n k"]]:

@@ -95,9 +95,9 @@ def numerical_rank(kernel: AbstractKernel, measure: Measure, queries: Sites, tol
     from scipy.linalg import qr
 
     logits = np.asarray(_sampled_logits(kernel, measure, queries), np.float64)
+    logits = logits[np.isfinite(logits.max(axis=1))]  # a query that sees nothing has no weights
     weights = np.exp(logits - logits.max(axis=1, keepdims=True))
-    seen = np.isfinite(weights).all(axis=1)
-    shares = weights[seen] / weights[seen].sum(axis=1, keepdims=True)
+    shares = weights / weights.sum(axis=1, keepdims=True)
     upper = qr(shares, mode="r", pivoting=True, check_finite=False)[0]
     return int(np.sum(np.abs(np.diagonal(upper)) > tolerance))
 

@@ -127,7 +127,8 @@ class Features(Approximation):
             )
             error = float(np.sqrt(variance / rank)) * standard_deviations(len(form.queries)) + _rounding(values)
             how = Features(rank, method, self.seed)  # pyright: ignore[reportArgumentType]
-            found.append(Choice(how, reason, error, size.cost(method, rank)))
+            if error <= tolerance:  # rounding in single precision may be all that is allowed
+                found.append(Choice(how, reason, error, size.cost(method, rank)))
         return found
 
     def _by_residuals(self, prepared: PreparedSum, form: LowRankForm, tolerance: float, most: float) -> list[Choice]:

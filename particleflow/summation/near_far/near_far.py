@@ -25,7 +25,7 @@ from jaxtyping import Array
 from particleflow.errors import ArgumentError, whole_number
 from particleflow.kernels.base import AbstractKernel
 from particleflow.measure import Measure
-from particleflow.summation.base import NATIVE_TIME, Choice, Limits, cost_of_pairs, value_columns
+from particleflow.summation.base import NATIVE_TIME, XLA_TIME, Choice, Limits, cost_of_pairs, value_columns
 from particleflow.summation.candidates import Approximation
 from particleflow.summation.kernel_parts import KernelParts
 from particleflow.summation.moments import Moments
@@ -69,14 +69,15 @@ class NearFar(Approximation):
         found = _moments_by_xla(form, arrays) if prepared.library.path is None else native_moments(form, arrays)
         return Moments(found.log_mass + parts.query_offsets(prepared.queries), found.mean)
 
-    def select(self, kernel: AbstractKernel, measure: Measure, queries: Any) -> Choice:
-        """Itself, and whether it is native code; a kernel that it cannot sum is refused."""
+    def choices(self, kernel: AbstractKernel, measure: Measure, queries: Any) -> Iterator[Choice]:
+        """Itself, and whether it is native code, at the cost of all pairs; a kernel it cannot sum is refused."""
         prepared = prepare(kernel, measure, queries)
         _parts_of(prepared)
-        found = prepared.library
-        return Choice(
-            self, "as asked" if found.path is not None else f"as asked, by XLA: no native sum: {found.reason}"
-        )
+        if prepared.library.path is None:
+            reason, time = f"as asked, by XLA: no native sum: {prepared.library.reason}", XLA_TIME
+        else:
+            reason, time = "as asked", NATIVE_TIME
+        yield Choice(self, reason, cost=cost_of_pairs(measure, prepared.queries, time))
 
     def promise(self, prepared: PreparedSum, limits: Limits) -> Choice | None:
         """The cost of the near pairs, estimated from a sample of points; None for bands, and where there is no library.

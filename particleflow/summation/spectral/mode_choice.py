@@ -102,17 +102,22 @@ class _Problem(NamedTuple):
         return float(jnp.finfo(self.measure.points.dtype).eps) * (4 + exponent)
 
     def pairs(self, setting: Setting) -> float:
-        """The cost of both transforms, in native pairs.
-
-        Each point is spread over the cells around it, and the fine grid is transformed, for every two columns.
-        """
-        grid = float(np.prod([2.0 * each for each in setting.grid]))
-        modes = _PAIRS_A_MODE * grid * np.log2(grid)
-        return _pairs(self.measure, self.queries, len(setting.grid), setting.epsilon, modes)
+        """The cost of both transforms, in native pairs."""
+        return pairs_of(setting, self.measure, self.queries)
 
     def certainty(self, setting: Setting) -> "_Worst":
         """The error bounds of a sum of masses alone, from its own result."""
         return _Worst(*(float(each) for each in _worst(setting, self.kernel, self.measure, self.queries)))
+
+
+def pairs_of(setting: Setting, measure: Measure, queries: Sites) -> float:
+    """The cost of both transforms, in native pairs.
+
+    Each point is spread over the cells around it, and the fine grid is transformed, for every two columns.
+    """
+    grid = float(np.prod([2.0 * each for each in setting.grid]))
+    modes = _PAIRS_A_MODE * grid * np.log2(grid)
+    return _pairs(measure, queries, len(setting.grid), setting.epsilon, modes)
 
 
 def least_pairs(kernel: AbstractKernel, measure: Measure, queries: Sites, tolerance: float) -> float:

@@ -70,7 +70,9 @@ def _modes_of(
     """f_k = Σ_j c_j e^{−ikψ_j}."""
     from jax_finufft import nufft1
 
-    return nufft1(shape, strengths, *points.T, iflag=-1, eps=epsilon, opts=_options(strengths.shape[0]))
+    angles, known = _finite(points)
+    shown = jnp.where(known[None], strengths, jnp.nan)
+    return nufft1(shape, shown, *angles.T, iflag=-1, eps=epsilon, opts=_options(strengths.shape[0]))
 
 
 @_modes_of.defjvp
@@ -89,7 +91,9 @@ def _at_points(epsilon: float, points: Float[Array, "m d"], modes: Complex[Array
     """g_i = Σ_k f_k e^{ikφ_i}."""
     from jax_finufft import nufft2
 
-    return nufft2(modes, *points.T, iflag=1, eps=epsilon, opts=_options(modes.shape[0]))
+    angles, known = _finite(points)
+    sums = nufft2(modes, *angles.T, iflag=1, eps=epsilon, opts=_options(modes.shape[0]))
+    return jnp.where(known[None], jnp.asarray(sums), jnp.nan)
 
 
 @_at_points.defjvp
@@ -101,6 +105,15 @@ def _change_at_points(epsilon: float, primals: tuple, tangents: tuple) -> tuple[
     slopes = jnp.split(_at_points(epsilon, points, jnp.concatenate(turned)), len(shape))
     moved = sum(move[None].astype(modes.dtype) * slope for move, slope in zip(moves.T, slopes, strict=True))
     return _at_points(epsilon, points, modes), _at_points(epsilon, points, change) + moved
+
+
+def _finite(points: Float[Array, "n d"]) -> tuple[Float[Array, "n d"], Array]:
+    """The points, with 0 in place of those that are not finite, and which are.
+
+    For a point that is not finite FINUFFT writes outside of its grid, which may end the process.
+    """
+    known = jnp.all(jnp.isfinite(points), axis=1)
+    return jnp.where(known[:, None], points, 0.0), known
 
 
 def _turn(axis: int, shape: tuple[int, ...], dtype: Any) -> Array:

@@ -9,16 +9,17 @@ import jax.numpy as jnp
 from particleflow.errors import ArgumentError
 from particleflow.kernels.base import AbstractKernel
 from particleflow.measure import Measure
-from particleflow.summation.base import Choice, Limits, cost_of_pairs, value_columns
+from particleflow.summation.base import Choice, Limits, NeedsSettings, as_query_sites, cost_of_pairs, value_columns
 from particleflow.summation.candidates import Approximation
 from particleflow.summation.moments import Moments
 from particleflow.summation.prepared import PreparedSum, prepare
 from particleflow.summation.spectral.convolution_form import feature_dimension, obstacle
-from particleflow.summation.spectral.mode_choice import Settled, least_pairs, settled
+from particleflow.summation.spectral.mode_choice import Settled, least_pairs, pairs_of, settled
 from particleflow.summation.spectral.spectral_moments import Domain, Setting, spectral_moments
 
 _USUAL_MODES = {1: 512, 2: 128, 3: 48}  # for each coordinate, where points are unknown
 _USUAL_ACCURACY, _LEAST_ACCURACY = 1e-4, 1e-13  # of transforms, the first in parts of the tolerance
+_LARGEST_TOLERANCE = 0.5  # what is kept where 1 or more is allowed, from which on errors are not bounded
 
 
 def _without_lists(given: Any) -> Any:
@@ -26,7 +27,7 @@ def _without_lists(given: Any) -> Any:
     return tuple(given) if isinstance(given, list) else given
 
 
-class Spectral(Approximation):
+class Spectral(Approximation, NeedsSettings):
     """Fourier sums: O(m + n) for bilinear and smooth radial kernels of at most three dimensions, to a tolerance.
 
     Kernels: exp⟨θ, s⟩ with features of at most three dimensions (attention on circles and spheres, above all),
@@ -43,8 +44,9 @@ class Spectral(Approximation):
     Parameters: `tolerance`, the largest error of the mean (relative to max |z|) and of the log-mass (absolute); `modes`
     of each coordinate, `accuracy` of the transforms, and the `domain`: "box"; "circle", whose modes are those of its
     series and then, for derivatives, of both coordinates of the plane; or "apart", with queries and keys centred each
-    for itself. What is left out is derived from the points, and refused where no setting keeps the tolerance; inside
-    `jit`, where points are unknown, there are 512, 128² or 48³ modes. `select` settles all of them for given points.
+    for itself. What is left out is derived from the points, and refused where no setting keeps the tolerance; `select`
+    settles all of them for given points. Inside `jit`, where points are unknown, there are 512, 128² or 48³ modes. So
+    there are in runs, which fail where these do not suffice; `Auto(tolerance=…)` settles modes before every window.
     """
 
     tolerance: float = eqx.field(static=True, default=1e-8)
@@ -67,18 +69,33 @@ class Spectral(Approximation):
         """The moments by transforms; NaN for queries at which the tolerance cannot be kept."""
         kernel, measure, queries = prepared.kernel, prepared.measure, prepared.queries
         columns = value_columns(measure, values)
-        reason = obstacle(kernel, measure)
-        if reason is not None:
-            raise ArgumentError(
-                f"The summation Spectral cannot sum the kernel {type(kernel).__name__}: {reason}; "
-                "`Auto` finds one that can."
-            )
+        _check_kernel(kernel, measure)
         if queries.points.shape[0] == 0:
             return Moments.nothing(0, columns.shape[1], columns.dtype)
         found, certainty = spectral_moments(self._setting(prepared), kernel, measure, queries, columns)
         lost = ~(certainty.bound() <= self.tolerance)
         nothing = jnp.asarray(jnp.nan, columns.dtype)
         return Moments(jnp.where(lost, nothing, found.log_mass), jnp.where(lost[:, None], nothing, found.mean))
+
+    def choices(self, kernel: AbstractKernel, measure: Measure, queries: Any) -> Iterator[Choice]:
+        """Itself as it is, at the cost of the modes of compiled code; `select` settles them for these points."""
+        prepared = prepare(kernel, measure, queries)
+        _check_kernel(kernel, measure)
+        yield Choice(self, "as asked", cost=pairs_of(self._setting_unseen(prepared), measure, prepared.queries))
+
+    def diagnose(self, kernel: AbstractKernel, measure: Measure, queries: Any) -> str | None:
+        """How many of these queries the modes of compiled code cannot serve within the tolerance."""
+        sites = as_query_sites(queries)
+        setting = self._setting_unseen(prepare(kernel, measure, sites))
+        bounds = spectral_moments(setting, kernel, measure, sites, value_columns(measure))[1].bound()
+        lost = int(jnp.sum(~(bounds <= self.tolerance)))
+        if not lost:
+            return None
+        return (
+            f"With {_grid(setting)} modes the summation Spectral cannot keep the tolerance {self.tolerance:.3g} for "
+            f"{lost} of {len(bounds)} queries, whose sums are NaN. Give it more `modes`, or use "
+            f"Auto(tolerance={self.tolerance:.3g}), which chooses sums for the points as they are."
+        )
 
     def select(self, kernel: AbstractKernel, measure: Measure, queries: Any) -> Choice:
         """Itself with all settings for these points, if they are known and the tolerance can be kept."""
@@ -95,8 +112,9 @@ class Spectral(Approximation):
             return None
         if obstacle(kernel, measure) is not None:
             return None
-        found = settled(kernel, measure, queries, limits.tolerance, cost_of_pairs(measure, queries))
-        return Spectral(limits.tolerance)._choice(found) if found.setting else None
+        tolerance = limits.tolerance if limits.tolerance < 1 else _LARGEST_TOLERANCE
+        found = settled(kernel, measure, queries, tolerance, cost_of_pairs(measure, queries))
+        return Spectral(tolerance)._choice(found) if found.setting else None
 
     def cost_bounds(self, prepared: PreparedSum, limits: Limits) -> Iterator[float]:
         """What transforms of so many points cost at this tolerance, without their grids."""
@@ -110,29 +128,46 @@ class Spectral(Approximation):
         """This summation with a setting, and the reason in words."""
         assert found.setting is not None
         domain, modes, epsilon = found.setting
-        grid = " × ".join(str(each) for each in found.setting.grid)
-        reason = f"{grid} Fourier modes {'on the circle' if domain == 'circle' else 'in a box'}"
+        reason = f"{_grid(found.setting)} Fourier modes {'on the circle' if domain == 'circle' else 'in a box'}"
         return Choice(Spectral(self.tolerance, modes, epsilon, domain), reason, found.error, found.pairs)
 
     def _setting(self, prepared: PreparedSum) -> Setting:
         """The setting that is given, or one for these points, or the usual one where they are unknown."""
-        kernel, measure = prepared.kernel, prepared.measure
-        dimension = feature_dimension(kernel, measure)
-        usual = max(_LEAST_ACCURACY, _USUAL_ACCURACY * self.tolerance) if self.accuracy is None else self.accuracy
-        if self.modes is not None:
-            expected = 1 + dimension if self.domain == "circle" else dimension
-            if len(self.modes) != expected:
-                raise ArgumentError(f"Argument `modes` must hold {expected} numbers here, but is {self.modes}.")
-            return Setting(self.domain, self.modes, usual)
-        if not prepared.is_known:
-            return Setting("box", (_USUAL_MODES[dimension],) * dimension, usual)
-        found = settled(kernel, measure, prepared.queries, self.tolerance)
+        if self.modes is not None or not prepared.is_known:
+            return self._setting_unseen(prepared)
+        found = settled(prepared.kernel, prepared.measure, prepared.queries, self.tolerance)
         if found.setting is None:
             raise ArgumentError(
                 f"The summation Spectral cannot keep the tolerance {self.tolerance:.3g}: {found.obstacle}; "
                 "`Auto` finds one that can."
             )
         return found.setting
+
+    def _setting_unseen(self, prepared: PreparedSum) -> Setting:
+        """The setting that is given, or the usual one: that of compiled code, which cannot look at points."""
+        dimension = feature_dimension(prepared.kernel, prepared.measure)
+        usual = max(_LEAST_ACCURACY, _USUAL_ACCURACY * self.tolerance) if self.accuracy is None else self.accuracy
+        if self.modes is None:
+            return Setting("box", (_USUAL_MODES[dimension],) * dimension, usual)
+        expected = 1 + dimension if self.domain == "circle" else dimension
+        if len(self.modes) != expected:
+            raise ArgumentError(f"Argument `modes` must hold {expected} numbers here, but is {self.modes}.")
+        return Setting(self.domain, self.modes, usual)
+
+
+def _check_kernel(kernel: AbstractKernel, measure: Measure) -> None:
+    """Raise with the reason for a kernel that Fourier sums cannot sum."""
+    reason = obstacle(kernel, measure)
+    if reason is not None:
+        raise ArgumentError(
+            f"The summation Spectral cannot sum the kernel {type(kernel).__name__}: {reason}; "
+            "`Auto` finds one that can."
+        )
+
+
+def _grid(setting: Setting) -> str:
+    """The numbers of modes in words."""
+    return " × ".join(str(each) for each in setting.grid)
 
 
 def _is_count(number: Any) -> bool:

@@ -13,7 +13,7 @@ by more (under a schedule of β), the sum is over all pairs.
 """
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -44,7 +44,6 @@ class GridConvolution(AbstractSummation):
     Seen from other places, and where a kernel varies too much, the exact sum over all pairs takes its place.
     """
 
-    relative_time: ClassVar[float] = 1.0
     shape: GridShape = eqx.field(static=True)
     blocks: tuple[int, ...] = eqx.field(static=True)
 

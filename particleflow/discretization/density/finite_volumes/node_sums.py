@@ -14,7 +14,7 @@ varies by more than the nodes were made for (under a schedule of β), the sum is
 """
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -96,7 +96,6 @@ class NodeInterpolation(AbstractSummation):
     Seen from other places, and where a kernel varies too much, the exact sum over all pairs takes its place.
     """
 
-    relative_time: ClassVar[float] = 1.0
     nodes: Float[Array, "b d"]
     cells: Patched
     faces: Patched
