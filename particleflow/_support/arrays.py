@@ -9,16 +9,21 @@ Importing the package has switched JAX to 64 bits, unless the environment variab
 """
 
 from collections.abc import Callable, Hashable
+from dataclasses import fields
 from functools import lru_cache
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
 from particleflow.errors import ArgumentError, DtypeError, ShapeError
+
+# Marks fields whose numbers are never negative, which are learned by their logarithm.
+NONNEGATIVE = "never negative"
+Nonnegative = Annotated[Float[Array, ""], NONNEGATIVE]
 
 
 def default_dtype() -> Any:
@@ -123,6 +128,11 @@ def as_scalar(value: Any, name: str, check: Callable[[float], bool] | None = Non
     if check is not None and is_concrete(scalar) and not check(float(scalar)):
         raise ArgumentError(f"Argument `{name}` must be {expected}, but is {float(scalar)}.")
     return scalar
+
+
+def is_nonnegative(module: Any, name: str) -> bool:
+    """Whether a field of a module is declared never to be negative, by `Nonnegative` or an annotation of its own."""
+    return any(each.name == name and NONNEGATIVE in getattr(each.type, "__metadata__", ()) for each in fields(module))
 
 
 def as_positive(value: Any, name: str) -> Array:

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from particleflow._support.arrays import as_nonnegative, is_concrete
+from particleflow._support.arrays import Nonnegative, as_nonnegative, is_concrete
 from particleflow._support.representation import shown
 from particleflow.dynamics.drifts.base import AbstractDrift, Chooser, Interaction, Sum, added
 from particleflow.dynamics.geometry import AbstractGeometry, Euclidean, NormalisesTheSet, for_weights, moving_laws
@@ -39,8 +39,8 @@ class Flow(eqx.Module):
 
     drift: AbstractDrift
     geometry: AbstractGeometry
-    temperature: Float[Array, ""]
-    common_temperature: Float[Array, ""]
+    temperature: Nonnegative
+    common_temperature: Nonnegative
 
     def __init__(
         self,

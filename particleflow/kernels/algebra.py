@@ -6,7 +6,7 @@ of bilinear kernels are bilinear, those of radial kernels of one distance are ra
 both, and mixtures keep neither.
 """
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import equinox as eqx
 import jax
@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from particleflow._support.arrays import as_nonnegative, is_concrete
+from particleflow._support.arrays import NONNEGATIVE, Nonnegative, as_nonnegative, is_concrete
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.kernels.base import AbstractKernel, safe_log
 from particleflow.kernels.capabilities import Composite, Integrable, log_integral
@@ -76,7 +76,7 @@ class Mixture(Composite, Integrable):
     """
 
     kernels: tuple[AbstractKernel, ...]
-    weights: tuple[Float[Array, ""], ...]
+    weights: Annotated[tuple[Float[Array, ""], ...], NONNEGATIVE]
 
     def __init__(self, kernels: Any, weights: Any):
         self.kernels = tuple(kernels)
@@ -132,7 +132,7 @@ class Scaled(Composite, Integrable):
     """K(x, y) = factor · kernel(x, y); the factor changes masses, never means."""
 
     kernel: AbstractKernel
-    factor: Float[Array, ""]
+    factor: Nonnegative
 
     def __init__(self, kernel: AbstractKernel, factor: Any):
         self.kernel = kernel

@@ -13,7 +13,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from particleflow._support.arrays import apply_linear_map, as_linear_map, as_nonnegative, as_positive, as_scalar
+from particleflow._support.arrays import (
+    Nonnegative,
+    apply_linear_map,
+    as_linear_map,
+    as_nonnegative,
+    as_positive,
+    as_scalar,
+)
 from particleflow.kernels.base import AbstractMatrixKernel, Form, inner_products, points_of, safe_log
 from particleflow.kernels.capabilities import Quadratic
 from particleflow.kernels.forms import Bilinear, Radial, Shape
@@ -158,7 +165,7 @@ class Rectified(AbstractMatrixKernel):
     matters only beside the offset.
     """
 
-    beta: Float[Array, ""]
+    beta: Nonnegative
     offset: Float[Array, ""]
     query: Float[Array, "..."]
     key: Float[Array, "..."]
@@ -187,7 +194,7 @@ class SquaredDistanceAttention(AbstractMatrixKernel, Quadratic):
     """
 
     form: ClassVar[Form] = "distance"
-    beta: Float[Array, ""]
+    beta: Nonnegative
     query: Float[Array, "..."]
     key: Float[Array, "..."]
 

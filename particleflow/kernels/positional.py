@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from particleflow._support.arrays import as_float_array, as_nonnegative, as_positive
+from particleflow._support.arrays import Nonnegative, as_float_array, as_nonnegative, as_positive
 from particleflow._support.representation import shown
 from particleflow.errors import ShapeError
 from particleflow.kernels.base import (
@@ -76,7 +76,7 @@ class Window(AbstractMatrixKernel):
     """K₂(t, s) = 1 where |t − s| < radius, else 0: sliding-window attention (Beltagy et al., Longformer, 2020)."""
 
     form: ClassVar[Form] = "positional"
-    radius: Float[Array, ""]
+    radius: Nonnegative
 
     def __init__(self, radius: Any):
         self.radius = as_positive(radius, "radius")
@@ -177,7 +177,7 @@ class Alibi(AbstractMatrixKernel):
     """
 
     form: ClassVar[Form] = "positional"
-    slope: Float[Array, ""]
+    slope: Nonnegative
 
     def __init__(self, slope: Any):
         self.slope = as_nonnegative(slope, "slope")
@@ -203,7 +203,7 @@ class TimeGaussian(AbstractMatrixKernel):
     """K₂(t, s) = exp(−(t − s)² / (2 width²)): neighbours in time weigh most, with a soft end; past and future alike."""
 
     form: ClassVar[Form] = "positional"
-    width: Float[Array, ""]
+    width: Nonnegative
 
     def __init__(self, width: Any):
         self.width = as_positive(width, "width")
@@ -266,8 +266,8 @@ class Sinusoidal(AbstractEncoding):
     Source: Vaswani et al., Attention is all you need (2017). ⟨p(t), p(s)⟩ depends on t − s alone when d is even.
     """
 
-    scale: Float[Array, ""]
-    base: Float[Array, ""]
+    scale: Nonnegative
+    base: Nonnegative
 
     def __init__(self, scale: Any = 1.0, base: Any = 10000.0):
         self.scale = as_nonnegative(scale, "scale")

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from particleflow._support.arrays import as_nonnegative, as_positive
+from particleflow._support.arrays import Nonnegative, as_nonnegative, as_positive
 from particleflow.kernels.base import AbstractMatrixKernel, Form, points_of, safe_log, safe_root
 from particleflow.kernels.capabilities import Integrable, Quadratic
 from particleflow.kernels.forms import Bilinear, Radial, Shape
@@ -54,7 +54,7 @@ class Gaussian(AbstractRadialKernel, Quadratic, Integrable):
     The kernel of MeanShift (Fukunaga and Hostetler 1975; Cheng 1995), whose step is a gradient step on log ∫ K dμ.
     """
 
-    width: Float[Array, ""]
+    width: Nonnegative
 
     def __init__(self, width: Any):
         self.width = as_positive(width, "width")
@@ -87,7 +87,7 @@ class Gaussian(AbstractRadialKernel, Quadratic, Integrable):
 class Laplace(AbstractRadialKernel, Integrable):
     """K(x, y) = exp(−r / width); it has a kink where the points agree, and its gradient is taken as 0 there."""
 
-    width: Float[Array, ""]
+    width: Nonnegative
 
     def __init__(self, width: Any):
         self.width = as_positive(width, "width")
@@ -115,7 +115,7 @@ class Cauchy(AbstractRadialKernel):
     The kernel of t-SNE's map (van der Maaten and Hinton 2008).
     """
 
-    width: Float[Array, ""]
+    width: Nonnegative
 
     def __init__(self, width: Any):
         self.width = as_positive(width, "width")
@@ -140,8 +140,8 @@ class StudentT(AbstractRadialKernel, Integrable):
     Parameters: `width`; `freedom`, the degrees of freedom ν.
     """
 
-    width: Float[Array, ""]
-    freedom: Float[Array, ""]
+    width: Nonnegative
+    freedom: Nonnegative
 
     def __init__(self, width: Any, freedom: Any):
         self.width = as_positive(width, "width")
@@ -175,7 +175,7 @@ class Ball(AbstractRadialKernel, Integrable):
     It has no gradient in the radius, and none in the points: a local mean has derivatives in the values alone.
     """
 
-    radius: Float[Array, ""]
+    radius: Nonnegative
 
     def __init__(self, radius: Any):
         self.radius = as_positive(radius, "radius")
@@ -203,7 +203,7 @@ class Epanechnikov(AbstractRadialKernel, Integrable):
     The gradient of this estimate is along the MeanShift of the flat kernel, `Ball`: ∇ₓK = 2(y − x)/radius² inside.
     """
 
-    radius: Float[Array, ""]
+    radius: Nonnegative
 
     def __init__(self, radius: Any):
         self.radius = as_positive(radius, "radius")
@@ -228,7 +228,7 @@ class Epanechnikov(AbstractRadialKernel, Integrable):
 class Triangle(AbstractRadialKernel, Integrable):
     """K(x, y) = max(0, 1 − r / radius), a cone; on the line the convolution of two boxes."""
 
-    radius: Float[Array, ""]
+    radius: Nonnegative
 
     def __init__(self, radius: Any):
         self.radius = as_positive(radius, "radius")
@@ -258,8 +258,8 @@ class InverseDistance(AbstractRadialKernel):
     dimensions is the potential of gravity, with the softening of N-body codes (Aarseth 1963).
     """
 
-    power: Float[Array, ""]
-    softening: Float[Array, ""]
+    power: Nonnegative
+    softening: Nonnegative
 
     def __init__(self, power: Any = 1.0, softening: Any = 0.0):
         self.power = as_positive(power, "power")

@@ -1,26 +1,25 @@
 """Which numbers of a kernel or flow are learned, and how they stay in their admissible range.
 
 A parameter is a dotted path through fields, such as "width", "drift.kernel.beta" or "weights.0"; several paths together
-are one number, or one array, in several places (Q and K of a metric). A number that its own constructor refuses when it
-is negative is learned by its logarithm,
+are one number, or one array, in several places (Q and K of a metric). Numbers that must not be negative are learned by
+their logarithm,
 
     p = e^u,    u free,
 
-so that it stays positive; which numbers these are is found by calling the constructor with a negative one.
+so that they stay positive; a class declares its own as `Nonnegative`. The numbers of stacked heads and layers are
+arrays with a leading axis, and are learned as such.
 """
 
-import inspect
 from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, NamedTuple
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from particleflow._support.arrays import default_dtype, strong_leaves
+from particleflow._support.arrays import default_dtype, is_nonnegative, strong_leaves
 from particleflow.errors import ArgumentError
 
 Paths = str | Sequence[str]
@@ -74,7 +73,7 @@ def _parameter(model: Any, names: Paths) -> LearnedParameter:
     values = [np.asarray(_value_at(model, place)) for place in places]
     if any(value.shape != values[0].shape for value in values):
         raise ArgumentError(f"The parameters {each} are to be one, but have shapes {[v.shape for v in values]}.")
-    positive = any(_refuses_negative(model, place) for place in places)
+    positive = any(_is_positive(model, place) for place in places)
     if positive and not np.all(values[0] > 0):
         raise ArgumentError(
             f"The parameter {each[0]!r} must not be negative and is learned by its logarithm, but begins at "
@@ -104,9 +103,9 @@ def _place(model: Any, name: str) -> tuple[str | int, ...]:
 
 
 def _names(node: Any) -> list[str | int]:
-    """The parts of a path that can follow a node: fields of a module, indices of a list."""
+    """The parts of a path that can follow a node: fields of a module or of a named tuple, indices of a list."""
     if isinstance(node, tuple | list):
-        return list(range(len(node)))
+        return list(getattr(node, "_fields", range(len(node))))
     return [field.name for field in fields(node)] if isinstance(node, eqx.Module) else []
 
 
@@ -117,25 +116,8 @@ def _value_at(node: Any, place: tuple[str | int, ...]) -> Any:
     return node
 
 
-def _refuses_negative(model: Any, place: tuple[str | int, ...]) -> bool:
-    """Whether the constructor of the object that holds a number raises for a negative one, all else unchanged.
-
-    False where the constructor's arguments are not the object's fields, so that it cannot be called again.
-    """
+def _is_positive(model: Any, place: tuple[str | int, ...]) -> bool:
+    """Whether the field that holds a number, or an array of them, is declared never to be negative."""
     last = max(index for index, step in enumerate(place) if isinstance(step, str))
-    owner, field, rest = _value_at(model, place[:last]), str(place[last]), place[last + 1 :]
-    names = [*inspect.signature(type(owner)).parameters]
-    if field not in names or not all(name in _names(owner) for name in names):
-        return False
-    arguments = {name: getattr(owner, name) for name in names}
-    negative = -1 - jnp.abs(_value_at(arguments[field], rest))
-    if rest:
-        arguments[field] = eqx.tree_at(lambda tree: _value_at(tree, rest), arguments[field], negative)
-    else:
-        arguments[field] = negative
-    with jax.ensure_compile_time_eval():
-        try:
-            type(owner)(**arguments)
-        except ArgumentError:
-            return True
-    return False
+    owner, name = _value_at(model, place[:last]), str(place[last])
+    return isinstance(owner, eqx.Module) and is_nonnegative(owner, name)

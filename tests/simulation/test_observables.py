@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.spatial.distance import pdist
+from scipy.special import logsumexp
 
 import flows_oracles as oracle
 import particleflow as pf
@@ -116,11 +117,13 @@ def test_energies_of_unnormalised_and_mean_shift_flows():
     assert abs(observables.energy(pf.Present.of(shift, measure)) - np.mean(np.exp(-2 * squares)) / 8) < 1e-13
 
 
-def test_log_energy_does_not_overflow():
-    flow = pf.Flow(pf.Attend(kernels.Attention(beta=2000.0)), geometry=pf.Sphere())
-    found = observables.log_energy(pf.Present.of(flow, START))
-    expected = 2000.0 + np.log(np.mean(np.exp(2000.0 * (START @ START.T - 1)))) - np.log(4000.0)
-    assert abs(found - expected) < 1e-9
+@pytest.mark.parametrize("beta", [3.0, 800.0, 2000.0])
+def test_log_energy_does_not_overflow_where_the_energy_does(beta):
+    flow = pf.Flow(pf.Attend(kernels.Attention(beta=beta)), geometry=pf.Sphere())
+    present = pf.Present.of(flow, pf.Measure.weighted(START, WEIGHTS))
+    expected = logsumexp(beta * START @ START.T, b=np.outer(WEIGHTS, WEIGHTS)) - np.log(2 * beta)
+    assert abs(observables.log_energy(present) - expected) < 1e-9
+    assert np.isinf(observables.energy(present)) == (beta > 700)
 
 
 def test_consensus():

@@ -25,8 +25,7 @@ def test_a_run_is_long_by_its_duration(times, solver):
 def test_a_schedule_is_that_before_a_jump_up_to_the_jump(dtype):
     """Layers of β = 1 and 4, each for a time of 1.5."""
     layers = drifts.Layers([pf.Attend(kernels.Attention(beta=beta)) for beta in (1.0, 4.0)], duration=1.5)
-    tolerances = {"rtol": 1e-4, "atol": 1e-5}
-    plan = make_plan(pf.Flow(layers, pf.Sphere()), START.astype(dtype), jnp.array([0.0, 3.0]), Stepping(**tolerances))
+    plan = make_plan(pf.Flow(layers, pf.Sphere()), START.astype(dtype), jnp.array([0.0, 3.0]), Stepping(1e-4, 1e-5))
     schedule = describe(plan)["schedule"]
     times, values = np.asarray(schedule["times"]), np.asarray(schedule["values"])
     np.testing.assert_array_equal(values, np.where(times < 1.5, 1.0, 4.0))

@@ -18,7 +18,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from particleflow._support.arrays import apply_linear_map, as_float_array, as_linear_map, as_nonnegative, plus
+from particleflow._support.arrays import (
+    Nonnegative,
+    apply_linear_map,
+    as_float_array,
+    as_linear_map,
+    as_nonnegative,
+    plus,
+)
 from particleflow.dynamics.drifts.base import (
     AbstractDrift,
     Chooser,
@@ -146,8 +153,8 @@ class Hardmax(AbstractDrift):
     query: Float[Array, "..."]
     key: Float[Array, "..."]
     value: Float[Array, "..."]
-    tolerance: Float[Array, ""]
-    pull: Float[Array, ""]
+    tolerance: Nonnegative
+    pull: Nonnegative
     positional: AbstractKernel | None
 
     def __init__(

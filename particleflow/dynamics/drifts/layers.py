@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from particleflow._support.arrays import as_positive
+from particleflow._support.arrays import Nonnegative, as_positive
 from particleflow.dynamics.drifts.base import (
     AbstractDrift,
     AbstractSum,
@@ -45,7 +45,7 @@ class Layers(AbstractDrift):
     """
 
     stacks: tuple[AbstractDrift, ...]
-    duration: Float[Array, ""]
+    duration: Nonnegative
     stack_of: tuple[int, ...] = eqx.field(static=True)
 
     def __init__(self, drifts: Sequence[AbstractDrift], duration: Any = 1.0):

@@ -9,14 +9,14 @@ climbs, too: blurring MeanShift, whose clusters shrink cubically where plain Mea
 (Carreira-Perpiñán 2006).
 """
 
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from particleflow._support.arrays import as_positive, is_concrete
+from particleflow._support.arrays import NONNEGATIVE, as_positive, is_concrete
 from particleflow.dynamics.drifts.base import AbstractDrift, Chooser, Interaction, check_interacting, with_summation
 from particleflow.dynamics.normal_law import Affine, Normal
 from particleflow.errors import ArgumentError
@@ -70,7 +70,7 @@ class LogNormalizerAscent(AbstractDrift):
     """
 
     kernel: AbstractKernel
-    rate: Float[Array, ""] | None
+    rate: Annotated[Float[Array, ""] | None, NONNEGATIVE]
     data: Measure | None
     summation: AbstractSummation
 

@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from particleflow._support.arrays import (
+    Nonnegative,
     apply_linear_map,
     as_float_array,
     as_linear_map,
@@ -147,7 +148,7 @@ class Linear(AbstractDrift):
 class Confinement(AbstractDrift):
     """ẋ = −strength |x − c|^{power−2} (x − c): the gradient flow of (strength/power) |x − c|^power."""
 
-    strength: Float[Array, ""]
+    strength: Nonnegative
     power: Float[Array, ""]
     centre: Float[Array, "..."]
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from particleflow._support.arrays import as_float_array, as_positive, as_scalar, is_concrete
+from particleflow._support.arrays import Nonnegative, as_float_array, as_positive, as_scalar, is_concrete
 from particleflow._support.representation import shown
 from particleflow.dynamics.drifts.base import AbstractDrift, Chooser, Interaction
 from particleflow.dynamics.drifts.layers import Stages, boundaries, layer_index
@@ -79,7 +79,7 @@ class Steps(AbstractSchedule):
     """Piecewise constant: `values[k]` while `duration` · k ≤ t < `duration` · (k + 1); the last value stays."""
 
     values: Float[Array, " l"]
-    duration: Float[Array, ""]
+    duration: Nonnegative
 
     def __init__(self, values: Any, duration: Any = 1.0):
         self.values = as_float_array(values, "values")
@@ -102,7 +102,7 @@ class Decay(AbstractSchedule):
     """first · (1 + t/duration)^{−power}: with power ½ the 1/√(t + 1) of depth-scaled residual networks."""
 
     first: Float[Array, ""]
-    duration: Float[Array, ""]
+    duration: Nonnegative
     power: Float[Array, ""]
 
     def __init__(self, first: Any = 1.0, duration: Any = 1.0, power: Any = 0.5):

@@ -20,9 +20,9 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
-from particleflow._support.arrays import as_positive
+from particleflow._support.arrays import Nonnegative, as_positive
 from particleflow.dynamics.geometry.base import AbstractGeometry, Facts
 from particleflow.dynamics.geometry.geometry_capabilities import CarriesFields, State
 from particleflow.dynamics.geometry.spaces import AbstractSphere, Sphere
@@ -167,7 +167,7 @@ class AbstractPaced(AbstractGeometry):
 class Ngpt(AbstractPaced):
     """nGPT: steps of length α on the sphere, θ' = α P A/|A|."""
 
-    alpha: Float[Array, ""]
+    alpha: Nonnegative
     space: AbstractSphere
 
     def __init__(self, alpha: Any = 1.0, space: AbstractSphere | None = None):

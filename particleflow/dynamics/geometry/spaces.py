@@ -21,6 +21,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from particleflow._support.arrays import (
+    Nonnegative,
     apply_linear_map,
     as_float_array,
     as_linear_map,
@@ -147,7 +148,7 @@ class AbstractSphere(AbstractGeometry):
 class Sphere(AbstractSphere):
     """The sphere {|x| = radius} (Post-LN): ẋ = P_x v, P_x v = v − ⟨x, v⟩x/|x|²."""
 
-    radius: Float[Array, ""]
+    radius: Nonnegative
 
     def __init__(self, radius: Any = 1.0):
         self.radius = as_positive(radius, "radius")
@@ -190,7 +191,7 @@ class LayerNorm(AbstractSphere):
 
     gain: Float[Array, "..."]
     bias: Float[Array, "..."]
-    epsilon: Float[Array, ""]
+    epsilon: Nonnegative
 
     def __init__(self, gain: Any = 1.0, bias: Any = 0.0, epsilon: Any = 0.0):
         self.gain = _scale_or_vector(gain, "gain")
@@ -234,7 +235,7 @@ class RmsNorm(AbstractSphere):
     """RMS norm as a projection: the sphere of radius √d; drifts see gain ⊙ z/√(1 + ε)."""
 
     gain: Float[Array, "..."]
-    epsilon: Float[Array, ""]
+    epsilon: Nonnegative
 
     def __init__(self, gain: Any = 1.0, epsilon: Any = 0.0):
         self.gain = _scale_or_vector(gain, "gain")
