@@ -1,5 +1,10 @@
 """What a plan decides before anything is compiled, and what a run records of its schedule."""
 
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -7,7 +12,7 @@ import pytest
 import particleflow as pf
 from particleflow import drifts, kernels
 from particleflow.simulation.plan import Stepping, make_plan
-from particleflow.simulation.recording.provenance import describe
+from particleflow.simulation.recording.provenance import describe, surroundings
 
 START = np.eye(3)
 
@@ -31,3 +36,22 @@ def test_a_schedule_is_that_before_a_jump_up_to_the_jump(dtype):
     np.testing.assert_array_equal(values, np.where(times < 1.5, 1.0, 4.0))
     assert 1.5 in times
     assert (np.abs(times - 1.5) < 1e-4).sum() >= 2
+
+
+@pytest.mark.slow
+def test_the_device_of_a_run_is_the_one_it_computes_on():
+    command = """
+import jax, numpy as np, particleflow as pf
+from particleflow.simulation.recording import recorder
+asked = []
+whole = recorder.surroundings
+recorder.surroundings = lambda device: asked.append(device.id) or whole(device)
+with jax.default_device(jax.devices()[1]):
+    run = pf.simulate(pf.Flow(pf.drifts.Linear(-1.0)), np.ones((3, 2)), [0.0, 1.0], step=0.5)
+run.metadata["device"]
+print(asked)
+"""
+    environment = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    ended = subprocess.run([sys.executable, "-c", command], env=environment, capture_output=True, text=True, check=True)
+    assert ended.stdout.strip() == "[1]"
+    assert surroundings(SimpleNamespace(platform="cuda", device_kind="of one kind"))["device"] == "cuda (of one kind)"

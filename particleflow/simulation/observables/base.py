@@ -24,7 +24,10 @@ def name_of(observable: Any) -> str:
     """The name under which an observable is stored."""
     name = getattr(observable, "name", None) or getattr(observable, "__name__", None)
     if not isinstance(name, str) or not name.isidentifier():
-        raise ArgumentError(f"An observable needs a name that is an identifier, but {observable!r} has {name!r}.")
+        wanted = "a function of the present, such as `def spread(present): …`, or an object that is called so"
+        raise ArgumentError(
+            f"An observable is {wanted}, with a `name` that is an identifier, but {observable!r} has the name {name!r}."
+        )
     return name
 
 

@@ -31,11 +31,10 @@ _BEFORE_JUMP_ULPS = 32.0  # this much before a jump the field is that before it;
 _SCHEDULED = ("beta", "width", "radius")
 
 
-def surroundings() -> dict[str, Any]:
-    """The software and hardware of a run: versions of packages, device, native code, platform."""
+def surroundings(device: Any) -> dict[str, Any]:
+    """The software and hardware of a run on a device: versions of packages, device, native code, platform."""
     import platform
 
-    device = jax.devices()[0]
     return {
         "run format": RUN_FORMAT,
         "versions": _versions(),

@@ -338,7 +338,8 @@ def _check_recording(recording: Recording) -> None:
 def _provenance(plan: Plan, recorded: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     """The metadata of a run, in words and as hashes; a plan never changes, so this may be computed at any time."""
     identity = {"fingerprint": fingerprints(plan, **recorded), "code": code_fingerprints(plan)}
-    return {**surroundings(), **describe(plan), **identity, **given}
+    (device,) = plan.numbers.step.devices()  # states begin as NumPy arrays, so that programs run where numbers are
+    return {**surroundings(device), **describe(plan), **identity, **given}
 
 
 def _in_memory(
