@@ -8,6 +8,7 @@ from .attention.low_rank import numerical_rank as numerical_rank
 from .clusters.agreement import adjusted_rand_index as adjusted_rand_index
 from .clusters.agreement import normalized_mutual_information as normalized_mutual_information
 from .clusters.agreement import silhouette as silhouette
+from .clusters.brackets import Bracket as Bracket
 from .clusters.clusters import Threshold as Threshold
 from .clusters.clusters import choose_threshold as choose_threshold
 from .clusters.clusters import chordal_from_angle as chordal_from_angle

@@ -143,7 +143,7 @@ def _curve(run: Any) -> str:
     names = sorted(run.observables, key=lambda name: "energy" not in name.lower())
     for name in names:
         values = np.asarray(run.observables[name])
-        if values.shape == (len(run),) and len(run) > 1 and values.dtype.kind in "fiu":
+        if values.shape == (len(run),) and values.dtype.kind in "fiu" and np.isfinite(values).sum() > 1:
             return _line(name, values.astype(float))
     return ""
 

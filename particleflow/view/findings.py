@@ -35,8 +35,8 @@ def worth_showing(trajectory: "Trajectory", analysis: Any) -> Any:
 
 
 def merge_rows(merges: Any) -> np.ndarray:
-    """Merges as rows (M, 4) of (a, b, time, size): those of a `MergeTree`, or the given rows."""
+    """Merges as rows (a, b, time, size): the given ones, or of a `MergeTree` (a, b, time, size, half width of time)."""
     if hasattr(merges, "merges"):
-        merges = [(merge.survivor, merge.absorbed, merge.time, merge.size) for merge in merges.merges]
+        merges = [(m.survivor, m.absorbed, m.time, m.size, m.between.half_width) for m in merges.merges]
     rows = np.asarray(merges, np.float64)
     return rows if rows.size else np.zeros((0, 4))

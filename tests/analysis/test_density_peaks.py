@@ -120,9 +120,10 @@ def test_a_density_is_summarized_by_its_peaks():
     assert (peaks["initial_count"], peaks["final_count"]) == (0, 2)
     assert peaks["last"][0]["mass"] == pytest.approx(0.6, abs=0.01)
     np.testing.assert_allclose(peaks["last"][0]["place"], centres("circle")[0], atol=1e-12)
-    since = max(each["since"] for each in peaks["last"])
-    line = clusters_line(summary)
-    assert line == f"0 → 2 peaks since t = {since:.4g}; masses 0.6, 0.4"
+    before, after = run.times[peaks["counts"].index(2) - 1], run.times[peaks["counts"].index(2)]
+    assert max(each["since_between"] for each in peaks["last"]) == [before, after]
+    assert max(each["since"] for each in peaks["last"]) == (before + after) / 2
+    assert clusters_line(summary) == f"0 → 2 peaks since t = {before:.4g}–{after:.4g}; masses 0.6, 0.4"
     assert threshold_line(summary) == peaks["rule"]
     assert clusters_line(summarize(run[-1:])) == "2 peaks from the first frame to the last; masses 0.6, 0.4"
     assert clusters_line(summarize(run[:1])) == "0 peaks from the first frame to the last"

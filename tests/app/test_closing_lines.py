@@ -42,10 +42,10 @@ def two_runs():
 @pytest.mark.parametrize(
     ("summary", "line"),
     [
-        (lambda: summarized(merging_points()), "9 → 5 clusters; 5 since t = 5"),
+        (lambda: summarized(merging_points()), "9 → 5 clusters; 5 since t = 4–5"),
         (lambda: summarized(merging_points()[:2], TIMES[:2]), "9 clusters from the first frame to the last"),
         (lambda: summarized(np.zeros((3, 1, 2)), TIMES[:3]), "1 cluster from the first frame to the last"),
-        (lambda: summarized(merging_points() * np.linspace(1, 0, 9)[:, None, None]), "9 → 1 cluster; 5 until t = 8"),
+        (lambda: summarized(merging_points() * np.linspace(1, 0, 9)[:, None, None]), "9 → 1 cluster; 5 until t = 7–8"),
         (lambda: summarized(two_runs()), "2 runs with 5 to 9 clusters at the end, 7 on average"),
         (lambda: None, None),
         (lambda: {"clusters": None}, None),
@@ -71,7 +71,7 @@ def test_a_run_ends_with_what_a_person_wants(tmp_path, capsys):
     captured = capsys.readouterr()
     assert captured.out == f"{folder}\n"
     lines = captured.err.splitlines()[-3:]
-    assert lines[0] == "4 → 1 cluster; 1 since t = 1"
+    assert lines[0] == "4 → 1 cluster; 1 since t = 0–1"
     assert lines[1].startswith("t = 4 after 5 frames, 4 steps, ")
     assert lines[2] == f"open {folder / 'viewer.html'}"
     assert (folder / "viewer.html").is_file()
@@ -79,7 +79,7 @@ def test_a_run_ends_with_what_a_person_wants(tmp_path, capsys):
     captured = capsys.readouterr()
     assert captured.out == f"{folder / 'summary.json'}\n"
     lines = captured.err.splitlines()[-3:]
-    assert lines[0] == "4 → 1 cluster; 1 since t = 1"
+    assert lines[0] == "4 → 1 cluster; 1 since t = 0–1"
     assert lines[1].startswith("linked at euclidean distance 0.05 (sqrt(0.002) times")  # √0.002 · √1.25
     assert lines[2] == f"open {folder / 'viewer.html'}"
     assert main(["analyze", str(folder), "--quiet"]) == 0
@@ -108,7 +108,7 @@ def test_info_shows_parameters_clusters_and_products(tmp_path, capsys):
         "geometry euclidean",
         "solver tsit5, rtol = 1e-06, atol = 1e-08",
         "chosen time.frames = 9, time.rtol = nan",
-        "clusters 9 → 5 clusters; 5 since t = 5",
+        "clusters 9 → 5 clusters; 5 since t = 4–5",
         "products summary.json",
     ):
         assert line in said

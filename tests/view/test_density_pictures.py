@@ -360,7 +360,7 @@ def test_a_density_that_is_killed_has_products_of_what_there_is(tmp_path):
 def test_points_of_a_normal_law_are_no_particles():
     """The places of a quadrature make no clusters, and their pairs mean nothing; characteristics are particles."""
     law = particles(2, metadata={"geometry": "euclidean", "closed form": True, "space": {"kind": "flat"}})
-    assert dict(_plan(law, pf.analysis.track_clusters(law))).keys() == {"snapshots", "covariance", "paths", "energy"}
+    assert dict(_plan(law, pf.analysis.track_clusters(law))).keys() == {"snapshots", "covariance", "energy"}
     assert "Gaussian law" in str(clusters_line(pf.analysis.summarize(law)))
     ellipse = view.snapshot(law, -1).lines[0].get_xydata()
     points, centred = law.points[-1], law.points[-1] - law.points[-1].mean(axis=0)

@@ -152,7 +152,7 @@ def test_staircase_has_log_time_counts_energy_and_shaded_plateaus():
     assert ax.get_xscale() == ax.get_yscale() == "log"
     np.testing.assert_array_equal(ax.lines[0].get_ydata(), counts)
     np.testing.assert_allclose(ax.lines[0].get_xdata(), np.maximum(run.times, run.times[1] / 2))
-    assert ax.lines[0].get_drawstyle() == "steps-post"
+    assert ax.lines[0].get_drawstyle() == "steps-mid"
     spans = [(patch.get_x(), patch.get_x() + patch.get_width()) for patch in ax.patches]
     np.testing.assert_allclose(spans, [row[:2] for row in plateaus])
     assert [text.get_text() for text in ax.texts] == ["4", "2"]

@@ -65,6 +65,17 @@ def test_panels_show_the_numbers_at_the_cursor(planted_page):
     assert float(value) == pytest.approx(float(run.observables["order"][15]), rel=1e-4)
 
 
+def test_the_number_of_clusters_changes_where_the_tree_merges(show):
+    """Half way between the two frames that the merge happened between."""
+    points = np.array([[0.0, 8.0], [0.0, 8.0], [0.0, 0.1], [0.0, 0.1]])[..., None]
+    page = show(Trajectory.from_arrays([0.0, 1.0, 3.0, 4.0], points), analysis=None)
+    for moment, expected in ((1.0, ["2", "1 merge to come"]), (1.98, ["2", "1 merge to come"]),
+                             (2.02, ["1", "no merge to come"]), (4.0, ["1", "no merge to come"])):  # fmt: skip
+        page.evaluate(f"window.particleflow.seek({moment})")
+        state(page)
+        assert page.locator(".panel .value").all_inner_texts()[-2:] == expected
+
+
 def test_hostile_text_is_shown_as_text(show):
     page = show(demo(EVIL, observables={EVIL: np.arange(40.0), "</script>": np.arange(40.0)}))
     assert page.locator("#title").inner_text() == EVIL
@@ -194,7 +205,7 @@ def test_keys(planted_page):
     for _ in range(4):
         modes.append(state(page).mode)
         page.keyboard.press("c")
-    assert modes == ["cluster", "label", "index", "speed"]
+    assert modes == ["label", "index", "speed", "cluster"]  # labels first, as in the figures
     page.keyboard.press("?")
     assert page.locator("#help").is_visible()
     page.keyboard.press("Escape")
@@ -355,6 +366,9 @@ def test_hover_legend_and_names_tell_the_words(show):
     assert {name["text"] for name in alone} <= set(WORDS) | {f"{a}, {b}" for a in WORDS for b in WORDS if a != b}
     page.evaluate(f"window.particleflow.seek({run.times[-1]})")
     assert sorted(name["text"] for name in names(page)) == ["word0, word1, word2 +27", "word30, word31, word32 +27"]
+    page.locator("#color").select_option("cluster")
+    state(page)
+    page.locator("#color").blur()
     legend = page.locator("#legend .item").all_inner_texts()
     assert sorted(legend) == ["word0, word1 +28 · 30", "word30, word31 +28 · 30"]
     page.keyboard.press("]")
@@ -402,3 +416,46 @@ def test_hostile_words_stay_text(show, tmp_path):
     assert texts
     assert all(text.isprintable() for text in texts)
     assert "\u202e" not in page.locator("body").inner_text()
+
+
+def test_a_mixed_cluster_is_rings_of_its_labels(show):
+    """Of labels 0 and 1, 18 and 6 particles at one place, in turn: a blue dot with a quarter of its area in orange."""
+    labels = np.tile([0, 0, 1, 0], 6)
+    spread = np.random.default_rng(0).uniform(-1, 1, (24, 2))
+    points = np.stack([spread, np.zeros((24, 2)), np.zeros((24, 2))])
+    run = Trajectory.from_arrays([0.0, 1.0, 2.0], points, labels=labels, metadata={"geometry": "euclidean"})
+    clusters = np.stack([np.arange(24), np.zeros(24, int), np.zeros(24, int)])
+    merges = np.array([[0, other, 1.0, other + 1] for other in range(1, 24)], float)
+    page = show(run, labels=clusters, counts=[24, 1, 1], merge_tree=merges)
+    assert state(page).mode == "label"  # as in the figures
+    page.locator("#size").fill("3")
+    page.locator("#size").blur()
+    page.keyboard.press("m")
+    page.evaluate("window.particleflow.seek(2)")
+    state(page)
+    seen = pixels(page)
+    blue, orange = ([int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)] for color in ("#0072b2", "#e69f00"))
+    areas = [(np.abs(seen - color).max(axis=-1) < 0.3).sum() for color in (blue, orange)]
+    assert areas[1] / sum(areas) == pytest.approx(0.25, abs=0.06)
+    page.keyboard.press("]")
+    state(page)
+    tooltip = page.locator("#tooltip").inner_text().split("\n")
+    assert tooltip[tooltip.index("its labels") + 1] == "18 of label 0, 6 of label 1"
+
+
+def test_a_normal_law_is_its_ellipses(show):
+    """Nodes (±10, ±1) of equal weights: standard deviations 10 and 1, on equal scales, and no dot at a node."""
+    nodes = np.array([[10.0, 1.0], [10.0, -1.0], [-10.0, 1.0], [-10.0, -1.0]])
+    metadata = {"geometry": "euclidean", "closed form": True, "space": {"kind": "flat"}}
+    page = show(Trajectory.from_arrays([0.0, 1.0], np.stack([0.5 * nodes, nodes]), metadata=metadata))
+    page.evaluate("window.particleflow.seek(1)")
+    state(page)
+    seen = pixels(page)
+    accent = [int("#0072b2"[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    rows, columns = np.nonzero(np.abs(seen - accent).max(axis=-1) < 0.4)
+    assert np.ptp(columns) / np.ptp(rows) == pytest.approx(10.0, rel=0.06)
+    middle = (rows.min() + rows.max()) / 2, (columns.min() + columns.max()) / 2
+    unit = np.ptp(columns) / 40.0
+    away = np.hypot(np.abs(rows - middle[0]) / unit - 1, np.abs(columns - middle[1]) / unit - 10)
+    assert away.min() > 0.3  # the nodes are √2 deviations away, between both ellipses
+    assert page.locator("#subtitle").inner_text().startswith("normal\xa0law")

@@ -1,9 +1,10 @@
 """The merge tree of a run: which cluster was absorbed by which, and when.
 
-Two clusters merge at the time at which their closest particles come within the threshold r. Between two frames the
-distance of a pair of particles is taken as linear in time (in log time for log-spaced frames), so the pair that is at
-D₀ > r in one frame and at D₁ ≤ r in the next touches at the fraction (D₀ − r) / (D₀ − D₁) of the interval, and
-clusters merge at their first touch. The heavier cluster keeps its label (equal masses: the older label).
+Two clusters merge when their closest particles come within the threshold r. Frames tell between which two of them that
+happened (see `brackets`), and no more. Several merges between two frames are put in order by taking the distance of a
+pair of particles as linear in time: the pair that is at D₀ > r in one frame and at D₁ ≤ r in the next touches at the
+fraction (D₀ − r) / (D₀ − D₁) of the interval, and clusters merge at their first touch. The heavier cluster keeps its
+label (equal masses: the older label).
 
 The first touches that join several clusters within one interval are the minimum spanning forest of the graph whose
 nodes are the clusters and whose edge lengths are their touching times: an edge that closes a cycle joins nothing new.
@@ -16,6 +17,7 @@ import numpy as np
 
 from particleflow._support.single_linkage import cell_numbers, distinct, squared_norms
 from particleflow._support.text import plural
+from particleflow.analysis.clusters.brackets import Bracket
 from particleflow.analysis.clusters.spanning_tree import spanning_tree_edges
 from particleflow.analysis.reading import FloatArray, IntArray
 from particleflow.errors import ArgumentError
@@ -26,18 +28,27 @@ _COARSEST = 1.0 / 16.0  # of the threshold: the largest cell that particles are 
 
 
 class Merge(NamedTuple):
-    """One merge: at `time`, in the interval that ends at `frame`, `absorbed` became part of `survivor`.
+    """One merge: `between` the frame before and `frame`, `absorbed` became part of `survivor`.
 
     `mass` and `size` (number of particles) are those of the two together, `absorbed_mass` that of the absorbed one.
     """
 
-    time: float
+    between: Bracket
     frame: int
     survivor: int
     absorbed: int
     mass: float
     size: int
     absorbed_mass: float
+
+    @property
+    def time(self) -> float:
+        """The middle of the bracket."""
+        return self.between.middle
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the merge as a table for JSON."""
+        return self.between.to_dict() | {name: value for name, value in self._asdict().items() if name != "between"}
 
 
 class Birth(NamedTuple):
@@ -56,7 +67,8 @@ class MergeTree:
     """Births and merges of a run at one threshold; labels are 0, 1, … in the order of birth.
 
     `resolution` is 0 where all contacts were compared, and otherwise the size, as a fraction of the threshold, of the
-    cells to which particles were thinned because two crowds met: touching distances are then right to twice that.
+    cells to which particles were thinned because two crowds met: the distances by which merges within one interval are
+    put in order are then right to twice that.
     """
 
     threshold: float
@@ -66,7 +78,7 @@ class MergeTree:
 
     @property
     def times(self) -> FloatArray:
-        """The times of all merges, in order (M,)."""
+        """The times of all merges, in order (M,): the middles of their brackets."""
         return np.array([merge.time for merge in self.merges])
 
     @property
@@ -79,7 +91,8 @@ class MergeTree:
         """How many merges there were, and when the first and the last."""
         if not self.merges:
             return "none"
-        return f"{len(self.merges)}, t = {self.times.min():.6g} to {self.times.max():.6g}"
+        ends = dict.fromkeys(str(self.merges[place].between) for place in (0, -1))
+        return f"{len(self.merges)}, t = {' to '.join(ends)}"
 
     def __repr__(self) -> str:
         """A card of at most five lines: what the tree joins, when, and which merge was the weightiest."""
@@ -95,7 +108,7 @@ class MergeTree:
         if self.merges:
             most = max(self.merges, key=lambda merge: merge.absorbed_mass)
             lines.append(
-                f"  weightiest {most.absorbed} into {most.survivor} at t = {most.time:.6g}, "
+                f"  weightiest {most.absorbed} into {most.survivor} at t = {most.between}, "
                 f"{most.absorbed_mass:.1%} of the mass to make {most.mass:.1%}"
             )
         return "\n".join(lines)
@@ -139,7 +152,7 @@ class MergeTree:
             "splits": sum(birth.parent >= 0 for birth in self.births),
             "merges": len(self.merges),
             "roots": self.roots[:maximum],
-            "listed_merges": [self.merges[k]._asdict() for k in sorted(order)],
+            "listed_merges": [self.merges[k].to_dict() for k in sorted(order)],
         }
 
 

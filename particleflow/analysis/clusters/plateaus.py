@@ -9,8 +9,10 @@ before it clusters are chance chains of the start, which form and break. Particl
 have the count 1, below which no later count can be: there the rule begins at the frame with the largest count, and a
 count that is constant from there on is a plateau, too. A count that never changes is one plateau. Without counts
 a plateau is where the energy is nearly flat, |dE/ds| ≤ flatness · (max E − min E) / (total length in s), where s is t
-or, for log-spaced frames, log₁₀ t. It counts if it lasts at least `minimum` of the total length in s. Dwell times are
-given in time and in decades of time. The weights of the particles are contained in counts and energy already.
+or, for log-spaced frames, log₁₀ t. It counts if it lasts at least `minimum` of the total length in s. A plateau starts
+and ends between two frames: its times are the middles of these brackets, as those of the merges between the same frames
+are. Dwell times are given in time and in decades of time. The weights of the particles are contained in counts and
+energy already.
 """
 
 from collections.abc import Iterable
@@ -20,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from particleflow.analysis.clusters.brackets import Bracket, bracket_after, bracket_of
 from particleflow.analysis.reading import FloatArray, as_series, in_units, is_log_spaced, mean
 from particleflow.errors import ArgumentError
 
@@ -30,15 +33,18 @@ _FEW = 4
 class Plateau:
     """One stretch of frames `first` … `last` at rest.
 
-    count: clusters on it (None if no count was given); energy: its mean (None if none was given); dwell and decades:
-    length in time and in log₁₀ time (None if it starts at t ≤ 0); open_start, open_end: it reaches the first or the
-    last frame, so that its dwell time is only a lower bound.
+    start, end: the middles of `start_between` and `end_between`, the saved times around its start and its end; count:
+    clusters on it (None if no count was given); energy: its mean (None if none was given); dwell and decades: length in
+    time and in log₁₀ time (None if it starts at t ≤ 0); open_start, open_end: it reaches the first or the last frame,
+    so that its dwell time is only a lower bound.
     """
 
     first: int
     last: int
     start: float
+    start_between: Bracket
     end: float
+    end_between: Bracket
     dwell: float
     decades: float | None
     count: int | None
@@ -85,7 +91,7 @@ def find_plateaus(
     else:
         calm = _flat(ruler, np.asarray(energy, dtype=np.float64)[kept], flatness)
     stretches = [(a, b) for a, b in _runs(calm) if ruler[b] - ruler[a] >= minimum * length]
-    return [_plateau(clock, counts, energy, int(kept[a]), int(kept[b]), kept) for a, b in stretches]
+    return [_plateau(clock, counts, energy, kept, a, b) for a, b in stretches]
 
 
 def first_real_merge(counts: ArrayLike) -> int | None:
@@ -127,21 +133,15 @@ def spreads(counts: ArrayLike, last_labels: ArrayLike) -> bool:
     return bool(array[-1] > array[0] and array[-1] == array.max() and 2 * alone.sum() > alone.size)
 
 
-def collapse_time(times: ArrayLike, counts: ArrayLike, *, target: int = 1) -> tuple[float, float] | None:
-    """Return the frame times (before, at) between which the count reaches `target` for good, or None if it does not.
+def collapse_time(times: ArrayLike, counts: ArrayLike, *, target: int = 1) -> Bracket | None:
+    """Return the saved times (before, after) between which the count reaches `target` for good, or None if it does not.
 
     A run that is collapsed from its first frame on gives that time twice.
 
     times, counts: (T,); target: how many clusters count as collapsed.
     """
     clock, array = as_series(times, counts, "counts")
-    above = np.flatnonzero(array > target)
-    if above.size == 0:
-        return float(clock[0]), float(clock[0])
-    last = int(above[-1])
-    if last == clock.size - 1:
-        return None
-    return float(clock[last]), float(clock[last + 1])
+    return bracket_after(clock, array > target)
 
 
 def _treads(counts: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -173,21 +173,25 @@ def _plateau(
     clock: FloatArray,
     counts: ArrayLike | None,
     energy: ArrayLike | None,
-    first: int,
-    last: int,
     kept: NDArray[np.int64],
+    a: int,
+    b: int,
 ) -> Plateau:
-    """Describe the frames first … last; decades = log₁₀(end / start)."""
-    start, end = float(clock[first]), float(clock[last])
+    """Describe the frames kept[a] … kept[b]; decades = log₁₀(end / start)."""
+    first, last = int(kept[a]), int(kept[b])
+    start_between, end_between = bracket_of(clock[kept], a), bracket_of(clock[kept], b + 1)
+    start, end = start_between.middle, end_between.middle
     return Plateau(
         first=first,
         last=last,
         start=start,
+        start_between=start_between,
         end=end,
+        end_between=end_between,
         dwell=end - start,
         decades=float(np.log10(end / start)) if start > 0 else None,
         count=None if counts is None else int(np.asarray(counts)[first]),
         energy=None if energy is None else mean(np.asarray(energy)[first : last + 1]),
-        open_start=first == int(kept[0]),
-        open_end=last == int(kept[-1]),
+        open_start=a == 0,
+        open_end=b == kept.size - 1,
     )

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from particleflow._support.single_linkage import distinct
 from particleflow._support.text import plural
+from particleflow.analysis.clusters.brackets import Bracket, bracket_after, bracket_of
 from particleflow.analysis.clusters.clusters import Threshold, choose_threshold, label_active
 from particleflow.analysis.clusters.merge_tree import Birth, Contact, Merge, MergeTree, first_contacts
 from particleflow.analysis.reading import (
@@ -27,11 +28,9 @@ from particleflow.analysis.reading import (
     IntArray,
     Progress,
     fixed_weights,
-    is_log_spaced,
     iterate,
     single_run,
 )
-from particleflow.errors import ArgumentError
 
 if TYPE_CHECKING:
     from particleflow.trajectory.trajectory import Trajectory
@@ -51,7 +50,6 @@ class ClusterTrack:
     """
 
     threshold: Threshold
-    interpolation: str
     times: FloatArray
     labels: NDArray[np.int32]
     counts: IntArray
@@ -63,40 +61,40 @@ class ClusterTrack:
         """The track as arrays of numbers and text, from which `from_arrays` makes it again."""
         named = {name: getattr(self, name) for name in _ARRAYS}
         births = np.asarray(self.tree.births, dtype=np.float64).reshape(-1, len(Birth._fields))
-        merges = np.asarray(self.tree.merges, dtype=np.float64).reshape(-1, len(Merge._fields))
+        merges = [(*merge.between, *merge[1:]) for merge in self.tree.merges]
         numbers = np.array([self.threshold.value, self.tree.threshold, self.tree.resolution])
-        words = np.array([self.threshold.metric, self.threshold.reason, self.interpolation])
-        return {**named, "births": births, "merges": merges, "numbers": numbers, "words": words}
+        words = np.array([self.threshold.metric, self.threshold.reason])
+        rows = np.asarray(merges, dtype=np.float64).reshape(-1, len(Merge._fields) + 1)
+        return {**named, "births": births, "merges": rows, "numbers": numbers, "words": words}
 
     @staticmethod
     def from_arrays(arrays: Mapping[str, NDArray]) -> "ClusterTrack":
         """Make the track again from its `arrays`, as received from another process."""
         value, linking, resolution = arrays["numbers"].tolist()
-        metric, reason, interpolation = arrays["words"].tolist()
+        metric, reason = arrays["words"].tolist()
         births = [
             Birth(int(label), int(frame), time, int(parent), mass, int(size))
             for label, frame, time, parent, mass, size in arrays["births"].tolist()
         ]
         merges = [
-            Merge(time, int(frame), int(survivor), int(absorbed), mass, int(size), lost)
-            for time, frame, survivor, absorbed, mass, size, lost in arrays["merges"].tolist()
+            Merge(Bracket(before, after), int(frame), int(survivor), int(absorbed), mass, int(size), lost)
+            for before, after, frame, survivor, absorbed, mass, size, lost in arrays["merges"].tolist()
         ]
         tree = MergeTree(linking, births, merges, resolution)
         named = {name: arrays[name] for name in _ARRAYS}
-        return ClusterTrack(Threshold(value, metric, reason), interpolation, tree=tree, **named)
+        return ClusterTrack(Threshold(value, metric, reason), tree=tree, **named)
 
     def __repr__(self) -> str:
         """A card of five lines: how many clusters there were, when they merged, and how unequal the last ones are."""
         frames, particles = self.labels.shape
-        changed = np.flatnonzero(self.counts != self.counts[-1])
-        since = float(self.times[0 if changed.size == 0 else changed[-1] + 1])
+        since = bracket_after(self.times, self.counts != self.counts[-1])
         last = (
             f"{self.largest_mass[-1]:.1%} of the mass in the heaviest, effective number {self.effective_count[-1]:.3g}"
         )
         size = f"{plural(particles, 'particle')} over {plural(frames, 'frame')}"
         lines = [
             f"ClusterTrack of {size}, t = {self.times[0]:g} to {self.times[-1]:g}",
-            f"  clusters   {self.counts[0]} → {self.counts[-1]}, unchanged since t = {since:.6g}",
+            f"  clusters   {self.counts[0]} → {self.counts[-1]}, unchanged since t = {since}",
             f"  at the end {last}",
             f"  merges     {self.tree.span()}",
             f"  threshold  {self.threshold.value:.4g} ({self.threshold.metric})",
@@ -108,23 +106,17 @@ def track_clusters(
     trajectory: "Trajectory",
     threshold: float | None = None,
     *,
-    interpolation: str = "auto",
     progress: Progress | None = None,
 ) -> ClusterTrack:
     """Follow the clusters of a run through time, frame by frame.
 
     threshold: the linking distance (chordal on the sphere), by default that of `choose_threshold`.
-    interpolation: "linear" or "log" in time for merge times; "auto" takes "log" for log-spaced frames.
     """
     trajectory = single_run(trajectory)
-    if interpolation not in ("auto", "linear", "log"):
-        raise ArgumentError(f'Argument `interpolation` must be "auto", "linear" or "log", but is {interpolation!r}.')
     times = np.asarray(trajectory.times, dtype=np.float64)
-    if interpolation == "auto":
-        interpolation = "log" if is_log_spaced(times) else "linear"
     weights = fixed_weights(trajectory)
     chosen = choose_threshold(trajectory, threshold)
-    tracker = _Tracker(chosen.value, weights, times, interpolation)
+    tracker = _Tracker(chosen.value, weights, times)
     frames = len(trajectory)
     labels = _empty_labels(frames, trajectory.count)
     counts, largest, effective = np.empty(frames, dtype=np.int64), np.empty(frames), np.empty(frames)
@@ -134,7 +126,7 @@ def track_clusters(
         largest[index] = tracker.masses.max()
         effective[index] = 1.0 / np.square(tracker.masses).sum()
     tree = MergeTree(chosen.value, tracker.births, tracker.merges, tracker.resolution)
-    return ClusterTrack(chosen, interpolation, times, labels, counts, largest, effective, tree)
+    return ClusterTrack(chosen, times, labels, counts, largest, effective, tree)
 
 
 def _empty_labels(frames: int, count: int) -> NDArray[np.int32]:
@@ -153,9 +145,9 @@ def _empty_labels(frames: int, count: int) -> NDArray[np.int32]:
 class _Tracker:
     """The state between two frames: every particle's component, every component's label, mass and size."""
 
-    def __init__(self, threshold: float, weights: FloatArray, times: FloatArray, interpolation: str):
+    def __init__(self, threshold: float, weights: FloatArray, times: FloatArray):
         """Begin before the first frame, without clusters."""
-        self.threshold, self.weights, self.times, self.interpolation = threshold, weights, times, interpolation
+        self.threshold, self.weights, self.times = threshold, weights, times
         self.active = weights > 0
         self.births: list[Birth] = []
         self.merges: list[Merge] = []
@@ -248,6 +240,7 @@ class _Tracker:
         At each touch the two groups become one of mass m_a + m_b, under the label of the heavier; of equal masses the
         older, that is the smaller, label stays. A touch inside a group changes nothing.
         """
+        between = bracket_of(self.times, index)
         touched = {p for contact in contacts for p in (contact.first, contact.second)}
         leader, group = {p: p for p in touched}, {p: [p] for p in touched}
         mass, size = {p: float(self.masses[p]) for p in touched}, {p: int(self.sizes[p]) for p in touched}
@@ -256,22 +249,14 @@ class _Tracker:
             if len(pair) == 1:
                 continue
             keep, lose = sorted(pair, key=lambda p: (-mass[p], self.names[p]))
-            time = self._interpolate(index, contact.fraction)
             absorbed_mass = mass[lose]
             mass[keep] += mass[lose]
             size[keep] += size[lose]
             names = int(self.names[keep]), int(self.names[lose])
-            self.merges.append(Merge(time, index, *names, mass[keep], size[keep], absorbed_mass))
+            self.merges.append(Merge(between, index, *names, mass[keep], size[keep], absorbed_mass))
             leader |= dict.fromkeys(group[lose], keep)
             group[keep] += group.pop(lose)
         return leader
-
-    def _interpolate(self, index: int, fraction: float) -> float:
-        """Return the time at a fraction φ of an interval: a + φ(b − a), or a (b/a)^φ in log time."""
-        start, end = float(self.times[index - 1]), float(self.times[index])
-        if self.interpolation == "log" and start > 0:
-            return float(start * (end / start) ** fraction)
-        return start + (end - start) * fraction
 
 
 def _match(before: IntArray, after: IntArray, weights: FloatArray) -> tuple[IntArray, IntArray]:

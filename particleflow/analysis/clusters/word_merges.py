@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from particleflow.analysis.clusters.brackets import Bracket
 from particleflow.analysis.clusters.merge_tree import Merge
 from particleflow.analysis.clusters.tracking import ClusterTrack
 from particleflow.analysis.reading import FloatArray, IntArray, as_weights
@@ -31,15 +32,20 @@ class Side(NamedTuple):
 
 
 class WordMerge(NamedTuple):
-    """At `time`, in the interval that ends at `frame`, the words of `absorbed` joined those of `survivor`."""
+    """`between` the frame before and `frame`, the words of `absorbed` joined those of `survivor`."""
 
-    time: float
+    between: Bracket
     frame: int
     survivor: Side
     absorbed: Side
 
+    @property
+    def time(self) -> float:
+        """The middle of the bracket."""
+        return self.between.middle
+
     def __str__(self) -> str:
-        return f"{self.survivor} with {self.absorbed} (t = {self.time:.4g})"
+        return f"{self.survivor} with {self.absorbed} (t = {self.between})"
 
 
 def cluster_words(labels: Any, words: Any, weights: Any = None) -> list[tuple[int, float, Side]]:
@@ -75,7 +81,7 @@ def word_merges(track: ClusterTrack, words: Any) -> list[WordMerge]:
         for frame, several in intervals.items()
         for each in _of_interval(several, track.labels[frame - 1], codes, named)
     ]
-    return sorted(found, key=lambda each: each.time)
+    return sorted(found, key=lambda each: each.frame)
 
 
 def _of_interval(
@@ -89,7 +95,7 @@ def _of_interval(
     for merge, is_chosen in merges:
         sides = members[merge.survivor], members.pop(merge.absorbed)
         if is_chosen and all(np.setdiff1d(one, other).size for one, other in (sides, sides[::-1])):
-            yield WordMerge(merge.time, merge.frame, named.side(sides[0]), named.side(sides[1]))
+            yield WordMerge(merge.between, merge.frame, named.side(sides[0]), named.side(sides[1]))
         members[merge.survivor] = np.concatenate(sides)
 
 
@@ -134,15 +140,17 @@ def word_section(track: ClusterTrack, words: Any, weights: FloatArray) -> dict[s
         "merges_of_different_words": len(merges),
         "complete": len(track.tree.merges) <= _MOST_MERGES and len(merges) <= _MOST_LISTED,
         "listed_merges": [
-            {"time": time, "frame": frame, "survivor": _plain(survivor), "absorbed": _plain(absorbed)}
-            for time, frame, survivor, absorbed in sorted(_largest(merges), key=lambda merge: merge.time)
+            {**between.to_dict(), "frame": frame, "survivor": _plain(survivor), "absorbed": _plain(absorbed)}
+            for between, frame, survivor, absorbed in _largest(merges)
         ],
     }
 
 
 def _largest(merges: list[WordMerge]) -> list[WordMerge]:
-    """The merges that a summary lists: those of the largest smaller sides."""
-    return sorted(merges, key=lambda merge: -min(merge.survivor.tokens, merge.absorbed.tokens))[:_MOST_LISTED]
+    """The merges that a summary lists, in time order: those of the largest smaller sides."""
+    smaller = [min(merge.survivor.tokens, merge.absorbed.tokens) for merge in merges]
+    order = sorted(range(len(merges)), key=lambda place: -smaller[place])
+    return [merges[place] for place in sorted(order[:_MOST_LISTED])]
 
 
 def _plain(side: Side) -> dict[str, Any]:

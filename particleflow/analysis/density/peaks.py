@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from particleflow._support.text import plural
+from particleflow.analysis.clusters.brackets import bracket_after
 from particleflow.analysis.density.cells import Cells, cells_of
 from particleflow.analysis.reading import FloatArray, IntArray, Progress, as_weights, frame_weights, single_run
 from particleflow.errors import ArgumentError
@@ -88,12 +89,11 @@ class PeakTrack:
 
     def __repr__(self) -> str:
         """A card of four lines: how many peaks there were, and the last ones."""
-        changed = np.flatnonzero(self.counts != self.counts[-1])
-        since = float(self.times[0 if changed.size == 0 else changed[-1] + 1])
+        since = bracket_after(self.times, self.counts != self.counts[-1])
         masses = ", ".join(f"{peak.masses[-1]:.3g}" for peak in self.last[:8]) or "none"
         lines = [
             f"PeakTrack over {plural(len(self.times), 'frame')}, t = {self.times[0]:g} to {self.times[-1]:g}",
-            f"  peaks   {self.counts[0]} → {self.counts[-1]}, unchanged since t = {since:.6g}",
+            f"  peaks   {self.counts[0]} → {self.counts[-1]}, unchanged since t = {since}",
             f"  masses  {masses}",
             f"  rule    {self.rule}",
         ]

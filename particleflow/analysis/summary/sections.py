@@ -6,6 +6,7 @@ import numpy as np
 
 from particleflow.analysis.attention.attention_statistics import attention_statistics
 from particleflow.analysis.clusters.agreement import adjusted_rand_index, normalized_mutual_information, silhouette
+from particleflow.analysis.clusters.brackets import bracket_of
 from particleflow.analysis.clusters.parking import expected_centres, parking_centres, parking_separation
 from particleflow.analysis.clusters.persistence import largest_gap, single_linkage
 from particleflow.analysis.clusters.plateaus import collapse_time, find_plateaus
@@ -60,10 +61,11 @@ def cluster_section(track: ClusterTrack, weights: FloatArray) -> Section:
 
 
 def peak_section(track: PeakTrack) -> Section:
-    """The number of peaks in every frame, and the peaks of the last one: place, mass, height, and first time.
+    """The number of peaks in every frame, and the peaks of the last one: place, mass, height, and since when they are.
 
     A peak from which another has split off keeps its first time.
     """
+    last = [(peak, bracket_of(track.times, int(peak.frames[0]))) for peak in track.last[:_LISTED]]
     return {
         "contrast": track.contrast,
         "least_mass": track.least,
@@ -78,12 +80,13 @@ def peak_section(track: PeakTrack) -> Section:
                 "place": peak.places[-1],
                 "mass": peak.masses[-1],
                 "height": peak.heights[-1],
-                "since": track.times[peak.frames[0]],
+                "since": since.middle,
+                "since_between": since,
             }
-            for peak in track.last[:_LISTED]
+            for peak, since in last
         ],
         "merges": [
-            {"time": track.times[min(peak.frames[-1] + 1, len(track.times) - 1)], "mass": peak.masses[-1]}
+            {**bracket_of(track.times, int(peak.frames[-1]) + 1).to_dict(), "mass": peak.masses[-1]}
             for peak in track.peaks
             if peak.into >= 0
         ][:_LISTED],
@@ -91,14 +94,10 @@ def peak_section(track: PeakTrack) -> Section:
 
 
 def collapse_section(track: ClusterTrack) -> Section:
-    """The time of the merge after which one cluster is left for good, and the frames around it."""
+    """The time after which one cluster is left for good."""
     bracket = collapse_time(track.times, track.counts)
-    time = None if bracket is None else bracket[1]
-    if bracket is not None and track.counts[0] > 1:
-        last = int(np.flatnonzero(track.counts > 1)[-1]) + 1
-        merges = [merge.time for merge in track.tree.merges if merge.frame == last]
-        time = max(merges, default=bracket[1])
-    return {"target_count": 1, "time": time, "bracket": bracket}
+    never: Section = dict.fromkeys(("time", "half_width", "between"))
+    return {"target_count": 1, **(never if bracket is None else bracket.to_dict())}
 
 
 def energy_series(trajectory: "Trajectory") -> FloatArray | None:

@@ -241,13 +241,12 @@ def _ends(trajectory: "Trajectory") -> dict[str, dict[str, float]]:
 
 
 def _thresholds(track: ClusterTrack, dimension: int) -> dict[str, Any]:
-    """The numbers that decide what counts as a cluster and when clusters merge."""
+    """The numbers that decide what counts as a cluster."""
     return {
         "cluster_distance": track.threshold.value,
         "cluster_metric": track.threshold.metric,
         "cluster_reason": track.threshold.reason,
         "close_pair_cosine": DEFAULT_INNER,
-        "merge_time_interpolation": track.interpolation,
         "dimension": dimension,
     }
 

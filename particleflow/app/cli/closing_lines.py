@@ -4,10 +4,13 @@ They are made from the summary in the run's folder. Where it is missing or has a
 """
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from particleflow._support.text import plural
 from particleflow.app.runs.folder_contents import PAGE_FILE, products_in, read_summary
+
+if TYPE_CHECKING:
+    from particleflow.analysis.clusters.brackets import Bracket
 
 _LISTED_TREADS = 3  # how many of each are named; the others are left out
 _LISTED_SERIES = 3
@@ -16,10 +19,10 @@ _LISTED_MASSES = 5
 
 
 def clusters_line(summary: dict[str, Any] | None) -> str | None:
-    """How the number of clusters changed: "449 → 4 clusters; 5 until t = 12.4"; None where it is not known.
+    """How the number of clusters changed: "449 → 4 clusters; 5 until t = 11.9–12.4"; None where it is not known.
 
-    For a density the number of its peaks: "0 → 3 peaks since t = 0.315; masses 0.333, 0.333, 0.333". For particles that
-    noise or repulsion keeps apart, the observables instead: chance chains of particles are no clusters.
+    For a density the number of its peaks: "0 → 3 peaks since t = 0.31–0.315; masses 0.333, 0.333, 0.333". For particles
+    that noise or repulsion keeps apart, the observables instead: chance chains of particles are no clusters.
     """
     try:
         if summary is None:
@@ -36,7 +39,7 @@ def clusters_line(summary: dict[str, Any] | None) -> str | None:
 
 
 def _run_line(summary: dict[str, Any]) -> str:
-    """ "449 → 4 clusters; 5 until t = 12.4": first and last number, and the longest-lived numbers in between."""
+    """ "449 → 4 clusters; 5 until t = 11.9–12.4": first and last number, and the longest-lived numbers in between."""
     from particleflow.analysis.clusters.plateaus import find_plateaus, metastable
 
     clusters = summary["clusters"]
@@ -46,15 +49,15 @@ def _run_line(summary: dict[str, Any]) -> str:
     times, counts = clusters["times"], clusters["counts"]
     found = metastable(find_plateaus(times, counts), first)
     treads = dict.fromkeys(plateau.count for plateau in found if plateau.count not in (None, last))
-    words = [f"{count} until t = {_first_time_after(count, times, counts):.4g}" for count in treads]
+    words = [f"{count} until t = {_end_of(count, times, counts)}" for count in treads]
     if not words:
         other = next(count for count in reversed(counts) if count != last)
-        words = [f"{last} since t = {_first_time_after(other, times, counts):.4g}"]
+        words = [f"{last} since t = {_end_of(other, times, counts)}"]
     return f"{first} → {plural(last, 'cluster')}; {', '.join(words[-_LISTED_TREADS:])}"
 
 
 def _peaks_line(peaks: dict[str, Any]) -> str:
-    """ "0 → 3 peaks since t = 0.315; masses 0.333, 0.333, 0.333": of a density, with the masses at the end."""
+    """ "0 → 3 peaks since t = 0.31–0.315; masses 0.333, 0.333, 0.333": of a density, with the masses at the end."""
     first, last, counts = int(peaks["initial_count"]), int(peaks["final_count"]), peaks["counts"]
     masses = [f"{float(each['mass']):.3g}" for each in peaks["last"]]
     shown = ", ".join([*masses[:_LISTED_MASSES], *(["…"] if len(masses) > _LISTED_MASSES else [])])
@@ -62,7 +65,7 @@ def _peaks_line(peaks: dict[str, Any]) -> str:
     if len(set(counts)) == 1:
         return f"{plural(last, 'peak')} from the first frame to the last{held}"
     other = next(count for count in reversed(counts) if count != last)
-    return f"{first} → {plural(last, 'peak')} since t = {_first_time_after(other, peaks['times'], counts):.4g}{held}"
+    return f"{first} → {plural(last, 'peak')} since t = {_end_of(other, peaks['times'], counts)}{held}"
 
 
 def _apart_line(summary: dict[str, Any]) -> str:
@@ -75,9 +78,11 @@ def _apart_line(summary: dict[str, Any]) -> str:
     return "; ".join([f"kept apart by {summary['kept_apart_by']}", ", ".join(ends[:_LISTED_SERIES])]).removesuffix("; ")
 
 
-def _first_time_after(count: int, times: list[float], counts: list[int]) -> float:
-    """The first saved time from which on there are never so many clusters again."""
-    return float(times[len(counts) - counts[::-1].index(count)])
+def _end_of(count: int, times: list[float], counts: list[int]) -> "Bracket | None":
+    """The saved times around the end of the last stretch with so many clusters."""
+    from particleflow.analysis.clusters.brackets import bracket_after
+
+    return bracket_after(times, [each == count for each in counts])
 
 
 def _ensemble_line(summary: dict[str, Any]) -> str | None:
@@ -92,14 +97,17 @@ def _ensemble_line(summary: dict[str, Any]) -> str | None:
 
 
 def words_line(summary: dict[str, Any] | None) -> str | None:
-    """Which words became one: "12 words in 1 cluster: first mat with rug (t = 4.48), …"; None without words."""
+    """Which words became one: "12 words in 1 cluster: first mat with rug (t = 4.4–4.5), …"; None without words."""
+    from particleflow.analysis.clusters.brackets import bracket_of
+
     try:
         found = None if summary is None else summary.get("words")
         if summary is None or found is None:
             return None
         clusters, merges = int(summary["clusters"]["final_count"]), found["listed_merges"]
+        times = summary["clusters"]["times"]
         told = [
-            f"{_side(each['survivor'])} with {_side(each['absorbed'])} (t = {float(each['time']):.4g})"
+            f"{_side(each['survivor'])} with {_side(each['absorbed'])} (t = {bracket_of(times, int(each['frame']))})"
             for each in merges[: _LISTED_MERGES - 1] + merges[_LISTED_MERGES - 1 :][-1:]
         ]
         if len(merges) > _LISTED_MERGES:

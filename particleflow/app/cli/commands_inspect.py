@@ -111,7 +111,7 @@ def info(run: Path | None = None, /, *, system: Flag = False, json: Flag = False
 def _run_facts(trajectory: "Trajectory", folder: Path) -> dict[str, Any]:
     """What `info --json` prints of a run: extent, status, observables, parameters, clusters and products."""
     from particleflow.app.cli.run_card import cluster_facts, parameters
-    from particleflow.app.runs.folder_contents import products_in
+    from particleflow.app.runs.folder_contents import product_notes, products_in
     from particleflow.trajectory.words import distinct
 
     return {
@@ -130,6 +130,7 @@ def _run_facts(trajectory: "Trajectory", folder: Path) -> dict[str, Any]:
         "parameters": parameters(trajectory),
         "clusters": cluster_facts(folder),
         "products": products_in(folder),
+        "product_notes": product_notes(folder, len(trajectory)),
         **{name: trajectory.metadata.get(name) for name in ("geometry", "seed", "versions", "statistics", "device")},
     }
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from particleflow.analysis.density.cells import is_density
 from particleflow.app.cli.closing_lines import clusters_line, threshold_line, words_line
-from particleflow.app.runs.folder_contents import products_in, read_summary
+from particleflow.app.runs.folder_contents import product_notes, products_in, read_summary
 
 if TYPE_CHECKING:
     from particleflow.trajectory.trajectory import Trajectory
@@ -86,5 +86,7 @@ def run_rows(run: "Trajectory", folder: Path) -> dict[str, dict[str, str]]:
     found = {} if clusters is None else {kind: clusters["found"], rule: clusters["threshold"] or "unknown"}
     if clusters is not None and clusters["words"]:
         found["words"] = clusters["words"]
-    products = ", ".join(products_in(folder).values()) or "none"
+    notes = product_notes(folder, len(run))
+    files = [f"{file} ({notes[name]})" if name in notes else file for name, file in products_in(folder).items()]
+    products = ", ".join(files) or "none"
     return {"Parameters": parameter_rows(parameters(run)), "Results": {**found, "products": products}}

@@ -74,7 +74,9 @@ class DrawingProcesses:
         figures = {"folder": str(self._partial.absolute()), "track": track, "labels": labels}
         self._workers["figures"].begin((str(self._path), figures))
         if self._movie is not None:
+            distance = None if track is None else track.threshold.value
             film = {"path": str((self._partial / _FILM / self._movie.name).absolute()), "counts": counts}
+            film |= {"threshold": distance}
             self._workers["movie"].begin((str(self._path), film))
 
     def finish(self, progress: Progress | None = None) -> None:
@@ -215,11 +217,11 @@ def _figures(trajectory: Any, progress: Progress, folder: str, track: Any, label
     figures(trajectory, folder, analysis=track, progress=progress)
 
 
-def _film(trajectory: Any, progress: Progress, path: str, counts: Any) -> None:
+def _film(trajectory: Any, progress: Progress, path: str, counts: Any, threshold: float | None) -> None:
     from particleflow.view.movie.movie import animate
 
     Path(path).parent.mkdir()
-    animate(trajectory, path, counts=counts, colors=trajectory.labels, progress=progress)
+    animate(trajectory, path, counts=counts, colors=trajectory.labels, threshold=threshold, progress=progress)
 
 
 def _warm_up() -> None:

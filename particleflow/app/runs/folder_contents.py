@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from particleflow.errors import ParticleflowError
+from particleflow.view.made_of import MadeOf, read_made_of
 
 SCENARIO_FILE = "scenario.toml"
 TRAJECTORY_FILE = "trajectory.h5"
@@ -51,6 +52,52 @@ def products_in(folder: Path) -> dict[str, str]:
     return {name: files[0] for name, files in there.items() if files}
 
 
+def marks_in(folder: Path) -> dict[str, list[tuple[Path, MadeOf]]]:
+    """What the products in a run folder say that they were made of: product → (file, mark) of each that says it.
+
+    Copies of figures under other names are not products.
+    """
+    found: dict[str, list[tuple[Path, MadeOf]]] = {}
+    for name, files in FILES.items():
+        there = [folder / file for file in files]
+        each = [path for place in there for path in (sorted(place.glob("*")) if place.is_dir() else [place])]
+        marks = [(path, _summary_mark(folder) if name == "summary" else read_made_of(path)) for path in each]
+        found[name] = [(path, mark) for path, mark in marks if mark and mark.figure in (None, path.stem)]
+    return found
+
+
+def older_files(folder: Path, frames: int) -> dict[str, list[Path]]:
+    """The files of products that were made of another number of frames than the run has: product → files."""
+    old = {name: [path for path, mark in marks if mark.frames != frames] for name, marks in marks_in(folder).items()}
+    return {name: paths for name, paths in old.items() if paths}
+
+
+def product_notes(folder: Path, frames: int) -> dict[str, str]:
+    """The products that are not of the run and the threshold as they are now: product → what is wrong with it.
+
+    Parameters: `folder` of the run; how many `frames` the run has. The threshold is that of the summary.
+    """
+    marks = marks_in(folder)
+    now = {mark.threshold for _, mark in marks["summary"]}
+    distances = {name: {mark.threshold for _, mark in found} - {None} for name, found in marks.items()}
+    notes = dict.fromkeys((name for name, found in distances.items() if now and found - now), "at another distance")
+    return notes | dict.fromkeys(older_files(folder, frames), "older than the run")
+
+
+def _summary_mark(folder: Path) -> MadeOf | None:
+    """What the summary was made of; of an ensemble, its first run."""
+    first = _first_run(read_summary(folder))
+    thresholds, frames = first.get("thresholds"), first.get("frames")
+    distance = thresholds.get("cluster_distance") if isinstance(thresholds, dict) else None
+    return MadeOf(frames, distance if isinstance(distance, float) else None) if isinstance(frames, int) else None
+
+
+def _first_run(summary: dict[str, Any] | None) -> dict[str, Any]:
+    """The first run of an ensemble's summary, else the summary itself; empty for none."""
+    runs = (summary or {}).get("runs")
+    return runs[0] if isinstance(runs, list) and runs and isinstance(runs[0], dict) else summary or {}
+
+
 def read_summary(folder: Path) -> dict[str, Any] | None:
     """The summary of a run, None where there is none that can be read."""
     path = folder / SUMMARY_FILE
@@ -65,10 +112,7 @@ def read_summary(folder: Path) -> dict[str, Any] | None:
 
 def kept_threshold(folder: Path) -> float | None:
     """The linking distance of clusters that a user has chosen for this run, None where the analysis chooses it."""
-    summary = read_summary(folder) or {}
-    runs = summary.get("runs")
-    first = runs[0] if isinstance(runs, list) and runs and isinstance(runs[0], dict) else summary
-    thresholds = first.get("thresholds")
+    thresholds = _first_run(read_summary(folder)).get("thresholds")
     if not isinstance(thresholds, dict) or thresholds.get("cluster_reason") != GIVEN:
         return None
     distance = thresholds.get("cluster_distance")

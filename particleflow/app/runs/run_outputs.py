@@ -8,13 +8,21 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from particleflow._support.files import written_folder
+from particleflow._support.files import refuse_link, written_folder
 from particleflow._support.own_process import is_command_line
 from particleflow._support.progress import Progress
 from particleflow.analysis.density.cells import is_density
 from particleflow.app.runs.extent import check_extent
-from particleflow.app.runs.folder_contents import FILES, PAGE_FILE, PRODUCTS, SUMMARY_FILE, kept_threshold
+from particleflow.app.runs.folder_contents import (
+    PAGE_FILE,
+    PRODUCTS,
+    SUMMARY_FILE,
+    kept_threshold,
+    older_files,
+    products_in,
+)
 from particleflow.errors import ParticleflowError
+from particleflow.view.made_of import made_of
 
 if TYPE_CHECKING:
     from particleflow.trajectory.trajectory import Trajectory
@@ -38,23 +46,26 @@ class Outcome:
 def make_products(
     folder: Path, trajectory: "Trajectory", wanted: dict[str, bool], outcome: Outcome, report: Report | None = None
 ) -> None:
-    """Make the products that are wanted and not there yet; one that fails is noted and the others are still made.
+    """Make the products that are wanted and not there yet, and again those that are older than the run.
 
-    For the command line other processes draw figures and movie meanwhile; from Python no process is started.
+    One that fails is noted, and the others are still made. For the command line other processes draw figures and movie
+    meanwhile, if they are not there yet; from Python no process is started.
     """
     if len(trajectory) == 0:
         return
     say = report or (lambda *_: None)
     makers: dict[str, Maker] = {"summary": _summary, "figures": _figures, "movie": _movie, "page": _page}
     analysis, due = _Analysis(trajectory, kept_threshold(folder), say), []
+    there, old = products_in(folder), older_files(folder, len(trajectory))
     for name in PRODUCTS:
-        there = [file for file in FILES[name] if (folder / file).exists()]
-        if there:
-            outcome.products[name] = there[0]
+        if name in old:
+            due.append(name)
+        elif name in there:
+            outcome.products[name] = there[name]
         elif wanted.get(name, True):
             due.append(name)
     with contextlib.ExitStack() as until:
-        elsewhere = is_command_line() and "figures" in due and len(due) > 1
+        elsewhere = is_command_line() and "figures" in due and len(due) > 1 and not old
         waited = _drawn_elsewhere(folder, trajectory, analysis, due, until) if elsewhere else {}
         for name in [*(name for name in due if name not in waited), *waited]:  # other processes are awaited last
             maker = waited.get(name) or makers[name]
@@ -165,13 +176,26 @@ def _summary(folder: Path, trajectory: "Trajectory", analysis: _Analysis, progre
 
 
 def _figures(folder: Path, trajectory: "Trajectory", analysis: _Analysis, progress: Progress) -> str:
-    """Draw every figure into a folder that appears when all of them are there."""
-    from particleflow import view
+    """Draw every figure into a folder that appears when all of them are there.
 
-    clusters = analysis.track
+    In a folder that is there, figures that are older than the run are drawn again in the same formats; those that do
+    not suit it any more are removed. What else is in the folder stays, copies under other names among it.
+    """
+    from particleflow import view
+    from particleflow.view.plots.figure_set import FORMATS
+
+    clusters, target = analysis.track, folder / "figures"
     progress(0, 0)
-    with written_folder(folder / "figures") as unfinished:  # a folder of figures is always a complete one
-        view.figures(trajectory, unfinished, analysis=clusters, progress=progress)
+    if not target.exists():
+        with written_folder(target) as unfinished:  # a folder of figures is always a complete one
+            view.figures(trajectory, unfinished, analysis=clusters, progress=progress)
+        return "figures"
+    refuse_link(target)
+    old = older_files(folder, len(trajectory)).get("figures", ())
+    for format in sorted({path.suffix.removeprefix(".") for path in old} & set(FORMATS)):
+        view.figures(trajectory, target, analysis=clusters, format=format, progress=progress)
+    for path in older_files(folder, len(trajectory)).get("figures", ()):
+        path.unlink()
     return "figures"
 
 
@@ -179,10 +203,15 @@ def _movie(folder: Path, trajectory: "Trajectory", analysis: _Analysis, progress
     """Draw the movie, with the number of clusters or peaks beside the particles."""
     from particleflow import view
 
-    name, counts = _movie_name(), _movie_counts(trajectory, analysis)
+    old = older_files(folder, len(trajectory)).get("movie", ())
+    names, counts = [path.name for path in old] or [_movie_name()], _movie_counts(trajectory, analysis)
     progress(0, 0)
-    view.animate(trajectory, folder / name, counts=counts, colors=trajectory.labels, progress=progress)
-    return name
+    distance = made_of(trajectory, getattr(analysis.track, "threshold", None)).threshold
+    for name in names:
+        view.animate(
+            trajectory, folder / name, counts=counts, colors=trajectory.labels, threshold=distance, progress=progress
+        )
+    return names[0]
 
 
 def _movie_name() -> str:

@@ -24,9 +24,9 @@ def name_of(observable: Any) -> str:
     """The name under which an observable is stored."""
     name = getattr(observable, "name", None) or getattr(observable, "__name__", None)
     if not isinstance(name, str) or not name.isidentifier():
-        wanted = "a function of the present, such as `def spread(present): …`, or an object that is called so"
         raise ArgumentError(
-            f"An observable is {wanted}, with a `name` that is an identifier, but {observable!r} has the name {name!r}."
+            f"An observable needs a name that is an identifier, but {observable!r} has {name!r}. One of your own is a "
+            "function of the present, `def spread(present): …`."
         )
     return name
 

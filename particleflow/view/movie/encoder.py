@@ -34,15 +34,15 @@ def find_ffmpeg() -> str:
 
 
 class Encoder:
-    """A process that takes frames of width × height × 4 bytes (RGBA) and writes them to `path` as H.264."""
+    """A process that takes frames of width × height × 4 bytes (RGBA), and writes H.264 with a comment to `path`."""
 
-    def __init__(self, path: Path, size: tuple[int, int], fps: float) -> None:
+    def __init__(self, path: Path, size: tuple[int, int], fps: float, comment: str = "") -> None:
         self._path = path
         self._messages = tempfile.TemporaryFile()  # noqa: SIM115
         rate = str(Fraction(fps).limit_denominator())
         command = [find_ffmpeg(), "-y", "-v", "error", "-f", "rawvideo", "-pix_fmt", "rgba"]
         command += ["-s", f"{size[0]}x{size[1]}", "-r", rate, "-i", "-", "-an", "-vcodec", "libx264"]
-        command += ["-pix_fmt", "yuv420p", *_QUALITY, "-movflags", "+faststart"]
+        command += ["-pix_fmt", "yuv420p", *_QUALITY, "-movflags", "+faststart", "-metadata", f"comment={comment}"]
         self._process = subprocess.Popen(
             [*command, str(path.absolute())],
             stdin=subprocess.PIPE,

@@ -11,6 +11,7 @@ from particleflow.analysis.reading import first_run, masses_of
 from particleflow.analysis.samples import thinned
 from particleflow.errors import ArgumentError
 from particleflow.view import style
+from particleflow.view.made_of import made_of
 from particleflow.view.movie.movie_file import check_size, check_target, open_writer
 from particleflow.view.movie.panels import KnownClusters
 from particleflow.view.movie.sprites import SpriteBank
@@ -19,8 +20,9 @@ from particleflow.view.movie.word_sprites import WordWriter
 from particleflow.view.plots.base import MAX_DOTS, projection
 from particleflow.view.plots.camera import box_coordinates, depth_style, facing, rotation
 from particleflow.view.plots.colors import check_labels, may_blend, particle_colors
-from particleflow.view.plots.crowds import crowd_colors, crowd_mass, shown_weights
+from particleflow.view.plots.crowds import crowd_colors, find_crowds, shown_weights
 from particleflow.view.plots.density.density_scale import frame_density
+from particleflow.view.plots.space.law import DEVIATIONS, law_curves
 from particleflow.view.plots.space.snapshots import crowd_cell
 from particleflow.view.plots.time.series import check_counts
 from particleflow.view.resampling import Resampling, interpolate, resample
@@ -46,6 +48,7 @@ def animate(
     plateaus: Any = (),
     size: tuple[int, int] | None = None,
     turn: float = 120.0,
+    threshold: float | None = None,
     progress: Progress | None = None,
 ) -> Path:
     """Write a movie of a trajectory to `path` (.mp4 or .gif) and return the path; it appears whole or not at all.
@@ -57,7 +60,8 @@ def animate(
     (N,) or (T, N), or RGB in [0, 1] of shape (N, 3). `frames` instants are spaced evenly in "linear" time, "log" time
     or "arc" length; "auto" chooses (see `resample`). `size` is in pixels, multiples of 16: 1280 × 720, for a gif 800 ×
     448. An ensemble shows its run 0; of more than 20,000 particles that many, evenly chosen, are drawn. Particles with
-    words are named by them, as in `snapshot`. `progress(done, total)` is called after every frame.
+    words are named by them, as in `snapshot`. `threshold`, the linking distance behind `counts`, is kept in the file
+    beside the number of frames. `progress(done, total)` is called after every frame.
     """
     path = Path(path)
     check_target(path, fps)
@@ -66,7 +70,7 @@ def animate(
         movie = Movie(trajectory, frames, spacing, size, colors=colors, counts=counts, plateaus=plateaus, turn=turn)
         sampled = (0, frames // 2, frames - 1) if path.suffix.lower() == ".gif" else ()
         samples = [movie.frame(index) for index in sampled]
-        with open_writer(path, size, fps, samples) as write:
+        with open_writer(path, size, fps, samples, str(made_of(trajectory, threshold))) as write:
             for index in range(frames):
                 write(movie.frame(index))
                 if progress is not None:
@@ -94,7 +98,7 @@ class Movie:
         self.run = first_run(trajectory)
         self.view = projection(self.run)
         self.instants: Resampling = resample(self.run, frames, spacing)
-        self.particles = thinned(self.run.count, MAX_DOTS)
+        self.particles = thinned(self.run.count, self.run.count if self.run.facts.is_law else MAX_DOTS)
         azimuth, self.elevation = facing(self.run)
         self.azimuths = azimuth + turn * (np.arange(1, frames + 1) / frames - 1)  # the last frame has the best view
         self._theme = style.current()
@@ -179,16 +183,25 @@ class Movie:
         camera = rotation(azimuth, self.elevation)
         if stage.density_layer is not None:
             stage.density_layer.draw(stage.canvas, stage.region, self.density(index), camera)
-        elif stage.lines:
+        elif stage.lines or stage.ellipses:
             draw_lines(stage, azimuth, self.elevation)
+            self._draw_ellipses(index, camera)
         image = self._background(index)
         assert stage.clock is not None
         stage.clock.write(image, index)
         dots = self._dots(index)
-        moving = [dots] if stage.density_layer is not None else [self.sprites(index, camera), dots]
+        carried = stage.density_layer is not None or self.run.facts.is_law  # by cells, or by nodes: no particles
+        moving = [dots] if carried else [self.sprites(index, camera), dots]
         self._sprites.paste(image, *(np.concatenate(each) for each in zip(*moving, strict=True)))
         self._write_words(image, index, camera)
         return image
+
+    def _draw_ellipses(self, index: int, camera: np.ndarray) -> None:
+        """Draw the ellipses of a normal law."""
+        for line, deviations in zip(self.stage.ellipses, DEVIATIONS, strict=False):
+            curve = law_curves(self.coordinates(index), self._weights(index), deviations)
+            line.set_data(*self._axes_coordinates(curve, index, camera)[:, :2].T)
+            self.stage.main.draw_artist(line)
 
     def _write_words(self, image: "Image", index: int, camera: np.ndarray) -> None:
         """Write the particles' words beside them, if they have some."""
@@ -240,15 +253,17 @@ class Movie:
         fits = np.isfinite(coordinates).all(axis=-1)
         coordinates, colors = coordinates[fits], colors[fits]
         weights = self._weights(index)[fits]
-        mass = crowd_mass(coordinates, weights, self._crowd_cell)
         if self._blend:
             colors = crowd_colors(coordinates, colors, self._crowd_cell)
-        radii = np.maximum(_least_radius(len(coordinates)), _RADIUS_OF_ALL * np.sqrt(mass))
+        crowds = find_crowds(coordinates, weights, colors, self._crowd_cell)
+        radii = np.maximum(_least_radius(len(coordinates)), _RADIUS_OF_ALL * np.sqrt(crowds.mass))
+        radii = radii * np.sqrt(crowds.share)
         seen = self._axes_coordinates(coordinates, index, camera)
+        order = crowds.order(seen[:, 2] if seen.shape[-1] == 3 else None)
+        seen, radii, colors = seen[order], radii[order], colors[order]
         if seen.shape[-1] == 3:
-            order = np.argsort(seen[:, 2], kind="stable")
-            sizes, colors = depth_style(seen[order, 2], colors[order], self._theme.shade, self.view.kind == "sphere")
-            seen, radii = seen[order], radii[order] * sizes
+            sizes, colors = depth_style(seen[:, 2], colors, self._theme.shade, self.view.kind == "sphere")
+            radii = radii * sizes
         pixels = self._pixels(seen)
         inside = self._is_inside(pixels)
         return pixels[inside] - 0.5, radii[inside] * self.stage.scale, colors[inside]

@@ -32,15 +32,17 @@ def check_size(size: tuple[int, int]) -> tuple[int, int]:
 
 
 @contextmanager
-def open_writer(path: Path, size: tuple[int, int], fps: float, samples: "Sequence[Image]" = ()) -> Iterator[Write]:
+def open_writer(
+    path: Path, size: tuple[int, int], fps: float, samples: "Sequence[Image]" = (), comment: str = ""
+) -> Iterator[Write]:
     """A function that appends a frame to the movie; the suffix, .mp4 or .gif, decides how. The file appears at the end.
 
-    `samples` are frames from which a gif takes its colours.
+    `samples` are frames from which a gif takes its colours; `comment` is a text that is kept in the file.
     """
     check_target(path, fps)
     with written(path) as partial:
-        movie = _mp4(partial, size, fps) if partial.suffix.lower() == ".mp4" else _gif(partial, samples, fps)
-        with movie as write:
+        is_mp4 = partial.suffix.lower() == ".mp4"
+        with _mp4(partial, size, fps, comment) if is_mp4 else _gif(partial, samples, fps, comment) as write:
             yield write
 
 
@@ -59,12 +61,12 @@ def check_target(path: Path, fps: float) -> None:
 
 
 @contextmanager
-def _mp4(path: Path, size: tuple[int, int], fps: float) -> Iterator[Write]:
+def _mp4(path: Path, size: tuple[int, int], fps: float, comment: str) -> Iterator[Write]:
     """Write H.264, 4:2:0, at constant quality, with the index in front, so that a browser plays it at once.
 
     A thread hands frames to the encoder, so that the next one is drawn meanwhile; it is given at most two ahead.
     """
-    encoder = Encoder(path, size, fps)
+    encoder = Encoder(path, size, fps, comment)
     with ThreadPoolExecutor(1) as sender:
         waiting: deque[Future[None]] = deque()
 
@@ -85,7 +87,7 @@ def _mp4(path: Path, size: tuple[int, int], fps: float) -> Iterator[Write]:
 
 
 @contextmanager
-def _gif(path: Path, samples: "Sequence[Image]", fps: float) -> Iterator[Write]:
+def _gif(path: Path, samples: "Sequence[Image]", fps: float, comment: str) -> Iterator[Write]:
     """Write a looping gif in one palette of 256 colours, chosen from sample frames, or else from the first frame."""
     from PIL.Image import Dither
 
@@ -102,7 +104,10 @@ def _gif(path: Path, samples: "Sequence[Image]", fps: float) -> Iterator[Write]:
         # a gif counts hundredths of a second: durations alternate so that the movie as a whole keeps its length
         marks = np.round(np.arange(len(frames) + 1) * 100 / fps) * 10
         durations = np.maximum(np.diff(marks), 20).astype(int).tolist()
-        frames[0].save(path, "GIF", save_all=True, append_images=frames[1:], duration=durations, loop=0, optimize=False)
+        frames[0].save(
+            path, "GIF", save_all=True, append_images=frames[1:], duration=durations, loop=0, optimize=False,
+            comment=comment,
+        )  # fmt: skip
 
 
 def common_palette(samples: "Sequence[Image]") -> "Image":

@@ -15,7 +15,7 @@ from particleflow.view.plots.density.density_scale import Field, field_of
 from particleflow.view.plots.density.distributions import particle_density
 from particleflow.view.plots.density.histograms import cell_count
 from particleflow.view.plots.space.paths import kymograph
-from particleflow.view.plots.time.series import cluster_count, observable, observable_values
+from particleflow.view.plots.time.series import cluster_count, energy_name, observable, observable_values
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,7 +29,7 @@ _LEAST_CELL_PIXELS = 1.3  # of a cell of a density: narrower ones may fall betwe
 class Panel:
     """One plot over time: its axes, pixel box (left, top, right, bottom), cursor column and dot row by instant.
 
-    Its curve goes through `values`, one a frame: straight from one to the next, or with `steps` only at the next.
+    Its curve goes through `values`, one a frame: straight from one to the next, or with `steps` half way to it.
     """
 
     axes: Any
@@ -40,11 +40,11 @@ class Panel:
     values: np.ndarray | None = None
     steps: bool = False
 
-    def measure(self, height: int, saved: np.ndarray, shown: np.ndarray, reached: np.ndarray) -> None:
+    def measure(self, height: int, saved: np.ndarray, shown: np.ndarray) -> None:
         """Find the pixel box, and the pixels of cursor and dot at every shown instant.
 
         Parameters: the `height` of the canvas in pixels; the times of the `saved` frames and of the `shown` instants,
-        as drawn on the axis; the saved frame that each shown instant has `reached`.
+        as drawn on the axis.
         """
         bounds = self.axes.get_window_extent()
         # one column to the right of the axis line, and below the top: spines and ticks stay as they are
@@ -55,7 +55,8 @@ class Panel:
             known = np.isfinite(self.values)
             corners = self._pixels(saved, np.where(known, self.values, 1.0))
             rows = np.where(known, height - corners[:, 1], np.nan)
-            self.dots = rows[reached] if self.steps else np.interp(columns, corners[:, 0], rows)
+            nearest = np.searchsorted(0.5 * (saved[1:] + saved[:-1]), shown, side="right")
+            self.dots = rows[nearest] if self.steps else np.interp(columns, corners[:, 0], rows)
 
     def _pixels(self, times: np.ndarray, heights: np.ndarray) -> np.ndarray:
         """Pixel coordinates (k, 2), from the lower left corner, of points (time, height) of the curve."""
@@ -83,11 +84,10 @@ def panel_count(run: Any, view: Projection, clusters: KnownClusters) -> int:
 
 
 def scalar_energy(run: Any) -> np.ndarray | None:
-    """The recorded energy (T,); None where there is none, where it is not one number a frame, or never finite."""
-    if "energy" not in run.observables or np.shape(run.observables["energy"]) != (len(run),):
-        return None
-    values = observable_values(run, "energy")
-    return values if np.isfinite(values).any() else None
+    """The recorded energy (T,), or its logarithm; None where there is none that is one number a frame, or finite."""
+    name = energy_name(run)
+    values = None if name is None else observable_values(run, name)
+    return values if values is not None and np.isfinite(values).any() else None
 
 
 def build_panels(figure: Any, run: Any, view: Projection, log: bool, clusters: KnownClusters) -> list[Panel]:
@@ -102,7 +102,7 @@ def build_panels(figure: Any, run: Any, view: Projection, log: bool, clusters: K
         _draw_history(panels[-1].axes, run, log, density, clusters.labels)
     if energy is not None:
         panels.append(Panel(_next_axes(figure, panels, number, share), color=theme.categories[0], values=energy))
-        observable(run, "energy", log=log, ax=panels[-1].axes)
+        observable(run, energy_name(run) or "energy", log=log, ax=panels[-1].axes)
     if clusters.counts is not None:
         counts, color = np.asarray(clusters.counts, float), theme.categories[3]
         panels.append(Panel(_next_axes(figure, panels, number, share), color=color, values=counts, steps=True))

@@ -16,7 +16,10 @@ from particleflow.view.movie.density_layer import DensityLayer
 from particleflow.view.movie.panels import KnownClusters, Panel, build_panels, panel_count
 from particleflow.view.plots.base import MAX_DOTS, Projection, drawn_times, sample_note, small_print, wants_log
 from particleflow.view.plots.camera import ELEVATION, GRATICULE, box_coordinates, box_edges, globe, graticule, rotation
+from particleflow.view.plots.colors import has_labels
+from particleflow.view.plots.crowds import SHARES_NOTE
 from particleflow.view.plots.density.density_scale import Field, field_of
+from particleflow.view.plots.space.law import ELLIPSES_NOTE, LEVELS_NOTE, law_lines
 from particleflow.view.plots.space.paths import kymograph
 from particleflow.view.plots.space.ring import empty_ring
 from particleflow.view.plots.space.snapshots import frame_limits
@@ -39,7 +42,8 @@ class Stage:
 
     The `canvas` holds the future, of which `region` is the part that the moving lines are drawn over; `drawn` caches
     main axes with their lines by the direction of the camera; `past` is the drawing (height, width, 4) with all curves
-    in full. A density has a `density_layer` over its main axes. `limits` are the corners of the box or plane shown.
+    in full. A density has a `density_layer` over its main axes, a normal law `ellipses`. `limits` are the corners of
+    the box or plane shown.
     """
 
     canvas: Any
@@ -51,6 +55,7 @@ class Stage:
     log: bool
     limits: tuple[np.ndarray, np.ndarray] | None = None
     density_layer: DensityLayer | None = None
+    ellipses: list[Any] = field(default_factory=list)
     clock: "Clock | None" = None
     region: Any = None
     drawn: dict[int | None, Any] = field(default_factory=dict)
@@ -76,7 +81,8 @@ def build_stage(
     main = figure.add_axes(_main_box(size, panel_count(run, view, clusters), view.kind == "line"))
     stage = Stage(canvas, main, view, build_panels(figure, run, view, log, clusters), [], size, log)
     _draw_still_parts(stage, run, clusters.labels, field_of(run))
-    _write_texts(stage, figure, run, instants)
+    mixture = SHARES_NOTE if view.kind != "line" and has_labels(run, clusters.labels) else ""
+    _write_texts(stage, figure, run, instants, mixture)
     fit_tick_labels(stage)
     return stage
 
@@ -104,6 +110,10 @@ def _draw_still_parts(stage: Stage, run: Any, labels: Any, density: Field | None
         _draw_box(stage, run)
     elif kind != "line":
         _draw_plane(stage, run)
+    if run.facts.is_law and kind != "line":
+        stage.ellipses = law_lines(stage.main)
+        for line in stage.ellipses:
+            line.set_animated(True)
     if density is not None:  # over a line, the layer sets the axes itself
         stage.density_layer = DensityLayer(stage.main, density)
 
@@ -149,8 +159,8 @@ def _hide_square_axes(ax: "Axes", reach: float) -> None:
     ax.set_axis_off()
 
 
-def _write_texts(stage: Stage, figure: Any, run: Any, instants: "Resampling") -> None:
-    """Title at the left, the clock at the right, and below, in small print, how the frames are spaced."""
+def _write_texts(stage: Stage, figure: Any, run: Any, instants: "Resampling", more: str) -> None:
+    """Title at the left, the clock at the right, and below, in small print, how the frames are spaced, and `more`."""
     theme = style.current()
     title = style.clean((run.metadata or {}).get("title") or "", 62)
     size = 1.3 * theme.font_size
@@ -159,7 +169,9 @@ def _write_texts(stage: Stage, figure: Any, run: Any, instants: "Resampling") ->
     figure.text(0.032, baseline, title, fontsize=size, va="baseline")
     stage.clock = Clock(instants.times, 0.965 * stage.size[0], (1 - baseline) * stage.size[1], pixels)
     shown = "" if stage.density_layer is not None else sample_note(run, MAX_DOTS)
-    sample = " · ".join(filter(None, [small_print(run), shown]))
+    if run.facts.is_law:
+        shown = ELLIPSES_NOTE if stage.ellipses else LEVELS_NOTE
+    sample = " · ".join(filter(None, [small_print(run), shown, more]))
     by_mass = instants.spacing == "arc" and is_density(run)
     note = f"{sample} · frames evenly spaced in {_SPACING_BY_MASS if by_mass else SPACING_NAMES[instants.spacing]}"
     figure.text(0.032, 0.028, note, fontsize=0.78 * theme.font_size, color=theme.muted, va="center")
@@ -195,7 +207,7 @@ def render_backgrounds(stage: Stage, instants: "Resampling", all_times: np.ndarr
         for artist in [*panel.axes.lines, *panel.axes.collections]:
             artist.set_visible(False)
         panel.axes.draw(stage.canvas.get_renderer())
-        panel.measure(stage.size[1], saved, shown, instants.reached)
+        panel.measure(stage.size[1], saved, shown)
         left, top, right, bottom = panel.box
         inside = np.s_[top:bottom, left:right]
         # pictures are mixed rather than opacities lowered: many faint lines on one another would add up

@@ -94,7 +94,7 @@ def projection(trajectory: "Trajectory") -> Projection:
     run = first_run(trajectory)
     points = sample_points(run)
     dimension = points.shape[-1]
-    radius = common_norm(run, points)
+    radius = None if run.facts.is_law else common_norm(run, points)
     basis = np.eye(dimension)
     if radius and dimension > 2:
         sums = np.abs(np.nan_to_num(points).sum(axis=-1)).max()
@@ -196,6 +196,7 @@ def small_print(trajectory: "Trajectory") -> str:
     moving = character_of(trajectory).count
     shown = "" if moving == trajectory.count else f" of {moving:,}"
     size = f"{trajectory.count:,} cells" if is_density(trajectory) else f"n = {trajectory.count:,}{shown}"
+    size = f"normal law by {trajectory.count:,} nodes" if facts.is_law else size
     parts += [size, f"d = {trajectory.dimension}"]
     seed = trajectory.metadata.get("seed")
     if seed is not None:

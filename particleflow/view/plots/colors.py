@@ -53,11 +53,16 @@ def own_labels(run: "Trajectory") -> np.ndarray | None:
 
 
 def may_blend(run: "Trajectory", labels: Any) -> bool:
-    """Whether merged particles show their mean colour: true for colours of first places, or of clusters that merge."""
-    if labels is not None or own_labels(run) is not None:
-        return False
-    found = colored_clusters(run)
-    return found is None or found.frame < len(run) - 1
+    """Whether merged particles show their mean colour: true for colours of first places, which are no categories.
+
+    The mean colour of two labels or clusters could be that of a third: they are drawn as rings (see `crowds`).
+    """
+    return not has_labels(run, labels) and colored_clusters(run) is None
+
+
+def has_labels(run: "Trajectory", labels: Any) -> bool:
+    """Whether particles are coloured by labels, given ones or their own."""
+    return labels is not None or own_labels(run) is not None
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from particleflow.analysis.samples import gather, thinned
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.view import style
 from particleflow.view.findings import pick
+from particleflow.view.made_of import made_of
 from particleflow.view.plots.base import MAX_LINES, is_crowd, projection
 from particleflow.view.plots.density.density_curves import density_map, modes, peaks, profiles
 from particleflow.view.plots.density.density_scale import field_of
@@ -37,7 +38,7 @@ from particleflow.view.plots.saving import save_figure
 from particleflow.view.plots.space.paths import kymograph, paths
 from particleflow.view.plots.space.snapshots import snapshots
 from particleflow.view.plots.theory.fits import values_on_places
-from particleflow.view.plots.time.series import approach, energy, observable, observable_values, staircase
+from particleflow.view.plots.time.series import approach, energy, energy_name, observable, observable_values, staircase
 from particleflow.view.plots.time.tree_plot import check_merges, kymograph_with_tree, merge_tree
 
 if TYPE_CHECKING:
@@ -74,12 +75,12 @@ def figures(
         raise ArgumentError(f"Argument `format` must be one of {', '.join(map(repr, FORMATS))}, but is {format!r}.")
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
-    written = []
+    written, made = [], made_of(trajectory, pick(analysis, "threshold"))
     with style.use(theme):
         plan = list(_plan(trajectory, analysis))
         for name, draw in plan:
             axes = np.ravel(draw())[0]
-            written.append(save_figure(axes.figure, target / f"{name}.{format}", dpi))
+            written.append(save_figure(axes.figure, target / f"{name}.{format}", dpi, made._replace(figure=name)))
             if progress is not None:
                 progress(len(written), len(plan))
     return written
@@ -95,13 +96,13 @@ def _plan(trajectory: "Trajectory", analysis: Any) -> Iterator[tuple[str, Draw]]
     labels = pick(analysis, "labels")
     yield "snapshots", lambda: snapshots(trajectory)
     if known.is_law:  # its points are nodes of a quadrature, not particles: pairs of them mean nothing
-        yield from _of_law(trajectory, known, kind)
+        yield from _of_law(trajectory, known)
         return
     if len(run) > 1:
         yield from _motion(trajectory, known, kind)
     if known.gathers:
         yield from _gathering(trajectory, analysis, kind)
-    elif "energy" in trajectory.observables:
+    elif energy_name(trajectory) is not None:
         yield "energy", lambda: energy(trajectory)
     if run.count > 1:
         blocks, frame = (labels, _frame_of_blocks(labels)) if known.gathers else (None, -1)
@@ -137,22 +138,20 @@ def _of_density(trajectory: "Trajectory", known: Character, analysis: Any) -> It
     if found is not None and np.ptp(found.counts) > 0:
         treads = find_plateaus(run.times, found.counts) if len(run) > 2 else ()
         yield "staircase", lambda: staircase(trajectory, found.counts, plateaus=treads, of="peaks")
-    elif "energy" in trajectory.observables:
+    elif energy_name(trajectory) is not None:
         yield "energy", lambda: energy(trajectory)
     if kind in ("circle", "sphere") and len(run) > 1:
         yield "modes", lambda: modes(trajectory)
     yield from _observables(trajectory)
 
 
-def _of_law(trajectory: "Trajectory", known: Character, kind: str) -> Iterator[tuple[str, Draw]]:
-    """Pictures of a normal law, whose points are those of a quadrature: its covariance, and the points' paths."""
+def _of_law(trajectory: "Trajectory", known: Character) -> Iterator[tuple[str, Draw]]:
+    """Pictures of a normal law, whose points are the nodes of a quadrature: its covariance, and what was recorded."""
     if len(first_run(trajectory)) > 1:
         if known.schedule is not None:
             yield "schedule", lambda: schedule(trajectory)
         yield "covariance", lambda: covariance(trajectory)
-        if kind not in ("line", "circle") and known.temperature == 0:
-            yield "paths", lambda: paths(trajectory)
-    if "energy" in trajectory.observables:
+    if energy_name(trajectory) is not None:
         yield "energy", lambda: energy(trajectory)
     yield from _observables(trajectory)
 
@@ -219,7 +218,7 @@ def _gathering(trajectory: "Trajectory", analysis: Any, kind: str) -> Iterator[t
     merges = pick(analysis, "merge_tree", "tree", "merges")
     if np.ndim(counts) == 1 and np.ptp(counts) > 0 and first_real_merge(counts) is None:
         counts = merges = None  # the count only fluctuates: nothing merges for good
-    if counts is not None or "energy" in trajectory.observables:
+    if counts is not None or energy_name(trajectory) is not None:
         plateaus = _plateaus(run, counts, analysis)
         yield "staircase", lambda: staircase(trajectory, counts, plateaus=plateaus)
     if merges is not None and 0 < len(check_merges(merges)) <= MAX_TREE:
@@ -249,7 +248,7 @@ def _observables(trajectory: "Trajectory") -> Iterator[tuple[str, Draw]]:
             yield "approach", lambda: approach(trajectory)
     for name in trajectory.observables:
         safe = "".join(character if character.isascii() and character.isalnum() else "_" for character in name)[:40]
-        if name == "energy" or safe in drawn or len(drawn) >= 12:
+        if name in ("energy", energy_name(trajectory)) or safe in drawn or len(drawn) >= 12:
             continue
         with suppress(ShapeError, ValueError, TypeError):
             observable_values(trajectory, name)

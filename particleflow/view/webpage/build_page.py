@@ -27,6 +27,7 @@ from particleflow.errors import ArgumentError
 from particleflow.trajectory.words import visible
 from particleflow.view import style, webpage
 from particleflow.view.findings import merge_rows
+from particleflow.view.made_of import made_of
 from particleflow.view.plots.base import projection
 from particleflow.view.plots.camera import facing
 from particleflow.view.webpage import page_data as data
@@ -48,6 +49,7 @@ SCRIPTS = (
     "panels.js",
     "panel_kinds.js",
     "density.js",
+    "law.js",
     "words.js",
     "clusters.js",
     "controls.js",
@@ -93,6 +95,7 @@ def page(
     tell(1, 3)
     meta, sections = _content(trajectory, clusters, total_runs, float(max_bytes))
     meta["theme"] = theme
+    meta["made"] = str(made_of(trajectory, clusters.threshold))
     tell(2, 3)
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -122,6 +125,8 @@ def _content(trajectory: Any, clusters: Clusters, runs: int | None, max_bytes: f
     meta = _facts(trajectory) | extra | _storage(trajectory, found, chosen, runs)
     if levels is not None:
         meta["ramps"] = {name: _hex(levels.ramp(name)) for name in _THEMES}
+    if trajectory.labels is not None:
+        meta["labelPalettes"] = {name: _hex(data.label_colors(trajectory, name, PALETTE_SIZE)) for name in _THEMES}
     if codes is not None:
         meta["palettes"] = {name: _hex(data.cluster_colors(trajectory, codes, name, PALETTE_SIZE)) for name in _THEMES}
     return meta, fixed + stored
@@ -134,6 +139,7 @@ def _panels(
     observables = data.scalar_observables(trajectory, timeline)
     sections = [array_section(f"observable{i}", values) for i, values in enumerate(observables.values())]
     extra: dict = {"observables": list(observables), "counts": clusters.counts is not None, "tree": 0}
+    extra["lost"] = ", ".join(visible(name, 60) for name in data.lost_observables(trajectory))
     extra |= {"threshold": clusters.note, "counted": clusters.noun}
     extra["words"] = _vocabulary(trajectory)
     if clusters.counts is not None:
@@ -142,7 +148,7 @@ def _panels(
     rows = merge_rows(() if clusters.merge_tree is None else clusters.merge_tree)
     if rows.size:
         begin, end = float(trajectory.times[0]), float(trajectory.times[-1])
-        tree = layout_merge_tree(rows, leaves=trajectory.count, begin=begin, end=end, births=clusters.births)
+        tree = layout_merge_tree(rows[:, :4], leaves=trajectory.count, begin=begin, end=end, births=clusters.births)
         known = {} if codes is None else codes.codes  # −1: the name of a branch is no label of the run
         tree["label"] = np.array([known.get(int(name), -1) for name in tree["label"]], np.float64)
         extra["tree"] = len(rows)
@@ -158,9 +164,9 @@ def _particles(trajectory: Any, chosen: np.ndarray | None) -> list[Section]:
     if trajectory.positions is not None:
         found.append(array_section("positions_of", np.asarray(trajectory.positions, np.float64)[keep]))
     if trajectory.labels is not None:
-        given = np.asarray(trajectory.labels)[keep].astype(np.int32)
+        given = np.asarray(trajectory.labels).astype(np.int32)
         ranks = data.CodedLabels.of(given[None, :])()[0]
-        found += [array_section("labels", given), array_section("label_codes", ranks.astype(np.uint32))]
+        found += [array_section("labels", given[keep]), array_section("label_codes", ranks[keep].astype(np.uint32))]
     if trajectory.words is not None:
         number = {word: place for place, word in enumerate(dict.fromkeys(trajectory.words.tolist()))}
         codes = np.array([number[word] for word in trajectory.words.tolist()], np.uint32)
@@ -217,6 +223,7 @@ def _storage(trajectory: Any, found: data.Survey, chosen: data.Selection, runs: 
         "dimension": trajectory.dimension,
         "shownDimension": len(chosen.grid.low),
         "explained": found.explained,
+        "law": trajectory.facts.is_law,
         "runs": runs,
         "radius": data.circle_radius(trajectory),
         "facing": np.radians(facing(trajectory)).tolist() if projection(trajectory).kind == "sphere" else None,
@@ -253,6 +260,7 @@ def _assemble(meta: dict, sections: list[Section]) -> str:
         "policy": policy,
         "title": html.escape(meta["title"] or "particleflow"),
         "theme": meta.get("theme", "auto"),
+        "made": meta.get("made", ""),
         "style": sheet,
         "facts": _json(facts),
         "data": texts,

@@ -12,7 +12,7 @@ from particleflow.view.webpage.page_tree import Births
 
 @dataclass(frozen=True)
 class Clusters:
-    """Labels (T, N), counts (T,), merges (a, b, time, size), births, and the threshold in words.
+    """Labels (T, N), counts (T,), merges (a, b, time, size), births, the threshold, and what it means in words.
 
     `births` are (time, size) by label; `note` states how particles are linked, or why nothing was found; `noun` names
     what is counted. Of a density the peaks are counted, and there are counts alone.
@@ -22,6 +22,7 @@ class Clusters:
     counts: Any = None
     merge_tree: Any = None
     births: Births | None = None
+    threshold: float | None = None
     note: str = ""
     noun: str = "clusters"
 
@@ -61,5 +62,6 @@ def clusters_from(analysis: Any) -> Clusters:
         tree = merge_rows(tree)
     threshold = pick(analysis, "threshold")
     value = getattr(threshold, "value", threshold)
-    note = f"particles closer than {float(value):.4g} are linked" if isinstance(value, int | float) else ""
-    return Clusters(pick(analysis, "labels"), pick(analysis, "counts"), tree, births, note)
+    value = float(value) if isinstance(value, int | float) else None
+    note = "" if value is None else f"particles closer than {value:.4g} are linked"
+    return Clusters(pick(analysis, "labels"), pick(analysis, "counts"), tree, births, value, note)

@@ -14,7 +14,8 @@ from particleflow.analysis.shape import PrincipalComponents, common_norm, princi
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.view import style
 from particleflow.view.plots.base import projection
-from particleflow.view.plots.colors import contrasting_colors
+from particleflow.view.plots.colors import check_labels, contrasting_colors
+from particleflow.view.plots.time.series import energy_name
 from particleflow.view.webpage.codec import (
     BITS,
     CodeGrid,
@@ -113,6 +114,8 @@ def survey(trajectory: Any) -> Survey:
 
 def circle_radius(trajectory: Any) -> float | None:
     """Radius of the circle (d = 2) or sphere (d = 3) on which the first, middle and last frames lie, else None."""
+    if trajectory.facts.is_law:
+        return None
     if trajectory.dimension not in (2, 3):
         seen = projection(trajectory)
         return seen.radius if seen.kind == "sphere" else None
@@ -219,8 +222,19 @@ def cluster_colors(trajectory: Any, codes: CodedLabels, theme: str, size: int) -
     return np.concatenate([best, spare])[:size]
 
 
+def label_colors(trajectory: Any, theme: str, size: int) -> np.ndarray:
+    """The colours of the first given labels by their codes, (k, 3) for k ≤ size: those that figures have."""
+    ranks = CodedLabels.of(np.asarray(trajectory.labels)[None, :])()[0]
+    codes, first = np.unique(ranks, return_index=True)
+    colors = style.label_colors(check_labels(trajectory, trajectory.labels), style.find(theme))
+    return colors[first[codes != NO_CLUSTER]][:size]
+
+
 def scalar_observables(trajectory: Any, frames: np.ndarray) -> dict[str, np.ndarray]:
-    """Observables that are one number a frame; short vectors are split into their entries, the rest is left out."""
+    """Observables that are one number a frame; short vectors are split into their entries, the rest is left out.
+
+    So are those that are never finite; a name tells in how many frames its values overflow.
+    """
     found: dict[str, np.ndarray] = {}
     for name in trajectory.observables:
         values = np.asarray(trajectory.observables[name])
@@ -230,9 +244,18 @@ def scalar_observables(trajectory: Any, frames: np.ndarray) -> dict[str, np.ndar
         if not 1 <= table.shape[1] <= 6:
             continue
         for column in range(table.shape[1]):
-            found[name if table.shape[1] == 1 else f"{name}[{column}]"] = table[:, column]
-    # energy is what a reader looks for first
-    return dict(sorted(found.items(), key=lambda item: ("energy" not in item[0].lower(),)))
+            shown, lost = name if table.shape[1] == 1 else f"{name}[{column}]", int(np.isinf(table[:, column]).sum())
+            if np.isfinite(table[:, column]).any():
+                found[f"{shown} (overflows in {lost} of {len(table)} frames)" if lost else shown] = table[:, column]
+    # energy is what a reader looks for first, or its logarithm
+    first = energy_name(trajectory)
+    return dict(sorted(found.items(), key=lambda item: (item[0] != first, "energy" not in item[0].lower())))
+
+
+def lost_observables(trajectory: Any) -> list[str]:
+    """The observables that overflow in every frame."""
+    values = {name: np.asarray(trajectory.observables[name]) for name in trajectory.observables}
+    return [name for name, each in values.items() if each.dtype.kind == "f" and each.size and np.isinf(each).all()]
 
 
 def check_series(name: str, values: Any, shape: tuple[int, ...]) -> np.ndarray:

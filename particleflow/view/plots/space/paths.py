@@ -27,6 +27,7 @@ from particleflow.view.plots.base import (
 from particleflow.view.plots.camera import box_coordinates, camera_of, globe
 from particleflow.view.plots.colors import check_labels, may_blend, particle_colors
 from particleflow.view.plots.crowds import crowd_colors, shown_weights
+from particleflow.view.plots.space.law import LEVELS_NOTE, law_levels
 from particleflow.view.plots.space.snapshots import draw_depth, frame_limits, snapshot
 from particleflow.view.plots.word_labels import write_words
 
@@ -52,7 +53,8 @@ def kymograph(
     """Draw one number a particle against time: its coordinate (d = 1), its angle (circle), else its first coordinate.
 
     The circle is cut open where the fewest particles pass; a line that crosses the cut is broken. At d > 3 the number
-    is the first principal component. An ensemble shows its run 0; at most 512 particles and 600 frames are drawn.
+    is the first principal component. An ensemble shows its run 0; at most 512 particles and 600 frames are drawn. Of a
+    normal law the mean and one and two standard deviations are drawn.
 
     Parameters: `labels` (N,), which colour the lines, or (T, N), which colour their pieces; `log`, a logarithmic time
     axis (True, False, or "auto": where the frames are spaced like that); `vertical`, time upwards; `words`, whether
@@ -60,15 +62,18 @@ def kymograph(
     axes.
     """
     run = run_of_particles(trajectory, "A kymograph")
-    ax = new_axes(ax, about=trajectory, note=sample_note(run, MAX_LINES))
-    frames, particles = thinned(len(run), MAX_FRAMES), thinned(run.count, MAX_LINES)
+    law = run.facts.is_law
+    ax = new_axes(ax, about=trajectory, note=LEVELS_NOTE if law else sample_note(run, MAX_LINES))
+    frames, particles = thinned(len(run), MAX_FRAMES), thinned(run.count, run.count if law else MAX_LINES)
     view = projection(run)
-    heights, ticks = kymograph_heights(view, view(gather(run, frames, particles)))
+    seen = view(gather(run, frames, particles))
+    heights, ticks = kymograph_heights(view, law_levels(seen, shown_weights(run, 0)) if law else seen)
+    colors = style.label_colors(np.zeros(heights.shape[1])) if law else _line_colors(run, labels, frames, particles)
     log = time_axis(ax, run.times, log, axis="y" if vertical else "x")
     times = drawn_times(run.times, log)[frames]
-    _draw_lines(ax, times, heights, _line_colors(run, labels, frames, particles), vertical)
+    _draw_lines(ax, times, heights, colors, vertical)
     _place_axis(ax, view, heights, ticks, vertical)
-    if words and run.words is not None:
+    if words and run.words is not None and not law:
         begin = np.column_stack([np.full(len(particles), times[0]), heights[0]])
         shown = begin[:, ::-1] if vertical else begin
         write_words(ax, run.words[particles], shown, shown_weights(run, 0, particles), 0.0)

@@ -6,6 +6,7 @@ import numpy as np
 
 from particleflow.view import style
 from particleflow.view.plots.base import angles, inches
+from particleflow.view.plots.crowds import nested_shares
 from particleflow.view.plots.density.histograms import around
 from particleflow.view.plots.space.shown_particles import ShownParticles
 
@@ -45,21 +46,25 @@ def bare(ax: "Axes", reach: float) -> None:
 
 
 def ring_bars(
-    coordinates: np.ndarray, colors: np.ndarray, weights: np.ndarray, cells: int = _CELLS
+    coordinates: np.ndarray, colors: np.ndarray, weights: np.ndarray, cells: int = _CELLS, *, blended: bool = True
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The corners (k, 4, 2) of the bars of the cells that are not empty, and their mean colours (k, 3).
+    """The corners (k, 4, 2) of the bars of the cells that are not empty, and their colours (k, 3), in drawing order.
 
     The density ρ of the mass in a cell, 1/2π if even, is drawn as a bar of the height 0.04 √(2πρ) outside of the unit
-    circle. Points that are not finite are left out.
+    circle, in the mean colour of the particles there; if they are not `blended`, a bar is divided by the shares of the
+    colours, the largest outermost. Points that are not finite are left out.
     """
-    known = np.isfinite(coordinates).all(axis=-1)
-    mass = weights[known]
+    known = np.isfinite(coordinates).all(axis=-1) & (weights > 0)
+    mass, tones = weights[known], colors[known]
     cell, density = around(angles(coordinates[known]), mass, cells)
-    whole = np.bincount(cell, mass, cells)
-    full = np.flatnonzero(whole > 0)
-    shades = np.stack([np.bincount(cell, mass * tone, cells)[full] for tone in colors[known].T], axis=1)
-    corners = bar_corners(np.linspace(-np.pi, np.pi, cells + 1), _EVEN * np.sqrt(2 * np.pi * density))
-    return corners[full], shades / whole[full, None]
+    share = np.ones(len(cell)) if blended else nested_shares(cell, tones, mass)
+    if blended:
+        whole = np.bincount(cell, mass, cells)[cell]
+        tones = np.stack([np.bincount(cell, mass * tone, cells)[cell] / whole for tone in tones.T], axis=1)
+    _, bar = np.unique(cell + (1.0 - share) / 2, return_index=True)  # one for a cell and a colour, the highest first
+    corners = bar_corners(np.linspace(-np.pi, np.pi, cells + 1), _EVEN * np.sqrt(2 * np.pi * density))[cell[bar]]
+    inner = corners[:, [0, 0, 3, 3]]
+    return inner + share[bar, None, None] * (corners - inner), tones[bar]
 
 
 def bar_corners(edges: np.ndarray, heights: np.ndarray) -> np.ndarray:
@@ -70,10 +75,10 @@ def bar_corners(edges: np.ndarray, heights: np.ndarray) -> np.ndarray:
 
 
 def draw_ring(ax: "Axes", shown: ShownParticles) -> None:
-    """A crowd on the circle: bars as high as the root of its density, in the mean colours of the particles there."""
+    """A crowd on the circle: bars as high as the root of its density, in the colours of the particles there."""
     from matplotlib.collections import PolyCollection
 
     empty_ring(ax, 1.6)
-    corners, shades = ring_bars(shown.coordinates, shown.colors, shown.weights)
+    corners, shades = ring_bars(shown.coordinates, shown.colors, shown.weights, blended=shown.blended)
     ax.add_collection(PolyCollection(list(corners), facecolors=shades, edgecolors=shades, linewidths=0.4, zorder=3))
     bare(ax, _REACH)

@@ -24,11 +24,19 @@ from particleflow.view.plots.base import (
     title_figure,
 )
 from particleflow.view.plots.camera import box_coordinates, box_edges, camera_of, depth_style, globe
-from particleflow.view.plots.colors import may_blend, particle_colors
-from particleflow.view.plots.crowds import crowd_colors, crowd_mass, marker_areas, shown_weights
+from particleflow.view.plots.colors import has_labels, may_blend, particle_colors
+from particleflow.view.plots.crowds import SHARES_NOTE, crowd_colors, find_crowds, marker_areas, shown_weights
 from particleflow.view.plots.density.density_frame import BARS_NOTE, draw_cells
 from particleflow.view.plots.density.density_scale import Field, field_of
 from particleflow.view.plots.matrices.pair_matrices import color_bar
+from particleflow.view.plots.space.law import (
+    DEVIATIONS,
+    ELLIPSES_NOTE,
+    draw_law_density,
+    law_curves,
+    law_levels,
+    law_lines,
+)
 from particleflow.view.plots.space.ring import RING_NOTE, bare, draw_ring, empty_ring
 from particleflow.view.plots.space.shown_particles import ShownParticles
 from particleflow.view.plots.word_labels import write_words
@@ -57,7 +65,7 @@ def snapshot(
     Particles with words are named by them where there is room: those at one place together, none over another. Of more
     than 20,000 particles a ring shows the density of all, and other pictures so many of them, evenly chosen. A density
     is drawn as such: a curve over the line, bars around the circle, a heat map of the plane, a coloured sphere, all
-    frames on one scale.
+    frames on one scale; a normal law as its density on a line, else as ellipses on equal scales.
 
     Parameters: the index of the `frame`; `labels` (N,) or (T, N), clusters to colour by, or `colors` (N, 3), else the
     cluster that a particle ends in, or its first place; `azimuth`, in degrees, where the camera stands, else it is
@@ -67,13 +75,13 @@ def snapshot(
     run = first_run(trajectory)
     view = view or projection(run)
     alone, density = ax is None, field_of(run)
-    ax = new_axes(ax, WIDE if view.kind == "line" else SQUARE, about=trajectory, note=_note(run, view))
+    ax = new_axes(ax, WIDE if view.kind == "line" else SQUARE, about=trajectory, note=_note(run, view, labels))
     if density is not None:
         stored_points(run, frame)  # an error where there is no such frame
         draw_cells(ax, run, view, density, frame, azimuth, bar=alone)
     else:
         draw = {"line": _line, "circle": _circle, "ring": draw_ring, "plane": _plane, "pca": _plane}
-        draw |= {"sphere": _sphere, "space": _space}
+        draw |= {"sphere": _sphere, "space": _space, "law": _law}
         draw[_kind(run, view)](ax, _shown_particles(run, view, frame, labels, colors, azimuth))
     _name(ax, run, frame, title)
     return ax
@@ -82,18 +90,16 @@ def snapshot(
 def _shown_particles(
     run: "Trajectory", view: Projection, frame: int, labels: Any, colors: np.ndarray | None, azimuth: float | None
 ) -> ShownParticles:
-    """The particles of a frame that a picture shows, projected and coloured; crowds share their mean colour."""
+    """The particles of a frame that a picture shows, projected and coloured."""
     kind = _kind(run, view)
-    chosen = slice(None) if kind == "ring" else thinned(run.count, MAX_DOTS)
+    chosen = slice(None) if kind in ("ring", "law") else thinned(run.count, MAX_DOTS)
     coordinates, weights = view(stored_points(run, frame))[chosen], shown_weights(run, frame, chosen)
-    if colors is not None:
-        inks = colors[chosen]
-    else:
-        inks = particle_colors(run, labels, frame)[chosen]
-        if may_blend(run, labels) and kind not in ("line", "ring"):
-            inks = crowd_colors(coordinates, inks, crowd_cell(run, view))
+    inks = (particle_colors(run, labels, frame) if colors is None else colors)[chosen]
+    blended = colors is None and may_blend(run, labels)
+    if blended and kind not in ("line", "ring", "law"):
+        inks = crowd_colors(coordinates, inks, crowd_cell(run, view))
     words = None if run.words is None else run.words[chosen]
-    return ShownParticles(run, view, coordinates, inks, weights, words, azimuth)
+    return ShownParticles(run, view, coordinates, inks, weights, words, azimuth, blended)
 
 
 def _name(ax: "Axes", run: "Trajectory", frame: int, title: str | None) -> None:
@@ -105,15 +111,20 @@ def _name(ax: "Axes", run: "Trajectory", frame: int, title: str | None) -> None:
 
 
 def _kind(run: "Trajectory", view: Projection) -> str:
-    """The picture: that of the projection, or the ring of a crowd."""
+    """The picture: that of the projection, the ring of a crowd, or that of a normal law."""
+    if run.facts.is_law:
+        return "law"
     return "ring" if view.kind == "circle" and is_crowd(run) else view.kind
 
 
-def _note(run: "Trajectory", view: Projection) -> str:
-    """Small print about how a crowd or a density is drawn; empty otherwise."""
+def _note(run: "Trajectory", view: Projection, labels: Any = None) -> str:
+    """Small print about how a crowd, a density or a mixture of labels is drawn; empty otherwise."""
     if field_of(run) is not None:
         return BARS_NOTE if view.kind == "circle" else ""
-    return RING_NOTE if _kind(run, view) == "ring" else sample_note(run, MAX_DOTS)
+    if _kind(run, view) != view.kind:
+        return RING_NOTE if _kind(run, view) == "ring" else "" if view.kind == "line" else ELLIPSES_NOTE
+    mixture = SHARES_NOTE if view.kind != "line" and has_labels(run, labels) else ""
+    return " · ".join(filter(None, [sample_note(run, MAX_DOTS), mixture]))
 
 
 def snapshots(trajectory: "Trajectory", frames: Any = None, *, labels: Any = None, figure: Any = None) -> np.ndarray:
@@ -126,7 +137,7 @@ def snapshots(trajectory: "Trajectory", frames: Any = None, *, labels: Any = Non
     frames = np.unique(even_in_motion(run, 4) if frames is None else np.asarray(frames, int))
     if figure is None:
         side = 2.5 / 6.4
-        figure = new_figure((side * max(len(frames), 2), side * 1.32), trajectory, _note(run, projection(run)))
+        figure = new_figure((side * max(len(frames), 2), side * 1.32), trajectory, _note(run, projection(run), labels))
         title_figure(figure, run, "Snapshots")
     view = projection(run)
     axes = figure.subplots(1, len(frames), squeeze=False)[0]
@@ -136,6 +147,10 @@ def snapshots(trajectory: "Trajectory", frames: Any = None, *, labels: Any = Non
         if ax is not axes[0]:
             ax.set_ylabel("")
             ax.tick_params(labelleft=False)
+    if view.kind == "line" and run.facts.is_law:  # one scale for all densities
+        top = max(ax.get_ylim()[1] for ax in axes)
+        for ax in axes:
+            ax.set_ylim(0.0, top)
     field = field_of(run)
     if field is not None and field.cells.kind != "line":  # heights of curves have an axis of their own
         _shared_bar(axes[-1], field)
@@ -160,11 +175,25 @@ def _scatter(ax: "Axes", points: np.ndarray, colors: np.ndarray, sizes: Any, **o
     ax.scatter(points[:, 0], points[:, 1], **drawn)
 
 
+def _discs(
+    ax: "Axes", places: np.ndarray, colors: np.ndarray, weights: np.ndarray, cell: float = 0.01, **options: Any
+) -> None:
+    """Dots whose areas are the masses at their places; several colours at one place are rings."""
+    crowds = find_crowds(places, weights, colors, cell)
+    order = crowds.order()
+    area = marker_areas(crowds.mass) * crowds.share
+    _scatter(ax, places[order], colors[order], area[order], **options)
+
+
 def frame_limits(run: "Trajectory", view: Projection) -> tuple[np.ndarray, np.ndarray]:
-    """Lower and upper corners of all places in sampled frames, padded by 6 %, so that frames share one scale."""
+    """Lower and upper corners of all places in sampled frames, padded by 6 %, so that frames share one scale.
+
+    Of a normal law the places are those within two standard deviations of the mean.
+    """
     corners = []
     for frame in thinned(len(run), 60):
         seen = view(stored_points(run, int(frame)))
+        seen = law_levels(seen, shown_weights(run, int(frame))) if run.facts.is_law else seen
         seen = seen[np.isfinite(seen).all(axis=-1)]
         corners += [seen.min(axis=0), seen.max(axis=0)] if len(seen) else []
     corners = np.stack(corners or [np.zeros(view.matrix.shape[1])])
@@ -198,39 +227,48 @@ def _line(ax: "Axes", shown: ShownParticles) -> None:
 def _circle(ax: "Axes", shown: ShownParticles) -> None:
     """Dots on a ring, with areas by the mass at each place."""
     empty_ring(ax, 3.0 if inches(ax) > 1.5 else 1.6)
-    area = marker_areas(crowd_mass(shown.coordinates, shown.weights))
-    _scatter(ax, shown.coordinates, shown.colors, area, alpha=0.9)
+    _discs(ax, shown.coordinates, shown.colors, shown.weights, alpha=0.9)
     write_words(ax, shown.words, shown.coordinates, shown.weights, _marker_scale(ax))
     bare(ax, 1.16)
 
 
 def _plane(ax: "Axes", shown: ShownParticles) -> None:
-    """Dots in the plane, or in two principal components, on equal scales; a normal law has its ellipses."""
+    """Dots in the plane, or in two principal components, on equal scales; of places in a sliver on unequal ones."""
     run, view, places = shown.run, shown.view, shown.coordinates[:, :2]
-    low, high = frame_limits(run, view)
-    area = marker_areas(crowd_mass(shown.coordinates, shown.weights, crowd_cell(run, view)))
-    _scatter(ax, places, shown.colors, area, alpha=0.9)
+    _discs(ax, shown.coordinates, shown.colors, shown.weights, crowd_cell(run, view), alpha=0.9)
     write_words(ax, shown.words, places, shown.weights, _marker_scale(ax))
-    if view.kind == "plane" and run.facts.is_law:
-        _ellipses(ax, shown.coordinates, shown.weights)
-    half, middle = max(high - low) / 2, (low + high) / 2
+    low, high = frame_limits(run, view)
+    _plane_axes(ax, run, view)
     if view.kind == "plane" and max(high - low) > 12 * min(high - low):  # a sliver is stretched rather than lost
-        ax.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
-    else:
-        ax.set(xlim=(middle[0] - half, middle[0] + half), ylim=(middle[1] - half, middle[1] + half), aspect="equal")
+        ax.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), aspect="auto")
+
+
+def _plane_axes(ax: "Axes", run: "Trajectory", view: Projection) -> None:
+    """Equal scales over all places of the run, a grid, and the names of the axes."""
+    low, high = frame_limits(run, view)
+    half, middle = max(high - low) / 2, (low + high) / 2
+    ax.set(xlim=(middle[0] - half, middle[0] + half), ylim=(middle[1] - half, middle[1] + half), aspect="equal")
     ax.grid(True, color=style.current().grid)
     ax.set(xlabel=view.labels[0], ylabel=view.labels[1])
 
 
-def _ellipses(ax: "Axes", points: np.ndarray, weights: np.ndarray) -> None:
-    """One and two standard deviations of a normal law around its mean: {x : (x − a)ᵀ S⁻¹ (x − a) = k²}."""
-    theme = style.current()
-    mean = weights @ points
-    turn = np.linspace(0, 2 * np.pi, 181)
-    values, axes = np.linalg.eigh(np.einsum("n,ni,nj->ij", weights, points - mean, points - mean))
-    unit = np.column_stack([np.cos(turn), np.sin(turn)]) * np.sqrt(np.maximum(values, 0.0)) @ axes.T
-    for deviations in (1, 2):
-        ax.plot(*(mean + deviations * unit).T, color=theme.text, linewidth=0.9, alpha=0.9 / deviations, zorder=4)
+def _law(ax: "Axes", shown: ShownParticles) -> None:
+    """A normal law: its density on a line; in the plane, in space and in components its ellipses."""
+    run, view = shown.run, shown.view
+    if view.kind == "line":
+        low, high = frame_limits(run, view)
+        draw_law_density(ax, shown.coordinates, shown.weights, (float(low[0]), float(high[0])))
+        ax.set_xlabel(view.labels[0])
+        return
+    camera = _box(ax, shown) if view.kind == "space" else np.eye(2)
+    for line, deviations in zip(law_lines(ax), DEVIATIONS, strict=True):
+        curve = law_curves(shown.coordinates, shown.weights, deviations)
+        curve = box_coordinates(curve, frame_limits(run, view)) if view.kind == "space" else curve
+        line.set_data(*(curve @ camera.T)[:, :2].T)
+    if view.kind == "space":
+        bare(ax, 1.04)
+    else:
+        _plane_axes(ax, run, view)
 
 
 def _sphere(ax: "Axes", shown: ShownParticles) -> None:
@@ -246,22 +284,28 @@ def draw_depth(
 ) -> None:
     """Particles from far to near, (N, 3) in camera axes with depth in [−1, 1], and their words (N,) beside them."""
     theme = style.current()
-    order = np.argsort(seen[:, 2], kind="stable")
+    crowds = find_crowds(seen, weights, colors)
+    order = crowds.order(seen[:, 2])
     sizes, shades = depth_style(seen[order, 2], colors[order], theme.shade, solid)
-    area = marker_areas(crowd_mass(seen, weights)[order]) * sizes**2
+    area = (marker_areas(crowds.mass) * crowds.share)[order] * sizes**2
     _scatter(ax, seen[order], shades, area, edgecolors=theme.panel, linewidths=0.25)
     write_words(ax, words, seen[:, :2], weights, _marker_scale(ax), depth=seen[:, 2])
 
 
 def _space(ax: "Axes", shown: ShownParticles) -> None:
     """Dots in the box that the run visits, seen from the camera."""
-    theme = style.current()
+    seen = box_coordinates(shown.coordinates, frame_limits(shown.run, shown.view)) @ _box(ax, shown).T
+    draw_depth(ax, seen, shown.colors, shown.weights, shown.words, solid=False)
+    bare(ax, 1.04)
+
+
+def _box(ax: "Axes", shown: ShownParticles) -> np.ndarray:
+    """Draw the edges of the box that the run visits; returns the camera (3, 3)."""
     limits = frame_limits(shown.run, shown.view)
     camera = camera_of(shown.run, shown.azimuth)
     low, high = (box_coordinates(corner, limits) for corner in limits)
     for edge in box_edges(low, high):
         ends = np.stack(edge) @ camera.T
-        ax.plot(ends[:, 0], ends[:, 1], color=theme.muted, linewidth=0.6, alpha=0.35 + 0.2 * np.sign(ends[:, 2].mean()))
-    seen = box_coordinates(shown.coordinates, limits) @ camera.T
-    draw_depth(ax, seen, shown.colors, shown.weights, shown.words, solid=False)
-    bare(ax, 1.04)
+        strength = 0.35 + 0.2 * np.sign(ends[:, 2].mean())
+        ax.plot(ends[:, 0], ends[:, 1], color=style.current().muted, linewidth=0.6, alpha=strength)
+    return camera

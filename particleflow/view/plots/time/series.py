@@ -61,16 +61,49 @@ def observable(
     ax.grid(True, axis="y")
     mark_changes(ax, trajectory)
     set_title(ax, trajectory)
+    _say_overflow(ax, trajectory, name)
     return ax
 
 
+def energy_name(trajectory: "Trajectory") -> str | None:
+    """The recorded energy to draw: `energy`, or `log_energy` where that overflowed or was not recorded; else None."""
+    expected = (len(trajectory),) if trajectory.runs is None else (len(trajectory), trajectory.runs)
+    recorded = trajectory.observables
+    names = [name for name in ("energy", "log_energy") if name in recorded and np.shape(recorded[name]) == expected]
+    whole = [name for name in names if not _overflows(trajectory, name)]
+    return next(iter([*whole, *names]), None)
+
+
+def _overflows(trajectory: "Trajectory", name: str) -> int:
+    """The number of frames in which an observable is too large to be drawn."""
+    too_large = np.abs(np.asarray(trajectory.observables[name], float)) >= _LARGEST
+    return int(too_large.reshape(len(trajectory), -1).any(axis=1).sum())
+
+
+def _say_overflow(ax: "Axes", trajectory: "Trajectory", name: str) -> None:
+    """Write into the axes in how many frames the observable, or the energy of a logarithm, is too large to be drawn."""
+    theme = style.current()
+    known = "energy" if name == "log_energy" and "energy" in trajectory.observables else name
+    lost = _overflows(trajectory, known)
+    if not lost:
+        return
+    advice = "its logarithm is drawn" if known != name else "record log_energy" if name == "energy" else "not drawn"
+    shown = style.clean(known.replace("_", " "), 40)
+    text = f"{shown} exceeds {_LARGEST:g} in {lost} of {len(trajectory)} frames: {advice}"
+    back = {"facecolor": theme.panel, "edgecolor": "none", "alpha": 0.8, "pad": 1.5}
+    options: dict[str, Any] = {"color": theme.muted, "fontsize": 0.82 * theme.font_size, "bbox": back, "zorder": 5}
+    ax.text(0.98, 0.04, text, transform=ax.transAxes, ha="right", **options)
+    if not np.isfinite(observable_values(trajectory, name)).any():
+        ax.set_yticks([])
+
+
 def energy(trajectory: "Trajectory", *, log: bool | str = "auto", ax: "Axes | None" = None) -> "Axes":
-    """Draw the recorded interaction energy against time.
+    """Draw the recorded interaction energy against time, or its recorded logarithm where the energy overflowed.
 
     Parameters: `log`, a logarithmic time axis (True, False, or "auto": where the frames are spaced like that); `ax`,
     the axes to draw on, else new ones. Returns the axes.
     """
-    return observable(trajectory, "energy", log=log, ax=ax)
+    return observable(trajectory, energy_name(trajectory) or "energy", log=log, ax=ax)
 
 
 def approach(trajectory: "Trajectory", *, log: bool | str = "auto", ax: "Axes | None" = None) -> "Axes":
@@ -111,16 +144,16 @@ def with_band(name: str, values: np.ndarray) -> str:
 def draw_band(
     ax: "Axes", times: np.ndarray, values: np.ndarray, color: Any, label: str | None, steps: bool = False
 ) -> None:
-    """One line for (T,), median and 10-90 % band for (T, R); `steps` holds a value until the next time.
+    """One line for (T,), median and 10-90 % band for (T, R); with `steps` a value changes half way between two times.
 
     Positive values over more than four decades get a logarithmic axis.
     """
     name = None if label is None else style.clean(label, 40)
     middle = values if values.ndim == 1 else np.median(values, axis=1)
-    style_of_line = "steps-post" if steps else "default"
+    style_of_line = "steps-mid" if steps else "default"
     if values.ndim == 2:
         low, high = np.quantile(values, [0.1, 0.9], axis=1)
-        ax.fill_between(times, low, high, color=color, alpha=0.22, linewidth=0, step="post" if steps else None)
+        ax.fill_between(times, low, high, color=color, alpha=0.22, linewidth=0, step="mid" if steps else None)
     marker = "o" if len(times) == 1 else None
     ax.plot(times, middle, color=color, label=name, drawstyle=style_of_line, marker=marker, zorder=3)
     known = values[np.isfinite(values)]
@@ -208,6 +241,8 @@ def cluster_count(
 ) -> "Axes":
     """Draw the number of clusters as a staircase, plateaus (start, end, count) shaded and named by their count.
 
+    The number changes in the middle between two frames, where a merge tree draws the merges.
+
     Parameters: `counts` (T,), or (T, R) for a median and a band over runs; `plateaus`, whose bounds are times; `log`, a
     logarithmic time axis (True, False, or "auto": where the frames are spaced like that); `color` of the line; `of`,
     the noun of what is counted; `ax`, the axes to draw on, else new ones. Returns the axes.
@@ -258,7 +293,7 @@ def staircase(
 ) -> "Axes":
     """Draw cluster count (left axis) and energy (right axis) on one time axis, plateaus shaded.
 
-    Whichever of the two is missing is left out.
+    Whichever of the two is missing is left out. Where the energy overflowed, its recorded logarithm is drawn.
 
     Parameters: `counts` (T,) or (T, R); `plateaus` (start, end, count) in times; `log`, a logarithmic time axis (True,
     False, or "auto": where the frames are spaced like that); `of`, the noun of what is counted; `ax`, the axes to draw
@@ -266,9 +301,9 @@ def staircase(
     """
     check_trajectory(trajectory)
     theme = style.current()
-    has_energy = "energy" in trajectory.observables
+    drawn = energy_name(trajectory)
     if counts is None:
-        if not has_energy:
+        if drawn is None:
             raise ArgumentError(
                 "A staircase needs cluster counts or an `energy` observable, but found neither: give `counts`."
             )
@@ -276,13 +311,14 @@ def staircase(
         shade_plateaus(ax, trajectory, plateaus, ax.get_xscale() == "log")
         return ax
     ax = cluster_count(trajectory, counts, plateaus=plateaus, log=log, of=of, ax=ax)
-    if has_energy:
+    if drawn is not None:
         _colored_axis(ax, "left", theme.categories[3])
         right = ax.twinx()
         times = drawn_times(trajectory.times, ax.get_xscale() == "log")
-        values = observable_values(trajectory, "energy")
+        values = observable_values(trajectory, drawn)
         draw_band(right, times, values, theme.categories[0], None)
-        right.set_ylabel(with_band("energy", values))
+        right.set_ylabel(with_band(drawn.replace("_", " "), values))
+        _say_overflow(right, trajectory, drawn)
         right.spines["right"].set_visible(True)
         if right.get_yscale() == "linear":
             low, high = right.get_ylim()

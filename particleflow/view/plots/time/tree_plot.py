@@ -30,7 +30,8 @@ from particleflow.view.plots.base import (
     time_axis,
     title_figure,
 )
-from particleflow.view.plots.colors import check_labels, particle_colors
+from particleflow.view.plots.colors import check_labels, has_labels, may_blend, particle_colors
+from particleflow.view.plots.crowds import nested_shares
 from particleflow.view.plots.space.paths import kymograph
 from particleflow.view.plots.word_labels import name_ticks
 
@@ -39,23 +40,43 @@ if TYPE_CHECKING:
 
     from particleflow.trajectory.trajectory import Trajectory
 
+_BRACKET_OPACITY = 0.22  # of the bar from the frame before a merge to the frame after it
+_LEAST_STRIPE = 0.7  # points: narrower ones would blur to a colour that is not there, and are left out
+STRIPES_NOTE = "stripes of a branch: shares of the labels in it"
+
 
 @dataclass(frozen=True)
 class Leaves:
-    """Where branches begin: `births` (L,), `sizes` (L,) in particles, order `along` (L,), and `colors` (L, 3)."""
+    """Where branches begin: `births` (L,), `sizes` (L,) in particles, order `along` (L,), and colours.
+
+    `parts` (L, K) are the particles of each leaf in each of the colours `tones` (K, 3); without tones, parts are the
+    mean colours (L, 3) of leaves.
+    """
 
     births: np.ndarray
     sizes: np.ndarray
     along: np.ndarray
-    colors: np.ndarray
+    parts: np.ndarray
+    tones: np.ndarray | None = None
+
+    def bands(self, members: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The colours (k, 3) of a branch with these leaves and the shares (k,) of its width, the whole width first."""
+        if self.tones is None:
+            weights = np.maximum(self.sizes[members], 1e-12)
+            return (weights @ self.parts[members] / weights.sum())[None], np.ones(1)
+        held = self.parts[members].sum(axis=0)
+        here = np.flatnonzero(held)
+        shares = nested_shares(np.zeros(len(here), int), self.tones[here], held[here])
+        order = np.argsort(-shares, kind="stable")
+        return self.tones[here[order]], shares[order]
 
 
 def check_merges(merges: Any) -> np.ndarray:
-    """Merges as an array (M, 4) of rows (a, b, time, size), sorted by time; a tree of the analysis is unpacked."""
+    """Merges as rows (a, b, time, size), sorted by time; those of the analysis end with the half width of the time."""
     rows = merge_rows(merges)
     if rows.ndim != 2 or rows.shape[1] < 4:
         raise ShapeError(f"Argument `merges` must have rows (a, b, time, size), but has shape {rows.shape}.")
-    return rows[np.argsort(rows[:, 2], kind="stable"), :4]
+    return rows[np.argsort(rows[:, 2], kind="stable"), :5]
 
 
 def _particle_places(run: Any) -> np.ndarray:
@@ -71,12 +92,16 @@ def _particle_places(run: Any) -> np.ndarray:
 def find_leaves(run: Any, labels: Any = None) -> Leaves:
     """The leaves of a tree: the particles, or with labels (T, N) the clusters, each from the frame it appears in."""
     places, colors = _particle_places(run), particle_colors(run)
+    parts, tones = colors, None
+    if not may_blend(run, None):
+        tones, number = np.unique(colors, axis=0, return_inverse=True)
+        parts = np.eye(len(tones))[number.ravel()]
     if labels is None:
-        return Leaves(np.full(run.count, run.times[0]), np.ones(run.count), places, colors)
+        return Leaves(np.full(run.count, run.times[0]), np.ones(run.count), places, parts, tones)
     labels = np.atleast_2d(check_labels(run, labels))
     count = int(labels.max(initial=-1)) + 1
     births, sizes, along = np.full(count, float(run.times[-1])), np.zeros(count), np.zeros(count)
-    shades = np.zeros((count, 3))
+    held = np.zeros((count, parts.shape[1]))
     for frame in range(len(labels) - 1, -1, -1):  # backwards, so that a cluster's first frame overwrites later ones
         row = labels[frame]
         kept = row >= 0
@@ -84,10 +109,8 @@ def find_leaves(run: Any, labels: Any = None) -> Leaves:
         here = number > 0
         births[here], sizes[here] = run.times[frame], number[here]
         along[here] = np.bincount(row[kept], places[kept], count)[here] / number[here]
-        shades[here] = (
-            np.stack([np.bincount(row[kept], tone[kept], count) for tone in colors.T], 1)[here] / number[here, None]
-        )
-    return Leaves(births, sizes, along, shades)
+        held[here] = np.stack([np.bincount(row[kept], each[kept], count) for each in parts.T], 1)[here]
+    return Leaves(births, sizes, along, held if tones is not None else held / np.maximum(sizes, 1)[:, None], tones)
 
 
 def merge_tree(
@@ -102,24 +125,31 @@ def merge_tree(
     """Draw merges (a, b, time, size) as a tree with time upwards (or rightwards), leaves ordered without crossings.
 
     Leaves are particles, or with `labels` (T, N) the labels, born in their first frame. A branch is as wide as the
-    square root of its share of particles and has their mean colour; clusters that have not merged by the end run to
-    the last time. An ensemble shows its run 0.
+    square root of its share of particles; a branch of several labels (or last clusters) has stripes as wide as their
+    shares, the largest outside; colours of first places are averaged. Clusters that have not merged by the end run to
+    the last time. A merge of the analysis is drawn in the middle between the two frames that it happened between, with
+    a light bar from one to the other. An ensemble shows its run 0.
 
     Parameters: `merges`, rows or a `MergeTree` of the analysis (with its `labels`); `log`, a logarithmic time axis
     (True, False, or "auto": where the frames are spaced like that); `vertical`, time upwards; `ax`, the axes to draw
     on, else new ones. Returns the axes.
     """
-    from matplotlib.collections import LineCollection
+    from matplotlib.collections import LineCollection, PolyCollection
 
     run = run_of_particles(trajectory, "A merge tree")
-    ax = new_axes(ax, about=trajectory)
+    ax = new_axes(ax, about=trajectory, note=STRIPES_NOTE if has_labels(run, None) else "")
     log = time_axis(ax, run.times, log, axis="y" if vertical else "x")
     leaves = find_leaves(run, labels)
     rows = check_merges(merges)
-    segments, colors, sizes = tree_segments(rows, leaves, drawn_times(run.times, log))
-    lines = segments[..., ::-1] if vertical else segments
-    widths = style.current().line_width * (0.45 + 2.6 * np.sqrt(sizes / max(run.count, 1)))
-    ax.add_collection(LineCollection(list(lines), colors=colors, linewidths=widths, capstyle="round"), autolim=False)
+    segments, colors, sizes, shares = tree_segments(rows, leaves, drawn_times(run.times, log))
+    bars = bracket_bars(rows, leaves, drawn_times(run.times, log))
+    lines, boxes = (each[..., ::-1] if vertical else each for each in (segments, bars))
+    widths = style.current().line_width * (0.45 + 2.6 * np.sqrt(sizes / max(run.count, 1))) * shares
+    seen = (shares == 1) | (widths >= _LEAST_STRIPE)
+    stems = LineCollection(list(lines[seen]), colors=colors[seen], linewidths=widths[seen], capstyle="round")
+    ax.add_collection(stems, autolim=False)
+    shade = style.current().muted
+    ax.add_collection(PolyCollection(list(boxes), facecolor=shade, alpha=_BRACKET_OPACITY, zorder=1), autolim=False)
     limits, ticks = (ax.set_xlim, ax.set_xticks) if vertical else (ax.set_ylim, ax.set_yticks)
     limits(-1, len(leaves.along))
     ticks([])
@@ -160,7 +190,7 @@ def branches_and_leaves(
     rows: np.ndarray, leaves: Leaves, begin: float, end: float
 ) -> tuple[list[TreeBranch], list[np.ndarray], np.ndarray]:
     """The placed branches of a tree, the leaves inside each of them, and all leaves (L,) in their order."""
-    branches = grow_branches(rows, leaves.births, leaves.sizes, begin=begin, end=end)
+    branches = grow_branches(rows[:, :4], leaves.births, leaves.sizes, begin=begin, end=end)
     inside = order_leaves(branches, leaves.along)
     for branch, members in zip(branches, inside, strict=True):
         branch.size = float(leaves.sizes[members].sum())
@@ -170,16 +200,22 @@ def branches_and_leaves(
     return branches, inside, order
 
 
-def tree_segments(rows: np.ndarray, leaves: Leaves, times: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Segments (K, 2, (time, place)), colours (K, 3) and sizes (K,): a stem for every branch, a bar for every merge."""
+def tree_segments(
+    rows: np.ndarray, leaves: Leaves, times: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Segments (K, 2, (time, place)), colours (K, 3), sizes (K,) and shares (K,) of their width, in drawing order.
+
+    Every branch has a stem and every merge a bar; one of several colours is drawn once for each, narrower each time.
+    """
     branches, inside, _ = branches_and_leaves(rows, leaves, float(times[0]), float(times[-1]))
-    segments, shades, sizes = [], [], []
+    segments, shades, sizes, widths = [], [], [], []
 
     def add(first: tuple[float, float], last: tuple[float, float], number: int, size: float) -> None:
-        segments.append([first, last])
-        weights = np.maximum(leaves.sizes[inside[number]], 1e-12)
-        shades.append(weights @ leaves.colors[inside[number]] / weights.sum())
-        sizes.append(size)
+        for color, share in zip(*leaves.bands(inside[number]), strict=True):
+            segments.append([first, last])
+            shades.append(color)
+            sizes.append(size)
+            widths.append(share)
 
     def add_stem(number: int) -> None:
         branch = branches[number]
@@ -194,7 +230,25 @@ def tree_segments(rows: np.ndarray, leaves: Leaves, times: np.ndarray) -> tuple[
             add((branch.birth, low), (branch.birth, high), number, min(part.size for part in parts))
     for root in roots_of(branches):
         add_stem(root)
-    return np.array(segments).reshape(-1, 2, 2), np.array(shades).reshape(-1, 3), np.array(sizes)
+    order = np.argsort(-np.array(widths), kind="stable")  # the stripes inside lie over all joints
+    return (
+        np.array(segments).reshape(-1, 2, 2)[order], np.array(shades).reshape(-1, 3)[order],
+        np.array(sizes)[order], np.array(widths)[order],
+    )  # fmt: skip
+
+
+def bracket_bars(rows: np.ndarray, leaves: Leaves, times: np.ndarray) -> np.ndarray:
+    """Boxes (M, 4, (time, place)): for every merge the saved times around it, across its two parts.
+
+    There are none where the rows have no half widths.
+    """
+    branches = branches_and_leaves(rows, leaves, float(times[0]), float(times[-1]))[0]
+    boxes = []
+    for merged, row in zip(branches[len(leaves.births) :], rows if rows.shape[1] > 4 else (), strict=False):
+        low, high = (branches[child].place for child in merged.children)
+        before, after = np.clip((row[2] - row[4], row[2] + row[4]), times[0], times[-1])
+        boxes.append([(before, low), (before, high), (after, high), (after, low)])
+    return np.array(boxes).reshape(-1, 4, 2)
 
 
 def kymograph_with_tree(
@@ -202,7 +256,7 @@ def kymograph_with_tree(
 ) -> np.ndarray:
     """Draw the kymograph and the merge tree side by side, time upwards in both; returns the two axes.
 
-    Both pictures are coloured by place.
+    Both pictures have the same colours.
 
     Parameters: `merges`, rows (a, b, time, size) or a `MergeTree`; `labels` (T, N), the clusters that the merges name,
     if these are not particles; `log`, a logarithmic time axis (True, False, or "auto": where the frames are spaced like

@@ -10,7 +10,7 @@ class App {
     this.colors = new Colors(facts);
     this.camera = makeCamera(this.run, this.run.radius);
     this.speedRange = speedRange(this.run, this.timeline);
-    this.mode = colorModes(this.run)[0][0];
+    this.mode = firstMode(this.run);
     this.sizeFactor = 1;
     this.rotating = false;
     this.held = -1;
@@ -106,15 +106,25 @@ class App {
   }
 
   refreshCategories() {
+    this.colors.ofLabels = this.mode === "label";
+    this.colors.refresh();
     this.renderer.setColors(this.colors);
     const { run, held } = this;
-    const codes = Uint16Array.from({ length: run.count }, (_, j) =>
+    this.codes = Uint16Array.from({ length: run.count }, (_, j) =>
       this.paintMode === "held" ? run.cluster(j, held) : run.arrays.label_codes ? run.arrays.label_codes[j] : 0);
-    this.renderer.setCategories(codes);
+    this.renderer.setCategories(this.codes);
+    this.ringsFrame = -1;
+  }
+
+  // The rings in which particles of several labels, or held clusters, are drawn now; null for other colours.
+  rings(k) {
+    if (this.paintMode !== "label" && this.paintMode !== "held") return null;
+    if (this.ringsFrame !== k) this.ringsNow = ringsOf(this.run, this.codes, k);
+    this.ringsFrame = k;
+    return this.ringsNow;
   }
 
   recolor() {
-    this.colors.refresh();
     this.refreshCategories();
     this.legendKey = null;
     this.invalidate("under");
@@ -198,12 +208,13 @@ class App {
     const k = Math.min(moment.k, Math.max(0, this.run.frames - 2));
     const at = this.run.frames > 1 && moment.k > k ? { k, next: k + 1, fraction: 1 } : moment;
     const many = this.run.count > 3000;
-    const alpha = this.run.density ? cellAlpha(this) : many ? 0.75 : 0.92;
+    const alpha = this.run.law ? 0 : this.run.density ? cellAlpha(this) : many ? 0.75 : 0.92;
     return {
       moment: this.mode === "speed" ? at : moment,
       matrix: camera.matrix(width, height),
       cue: camera.cue,
       mode: this.paintMode,
+      rings: this.rings(moment.k),
       speedRange: this.speedRange,
       numbers: {
         size: this.pointSize() * this.ratio,
@@ -243,8 +254,8 @@ class App {
     if (key === this.legendKey) return;
     this.legendKey = key;
     fillLegend(byId("legend"), this);
-    const noun = this.run.density ? "cells" : "particles";
-    byId("over").setAttribute("aria-label", `${this.facts.count} ${noun}, ${describeMoment(this)}`);
+    const shown = this.run.law ? "normal law" : `${this.facts.count} ${this.run.density ? "cells" : "particles"}`;
+    byId("over").setAttribute("aria-label", `${shown}, ${describeMoment(this)}`);
   }
 
   savePicture() {

@@ -173,7 +173,7 @@ class ProfileCamera extends StripCamera {
 }
 
 function makeCamera(run, radius) {
-  const { low, high } = run.facts;
+  const [low, high] = run.law ? lawBox(run) : [run.facts.low, run.facts.high];
   if (run.dimension === 1 && run.density) return new ProfileCamera(low[0], high[0], [66, 18, 52, 40]);
   if (run.dimension === 1) return new StripCamera(low[0], high[0], [58, 18, 52, 40]);
   if (run.dimension === 2 && radius) {
@@ -184,5 +184,6 @@ function makeCamera(run, radius) {
   if (radius) return new OrbitCamera([0, 0, 0], radius, 1.14, run.facts.facing); // as in figures: at the last clusters
   const centre = low.map((entry, c) => (entry + high[c]) / 2);
   // the corners of a box rarely come to the edge of the stage
-  return new OrbitCamera(centre, Math.hypot(...low.map((entry, c) => high[c] - entry)) / 2 || 1, 1);
+  const orbit = new OrbitCamera(centre, Math.hypot(...low.map((entry, c) => high[c] - entry)) / 2 || 1, 1);
+  return Object.assign(orbit, { low, high }); // of the box that is drawn
 }

@@ -15,6 +15,7 @@ function darkNow() {
 class Colors {
   constructor(facts) {
     this.facts = facts;
+    this.ofLabels = false; // whether categories are given labels, which have the colours that they have in figures
     this.refresh();
   }
 
@@ -29,7 +30,7 @@ class Colors {
     this.muted = read("--muted");
     this.line = read("--line");
     this.accent = read("--accent");
-    this.categories = this.facts.palettes[name].map(parseColor);
+    this.categories = (this.ofLabels ? this.facts.labelPalettes : this.facts.palettes)[name].map(parseColor);
     this.ramp = this.facts.ramps[name].map(parseColor);
   }
 
@@ -78,6 +79,13 @@ function speedOf(run, timeline, j, k) {
   let squared = 0;
   for (let c = 0; c < 3; c++) squared += ((run.codes[b + c] - run.codes[a + c]) * run.step[c]) ** 2;
   return Math.sqrt(squared) / elapsed;
+}
+
+// The colouring of figures: by given labels where they differ, else the first of the menu.
+function firstMode(run) {
+  const codes = run.arrays.label_codes;
+  if (!run.density && codes?.some((code) => code !== codes[0])) return "label";
+  return colorModes(run)[0][0];
 }
 
 // The ways to colour that this run allows, as [name, title].

@@ -58,8 +58,8 @@ class Controls {
     byId("hold").hidden = !app.run.hasClusters;
     byId("rotate").hidden = app.camera.kind !== "orbit";
     byId("reset").hidden = ["strip", "profile"].includes(app.camera.kind);
-    byId("size").parentElement.hidden = Boolean(app.run.density) && !cellAlpha(app);
-    byId("color").parentElement.hidden = Boolean(app.run.density); // there is one way to colour it
+    byId("size").parentElement.hidden = app.run.law || (Boolean(app.run.density) && !cellAlpha(app));
+    byId("color").parentElement.hidden = app.run.law || Boolean(app.run.density); // there is one way to colour it
   }
 
   buildDialogs() {
@@ -201,7 +201,10 @@ function fillLegend(root, app) {
     item.append(mark, element("span", "", text));
     items.push(item);
   };
-  if (app.mode === "density") {
+  if (app.run.law) {
+    const shown = app.camera.kind === "strip" ? "Mean, one and two" : "One and two";
+    items.push(element("span", "quiet", `${shown} standard deviations of the normal law`));
+  } else if (app.mode === "density") {
     const { low, high, log, name } = app.run.density;
     const bar = element("i", "bar");
     bar.style.background = app.colors.rampCss();

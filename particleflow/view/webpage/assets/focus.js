@@ -9,6 +9,7 @@ class Focus {
 
   // The nearest particle to a place on the stage, the front one of equals; −1 if none is within reach.
   pick([x, y], reach) {
+    if (this.app.run.law) return -1;
     const { run, camera, width, height } = this.app;
     const { moment } = this.app.player;
     const matrix = camera.matrix(width, height);
@@ -45,6 +46,7 @@ class Focus {
   }
 
   selectNeighbour(by) {
+    if (this.app.run.law) return;
     const { count } = this.app.run;
     this.select((this.selected + by + count) % count);
   }

@@ -24,8 +24,9 @@ function verticalScale(values, decades) {
   return { toY, ticks, low, high, log };
 }
 
-// A curve with many more samples than pixels keeps the extremes of each column.
-function drawCurve(context, xs, ys, steps) {
+// A curve with many more samples than pixels keeps the extremes of each column. With `middles`, the places half way in
+// time from each sample to the next, a value changes there.
+function drawCurve(context, xs, ys, middles) {
   context.beginPath();
   let open = false;
   for (let i = 0; i < xs.length; i++) {
@@ -34,7 +35,10 @@ function drawCurve(context, xs, ys, steps) {
       context.moveTo(xs[i], ys[i]);
       open = true;
     } else {
-      if (steps) context.lineTo(xs[i], ys[i - 1]);
+      if (middles) {
+        context.lineTo(middles[i - 1], ys[i - 1]);
+        context.lineTo(middles[i - 1], ys[i]);
+      }
       context.lineTo(xs[i], ys[i]);
     }
   }
@@ -51,11 +55,13 @@ class CurvePanel extends Panel {
     const { timeline, colors } = this.app;
     const toY = (value) => this.scale.toY(value, area);
     this.guides(context, area, this.ticks(area), toY);
-    const xs = Array.from(timeline.times, (time) => area.left + timeline.toUnit(time) * area.width);
+    const toX = (time) => area.left + timeline.toUnit(time) * area.width;
+    const { times } = timeline;
+    const middles = this.steps && Array.from(times.subarray(1), (time, i) => toX((times[i] + time) / 2));
     context.strokeStyle = cssColor(colors.accent);
     context.lineWidth = 1.8;
     context.lineJoin = "round";
-    drawCurve(context, xs, Array.from(this.values, toY), this.steps);
+    drawCurve(context, Array.from(times, toX), Array.from(this.values, toY), middles);
   }
 
   ticks(area) {
@@ -64,7 +70,7 @@ class CurvePanel extends Panel {
 
   current() {
     const place = locate(this.app.timeline.times, this.app.player.time);
-    return this.steps ? this.values[place.index] : interpolate(this.values, place);
+    return this.steps ? this.values[nearest(place)] : interpolate(this.values, place);
   }
 
   markerHeight(area) {
@@ -124,6 +130,8 @@ class CountPanel extends CurvePanel {
   }
 }
 
+const LEAST_STRIPE = 1; // pixel: narrower ones would blur to a colour that is not there
+
 class TreePanel extends Panel {
   constructor(app) {
     super(app, "merge tree", 1.5);
@@ -135,7 +143,7 @@ class TreePanel extends Panel {
   }
 
   paint(context, area) {
-    const { timeline, colors, run } = this.app;
+    const { timeline, run } = this.app;
     const { y, birth, death, size, label, join } = this.branches;
     const most = Math.max(...size, 1);
     const toY = (value) => area.top + value * area.height;
@@ -143,11 +151,25 @@ class TreePanel extends Panel {
     const order = Array.from(y.keys()).sort((a, b) => size[a] - size[b]);
     for (const i of order) {
       const [x0, x1] = [birth[i], death[i]].map((time) => area.left + timeline.toUnit(time) * area.width);
-      const color = run.hasClusters && label[i] >= 0 ? colors.category(label[i]) : colors.accent;
       const lines = [[x0 - 0.5, toY(y[i]), x1 + 0.5, toY(y[i])]]; // a little longer, so that no seam shows
       if (Number.isFinite(join[i])) lines.push([x1, toY(y[i]), x1, toY(join[i])]);
-      drawLines(context, lines, color, 1, 0.9 + 4.6 * Math.sqrt(size[i] / most) * Math.min(1, area.height / 90));
+      const width = 0.9 + 4.6 * Math.sqrt(size[i] / most) * Math.min(1, area.height / 90);
+      for (const [color, share] of this.stripes(i)) {
+        if (share === 1 || width * share >= LEAST_STRIPE) drawLines(context, lines, color, 1, width * share);
+      }
     }
+  }
+
+  // The colours of a branch and the shares of its width that they are drawn in, the whole width first: that of its
+  // cluster, or those of its labels.
+  stripes(i) {
+    const { run, colors, mode, timeline } = this.app;
+    const { label, birth } = this.branches;
+    if (!run.hasClusters || label[i] < 0) return [[colors.accent, 1]];
+    if (mode !== "label") return [[colors.category(label[i]), 1]];
+    const parts = labelParts(run, label[i], nearest(locate(timeline.frameTimes, birth[i])));
+    const shares = nestedShares(new Map(parts.map(({ code, size }) => [code, size])));
+    return [...shares].map(([code, share]) => [colors.category(code), share]);
   }
 
   readout() {

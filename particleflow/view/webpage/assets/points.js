@@ -7,6 +7,7 @@ precision highp int;
 layout(location = 0) in uvec4 first;   // x, y, z, cluster in frame k
 layout(location = 1) in uvec4 second;  // the same in frame k + 1
 layout(location = 2) in uint code;     // a category that does not change: given label, or held clusters
+layout(location = 3) in float share;   // of the area of the dot: less than 1 inside a ring of another category
 uniform mat4 matrix;
 uniform vec3 low, stepSize, background;
 uniform float fraction, size, reference, alpha, missing, count, elapsed, sphere, square;
@@ -46,7 +47,7 @@ void main() {
   }
   float far = cue.y > cue.x ? clamp((distance - cue.x) / (cue.y - cue.x), 0.0, 1.0) : 0.0;
   tint = vec4(mix(color, background, 0.38 * smoothstep(0.35, 1.0, far)), alpha);
-  float pixels = size * (reference > 0.0 ? reference / distance : 1.0);
+  float pixels = size * sqrt(share) * (reference > 0.0 ? reference / distance : 1.0);
   gl_PointSize = pixels + (square > 0.0 ? 0.0 : 1.5);
   radius = (pixels + 1.5) * 0.5;
 }`;
@@ -98,6 +99,8 @@ class GLPoints {
     }
     this.slots = [0, 1, 2].map(() => ({ buffer: this.allocate(run.count * 8), frame: -1 }));
     this.codes = this.allocate(run.count * 2);
+    this.whole = { share: new Float32Array(run.count).fill(1), anchor: null, order: null };
+    this.shares = this.allocate(run.count * 4);
     this.order = new Uint32Array(run.count);
     this.depths = new Uint16Array(run.count);
     this.orderBuffer = gl.createBuffer();
@@ -146,8 +149,8 @@ class GLPoints {
     return slot.buffer;
   }
 
-  // Far points first, by a counting sort of their distance: blending then needs no depth buffer.
-  sort(matrix, moment, cue) {
+  // Far points first, by a counting sort of the distance of their places: blending then needs no depth buffer.
+  sort(matrix, moment, cue, rings) {
     const { run, order, depths } = this;
     const frame = run.frame(moment.fraction < 0.5 ? moment.k : moment.next);
     const bins = 4096;
@@ -156,16 +159,33 @@ class GLPoints {
     const [a, b, c] = [3, 7, 11].map((place, axis) => matrix[place] * run.step[axis] * scale);
     const shift = [3, 7, 11].reduce((sum, place, axis) => sum + matrix[place] * run.low[axis], matrix[15]);
     const starts = new Uint32Array(bins + 1);
-    for (let j = 0, at = 0; j < run.count; j++, at += 4) {
+    for (let j = 0; j < run.count; j++) {
+      const at = 4 * (rings.anchor ? rings.anchor[j] : j);
       const depth = a * frame[at] + b * frame[at + 1] + c * frame[at + 2] + (shift - base) * scale;
       const bin = depth > 0 ? (depth < bins ? bins - 1 - (depth | 0) : 0) : bins - 1;
       depths[j] = bin;
       starts[bin + 1]++;
     }
     for (let i = 1; i <= bins; i++) starts[i] += starts[i - 1];
-    for (let j = 0; j < run.count; j++) order[starts[depths[j]]++] = j;
+    for (let i = 0; i < run.count; i++) {
+      const j = rings.order ? rings.order[i] : i;
+      order[starts[depths[j]]++] = j;
+    }
+    this.upload(order);
+  }
+
+  upload(order) {
     this.gl.bindBuffer(this.gl.ELEMENT_ARRAY_BUFFER, this.orderBuffer);
     this.gl.bufferData(this.gl.ELEMENT_ARRAY_BUFFER, order, this.gl.STREAM_DRAW);
+  }
+
+  setShares({ share }) {
+    const { gl } = this;
+    gl.bindBuffer(gl.ARRAY_BUFFER, this.shares);
+    if (this.sharesNow !== share) gl.bufferSubData(gl.ARRAY_BUFFER, 0, share);
+    this.sharesNow = share;
+    gl.enableVertexAttribArray(3);
+    gl.vertexAttribPointer(3, 1, gl.FLOAT, false, 4, 0);
   }
 
   bind(place, buffer, size, stride) {
@@ -199,9 +219,12 @@ class GLPoints {
     numbers.rimmed = run.density ? 0 : 1; // cells are to touch
     numbers.square = run.density?.kind === "plane" ? 1 : 0;
     for (const [name, value] of Object.entries(numbers)) gl.uniform1f(places[name], value);
-    const sorted = view.cue[1] > view.cue[0] && run.count <= SORT_LIMIT;
-    if (sorted) this.sort(matrix, moment, view.cue);
-    if (sorted) gl.drawElements(gl.POINTS, run.count, gl.UNSIGNED_INT, 0);
+    const rings = view.rings ?? this.whole;
+    this.setShares(rings);
+    const deep = view.cue[1] > view.cue[0] && run.count <= SORT_LIMIT;
+    if (deep) this.sort(matrix, moment, view.cue, rings);
+    else if (rings.order) this.upload(rings.order);
+    if (deep || rings.order) gl.drawElements(gl.POINTS, run.count, gl.UNSIGNED_INT, 0);
     else gl.drawArrays(gl.POINTS, 0, run.count);
   }
 }

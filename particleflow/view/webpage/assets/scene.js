@@ -81,7 +81,7 @@ class Scene {
   drawBox() {
     const { app, under, width, height } = this;
     const { camera, colors } = app;
-    const { low, high } = app.run.facts;
+    const { low, high } = camera;
     const matrix = camera.matrix(width, height);
     const corner = (bits) => [0, 1, 2].map((c) => ((bits >> c) & 1 ? high[c] : low[c]));
     const [near, far] = camera.cue;
@@ -149,7 +149,8 @@ class Scene {
     const atY = (value) => area.top + area.height * (1 - (value - camera.low) / (camera.high - camera.low));
     const ys = niceTicks(camera.low, camera.high, Math.max(3, area.height / 80));
     drawLines(under, ys.map((value) => [area.left, atY(value), area.left + area.width, atY(value)]), colors.line, 0.9, 1);
-    drawPaths(under, app, area, (j, k) => app.run.low[0] + app.run.step[0] * app.run.codes[(k * app.run.count + j) * 4], atY);
+    if (app.run.law) drawLawStrip(this, area, atY);
+    else drawPaths(under, app, area, (j, k) => app.run.low[0] + app.run.step[0] * app.run.codes[(k * app.run.count + j) * 4], atY);
     drawTexts(under, ys.map((value) => [formatNumber(value), area.left - 8, atY(value)]), colors.muted, "right", "middle");
     drawTimeTicks(under, timeline, area, colors);
   }
@@ -167,6 +168,7 @@ class Scene {
       drawLines(over, [[x, area.top - 4, x, area.top + area.height + 4]], app.colors.ink, 0.55, 1);
     }
     if (app.run.density) drawDensity(this, matrix);
+    if (app.run.law && app.camera.kind !== "strip") drawLaw(this, matrix);
     if (app.showMass) this.drawMasses(matrix);
     if (app.showWords) app.names.draw(over, matrix);
     if (app.focus.selected >= 0 && !app.run.density) this.drawTrail(matrix);
@@ -217,9 +219,17 @@ class Scene {
       over.arc(x, y, radius, 0, 2 * Math.PI);
       over.fillStyle = cssColor(color, 0.13 * (1 - 0.6 * depth));
       over.fill();
-      over.strokeStyle = cssColor(color, 0.75 * (1 - 0.7 * depth));
-      over.lineWidth = 1.2;
-      over.stroke();
+      const parts = app.mode === "label" ? labelParts(app.run, code, app.player.moment.k) : [{ size }];
+      over.lineWidth = app.mode === "label" ? 3 : 1.2;
+      let begin = -Math.PI / 2;
+      for (const part of parts) { // by labels, arcs as long as their shares
+        const end = begin + (2 * Math.PI * part.size) / size;
+        over.beginPath();
+        over.arc(x, y, radius, begin, end);
+        over.strokeStyle = cssColor(part.code === undefined ? color : app.colors.category(part.code), 0.75 * (1 - 0.7 * depth));
+        over.stroke();
+        begin = end;
+      }
     }
   }
 }

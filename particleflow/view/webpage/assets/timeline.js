@@ -54,6 +54,9 @@ function interpolate(array, { index, fraction }) {
   return fraction > 0 ? value + (array[index + 1] - value) * fraction : value;
 }
 
+// The index of the nearer sample: a number of clusters changes half way in time between two frames.
+const nearest = ({ index, fraction }) => (fraction < 0.5 ? index : index + 1);
+
 class Timeline {
   constructor(times, arc, frames) {
     this.times = times;

@@ -1,7 +1,7 @@
 // Descriptions of the run, of a moment and of a particle, as plain text that is never parsed as markup.
 
 function describeMoment(app) {
-  const { index } = locate(app.timeline.times, app.player.time);
+  const index = nearest(locate(app.timeline.times, app.player.time));
   const count = app.arrays.counts ? `, ${app.arrays.counts[index]} ${app.facts.counted}` : "";
   return `time ${formatNumber(app.player.time)}${count}`;
 }
@@ -12,7 +12,7 @@ function runFacts(app) {
   const share = (shown, total, why) =>
     shown < total ? `${formatCount(shown)} of ${formatCount(total)}, ${why}` : formatCount(total);
   const rows = [
-    [facts.density ? "Cells" : "Particles", share(facts.count, facts.totalCount, "drawn at random to keep the file small")],
+    [facts.density ? "Cells" : facts.law ? "Nodes that carry the law, not drawn" : "Particles", share(facts.count, facts.totalCount, "drawn at random to keep the file small")],
     ["Frames", share(facts.frameCount, facts.totalFrames, `closest together where ${facts.density ? "most mass moves" : "the particles move most"}`)],
   ];
   rows.push(["Time", `${formatNumber(app.timeline.begin)} to ${formatNumber(app.timeline.end)}`]);
@@ -25,6 +25,7 @@ function runFacts(app) {
   const error = Math.max(...facts.step) / 2;
   const precision = `${facts.bits} bits a coordinate, off by at most ${formatNumber(error, 2)}`;
   rows.push(["Precision", `${precision}; between frames points are interpolated`]);
+  if (facts.lost) rows.push(["Not drawn", `${facts.lost}: too large for a number in every frame`]);
   if (facts.threshold) rows.push([facts.density ? "Peaks" : "Clusters", facts.threshold]);
   if (facts.runs !== null) rows.push(["Ensemble", `the first of ${facts.runs} runs is shown`]);
   if (facts.seed !== null) rows.push(["Seed", facts.seed]);
@@ -48,6 +49,10 @@ function describeParticle(app, j) {
     const noun = app.facts.count < app.facts.totalCount ? "shown particle" : "particle";
     const named = `${formatCount(code + 1)} (${formatCount(size)} ${noun}${size === 1 ? "" : "s"})`;
     rows.push(["cluster", code === MISSING_LABEL ? "none" : named]);
+    if (arrays.labels && code !== MISSING_LABEL && size > 1) {
+      const parts = labelParts(run, code, moment.k).map((part) => `${formatCount(part.size)} of ${labelName(run, part.code, part.j)}`);
+      rows.push(["its labels", parts.slice(0, 4).join(", ") + (parts.length > 4 ? ` +${parts.length - 4}` : "")]);
+    }
     if (app.names.usable && code !== MISSING_LABEL && size > 1) rows.push(["its words", app.names.ofCluster(code, moment.k, 5)]);
   }
   if (arrays.weights) rows.push(["weight", formatNumber(arrays.weights[j])]);
@@ -63,8 +68,8 @@ function describeParticle(app, j) {
 
 function showHeading(facts) {
   byId("title").textContent = facts.title || "Untitled run";
-  const noun = facts.density ? "cell" : "particle";
-  const parts = [`${formatCount(facts.totalCount)} ${noun}${facts.totalCount === 1 ? "" : "s"}`];
+  const noun = facts.density ? "cell" : facts.law ? "node" : "particle";
+  const parts = facts.law ? ["normal law"] : [`${formatCount(facts.totalCount)} ${noun}${facts.totalCount === 1 ? "" : "s"}`];
   const circle = facts.radius && facts.dimension === 2;
   if (facts.geometry) parts.push(circle ? "circle" : facts.geometry.replaceAll("_", " "));
   parts.push(facts.dimension === 1 ? "1 dimension" : `${facts.dimension} dimensions`);
