@@ -11,6 +11,8 @@ from ._version import __version__ as __version__
 from .app import scenario as scenario
 from .app.runs.run_scenario import run as run
 from .app.scenario.scenario import key_for as key_for
+from .app.sweep.sweep_result import SweepResult as SweepResult
+from .app.sweep.sweep_result import sweep as sweep
 from .discretization import Particles as Particles
 from .discretization import Present as Present
 from .dynamics import drifts as drifts

@@ -58,6 +58,10 @@ class ComputedAgain(UserWarning):
     """A run is resumed from before its last stored frame, because a checkpoint cannot be used; no frame is lost."""
 
 
+class StartMoved(UserWarning):
+    """Points that a scenario reads from a file are not on its geometry, and have been moved onto it."""
+
+
 class ProductMissing(UserWarning):
     """A run is complete, but a summary, figures, a movie or a page of it could not be made."""
 
@@ -65,7 +69,8 @@ class ProductMissing(UserWarning):
 def check_kind(value: Any, kind: type | tuple[type, ...], name: str, expected: str) -> None:
     """Raise unless an argument is an object of a kind; a class in place of an object gets a message of its own.
 
-    Parameters: `value` of the argument `name`; `kind`, the class or classes that will do; `expected`, in words.
+    Parameters: `value` of the argument `name`; `kind`, the class or classes that will do, of which an abstract one is
+    named as what to subclass, with its `alternative` if it has one; `expected`, in words.
     """
     if isinstance(value, kind):
         return
@@ -74,7 +79,15 @@ def check_kind(value: Any, kind: type | tuple[type, ...], name: str, expected: s
         raise KindError(f"Argument `{name}` must be {expected}, but is the class {value.__name__}: write {made}.")
     text = repr(value)
     found = text if len(text) <= 100 and "\n" not in text else f"a {type(value).__name__}"
-    raise KindError(f"Argument `{name}` must be {expected}, but is {found}.")
+    raise KindError(f"Argument `{name}` must be {expected}, but is {found}.{subclass_hint(kind)}")
+
+
+def subclass_hint(kind: Any) -> str:
+    """A sentence that says how an object of one's own is made for an abstract class; nothing for any other class."""
+    if not getattr(kind, "__name__", "").startswith("Abstract"):
+        return ""
+    other = f", or {kind.alternative}" if hasattr(kind, "alternative") else ""
+    return f" One of your own is a subclass of {kind.__name__}{other}."
 
 
 def whole_number(value: Any, name: str, least: int = 1) -> int:

@@ -18,6 +18,7 @@ from particleflow.errors import UserError
 REMOVED = object()
 
 _LONGEST_PATH = 100
+_OPENING = "[{'\""  # the first characters of lists, tables and quoted texts
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 
@@ -154,7 +155,9 @@ def loads(text: str, name: str) -> dict[str, Any]:
 def parse_override(text: str) -> tuple[list[str | int], Any]:
     """The path and the value of `path=value`.
 
-    The value is TOML, or a single bare word for a text; nothing after "=" gives `REMOVED`.
+    The value is TOML where it can be read as that, so that numbers, lists and tables stay what they are; anything else
+    is a text without its quotes, unless it begins as a list, a table or a quoted text. Nothing after "=" gives
+    `REMOVED`.
     """
     path, found, value = text.partition("=")
     if not found or not path.strip():
@@ -164,8 +167,8 @@ def parse_override(text: str) -> tuple[list[str | int], Any]:
     try:
         parsed = tomllib.loads(f"value = {value}")
     except (ValueError, RecursionError) as error:
-        if not _WORD.fullmatch(value.strip()):
-            raise UserError(f"--set {path}: {value!r} is no TOML value; a text needs quotes.") from error
+        if value.strip()[0] in _OPENING:
+            raise UserError(f"--set {path}: {value!r} is no TOML value: {str(error)[:100]}.") from error
         parsed = {"value": value.strip()}
     if list(parsed) != ["value"]:
         raise UserError(f"--set takes one value, but {text!r} holds several lines.")

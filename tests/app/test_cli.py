@@ -315,13 +315,30 @@ def test_check_loads_no_room_that_it_does_not_need():
     assert not loaded & rooms
 
 
-def test_list_shows_every_shipped_scenario(capsys):
+def test_list_shows_every_shipped_scenario_by_theme(capsys):
     assert main(["list"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == len(shipped()) >= 24
-    assert any(line.startswith("metastable_sphere") and "Metastable clusters on the sphere" in line for line in lines)
+    themes = [line for line in lines if not line.startswith(" ")]
+    assert 5 <= len(themes) == len(set(themes)) <= 12
+    names = [line.split()[0] for line in lines if line.startswith("  ") and not line.startswith("   ")]
+    assert sorted(names) == sorted(shipped())
+    assert len(names) >= 24
+    place = next(index for index, line in enumerate(lines) if line.startswith("  metastable_sphere"))
+    assert lines[place].endswith("Metastable clusters on the sphere")
+    assert lines[place + 1].strip().startswith("Tokens first gather in a few clusters")
+    assert "Clusters" in themes
     assert main(["list", "--json"]) == 0
-    assert {each["name"] for each in json.loads(capsys.readouterr().out)} == set(shipped())
+    found = json.loads(capsys.readouterr().out)
+    assert {each["name"] for each in found} == set(shipped())
+    assert {each["theme"] for each in found} == set(themes)
+
+
+def test_the_first_help_names_the_switches_of_products(capsys):
+    assert main(["run", "--help"]) == 0
+    first = "".join(capsys.readouterr().out.splitlines()[:2])
+    assert all(f"[--no-{name}]" in first for name in ("movie", "page", "figures", "summary"))
+    assert main(["--help"]) == 0
+    assert "--no-movie" in capsys.readouterr().out
 
 
 def test_schema_is_json(capsys):

@@ -8,6 +8,7 @@ import pytest
 from folders_oracles import TIMES, merging_points, save_run
 from particleflow._support import toml
 from particleflow.app.cli import main
+from particleflow.app.runs.comparison import run_names, scenario_differences
 
 FIRST = """
 title = "First"
@@ -119,3 +120,61 @@ def test_runs_without_a_scenario_and_ensembles(runs, tmp_path, drawn, capsys):
     (bare / "comparisons").symlink_to(tmp_path)
     assert main(["compare", str(bare), str(runs[0])]) == 1
     assert "leads elsewhere" in capsys.readouterr().err
+
+
+BASE = {"title": "One", "output": {"movie": True}, "drift": [{"kind": "attend", "kernel": {"kind": "attention"}}]}
+
+
+def with_kernel(**kernel):
+    return {**BASE, "title": "Another", "output": {}, "drift": [{"kind": "attend", "kernel": kernel}]}
+
+
+def test_what_is_made_of_a_run_is_no_difference():
+    assert scenario_differences(BASE, {**BASE, "output": {"page": False}}) == []
+    assert [key for key, *_ in scenario_differences(BASE, {**BASE, "seed": 3})] == ["seed"]
+
+
+@pytest.mark.parametrize(
+    ("scenarios", "names"),
+    [
+        ([with_kernel(kind="attention", beta=4.0), with_kernel(kind="attention", beta=9.0)], ["β = 4", "β = 9"]),
+        (
+            [with_kernel(kind="gaussian", width=0.5), with_kernel(kind="laplace", width=0.5)],
+            ["gaussian", "laplace"],
+        ),
+        ([BASE, {**BASE, "seed": 1}, {**BASE, "seed": 2}], ["without seed", "seed = 1", "seed = 2"]),
+        ([BASE, {**BASE, "geometry": {"kind": "sphere"}}], ["without geometry", "geometry = sphere"]),
+        ([BASE, {**BASE, "initial": {"text": "$x"}}], ["without initial", r'initial = { text = "\$x" }']),
+        ([BASE, BASE], ["a/0", "a/1"]),
+        ([BASE, {**BASE, "seed": 1, "precision": "float32", "temperature": 0.1}], ["a/0", "a/1"]),
+        ([BASE, {**BASE, "initial": {"text": "so many words that they would fill a legend"}}], ["a/0", "a/1"]),
+    ],
+)
+def test_runs_are_named_by_what_tells_them_apart(scenarios, names, tmp_path):
+    assert run_names([tmp_path / "a" / str(place) for place in range(len(scenarios))], scenarios) == names
+
+
+def test_a_picture_names_runs_by_what_differs(tmp_path, drawn, capsys):
+    first, second = (
+        save_run(tmp_path / "circle" / name, scenario=FIRST.replace("9.0", beta), observables={"energy": np.ones(9)})
+        for name, beta in (("001", "9.0"), ("002", "4.0"))
+    )
+    assert main(["compare", str(first), str(second)]) == 0
+    assert drawn[0][0] == ["β = 9", "β = 4"]
+    assert main(["plot", str(first), str(second)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].endswith("over-circle-002.png")
+
+
+def test_a_table_in_a_pipe_is_whole(tmp_path, capsys, monkeypatch):
+    words = "word " * 30
+    runs = [
+        str(save_run(tmp_path / name, scenario=FIRST.replace("First", name + words), observables={"e": np.ones(9)}))
+        for name in ("a", "b")
+    ]
+    assert main(["compare", *runs]) == 0
+    assert "b" + words in capsys.readouterr().out
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert main(["compare", *runs]) == 0
+    said = capsys.readouterr().out
+    assert "b" + words not in said
+    assert "…" in said

@@ -116,6 +116,37 @@ def test_what_was_meant_is_said(override, message, write):
     assert message in f"{caught.value}\n"
 
 
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("my sentence", "my sentence"),
+        ("One, two = 3 # and four", "One, two = 3 # and four"),
+        ("7 ways", "7 ways"),
+        ('What is "it"?', 'What is "it"?'),
+        ('"in quotes"', "in quotes"),
+        ("word", "word"),
+    ],
+)
+def test_a_text_needs_no_quotes(value, text, write):
+    assert scenario.load(write(), [f"title={value}"]).title == text
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("drift.0.kernel.beta=4,5", "must be a number"),
+        ("seed=two or three", "must be a whole number"),
+        ("time.times=[0, 1", "is no TOML value"),
+        ('title="open', "is no TOML value"),
+        ("geometry={kind = 3", "is no TOML value"),
+        ("title=2024", "must be a text in quotes"),
+    ],
+)
+def test_numbers_lists_and_tables_stay_what_they_are(override, message, write):
+    with pytest.raises(UserError, match=message):
+        scenario.load(write(), [override])
+
+
 def test_a_single_table_of_drift_has_no_places(write):
     single = TEXT.split('[[drift]]\nkind = "linear"')[0].replace("[[drift]]", "[drift]") + "[time]\nend = 1.0\n"
     assert scenario.load(write(single), ["drift.kernel.beta=9"]).raw["drift"]["kernel"]["beta"] == 9

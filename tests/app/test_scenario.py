@@ -274,12 +274,13 @@ def test_the_json_schema_knows_every_kind():
 def test_shipped_scenarios_are_short_and_say_what_to_look_for(name):
     path = scenario.shipped()[name]
     lines = path.read_text(encoding="utf-8").splitlines()
-    assert len(lines) <= 25
+    assert len(lines) <= 26
     assert lines[0].startswith("# ")
     assert len(lines[0]) > 40
     facts = scenario.describe(path)
     assert facts["title"] != name
     assert facts["look for"] == lines[0][2:].strip()
+    assert f"# Theme: {facts['theme']}" == lines[1]
 
 
 def test_shipped_scenarios_cover_all_dynamics_geometries_and_clouds():
@@ -300,7 +301,7 @@ def test_shipped_scenarios_cover_all_dynamics_geometries_and_clouds():
     assert len(scenario.shipped()) >= 24
     for family, kinds in found.items():
         missing = set(Registry().kinds(family)) - kinds
-        assert missing <= {"feed_forward", "sum", "density_function"}, (family, missing)
+        assert missing <= {"feed_forward", "sum", "density_function", "function_drift"}, (family, missing)
 
 
 @pytest.mark.parametrize("name", by_default(scenario.shipped(), ["alibi", "hopfield"]))

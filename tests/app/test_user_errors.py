@@ -76,3 +76,45 @@ def test_errors_of_others_are_not_blamed_on_the_user():
     assert "test_user_errors.py" in (blamed(caught.value) or "")  # it was this file that asked
     inside = caught.tb.tb_next.tb_next if caught.tb.tb_next else None  # as if particleflow had
     assert blamed(caught.value.with_traceback(inside)) is None
+
+
+OWN = """
+import particleflow as pf
+
+
+def pull(t, x, mu):
+    return -x
+
+
+class Wrong:
+    pass
+"""
+
+
+def with_drift(drift: str) -> str:
+    return SCENARIO.split("[[drift]]")[0] + f"drift = [{drift}]\n" + SCENARIO.split('Push"\n')[1].split("[sweep]")[0]
+
+
+@pytest.mark.parametrize(
+    ("drift", "code", "said"),
+    [
+        ('{ kind = "function_drift", function = "NAME:pull" }', 0, "is fine"),
+        (
+            '"NAME:pull"',
+            2,
+            "which is no drift. One of your own is a subclass of AbstractDrift, or drifts.FunctionDrift",
+        ),
+        ('{ kind = "attend", kernel = "NAME:Wrong" }', 2, "which is no kernel. One of your own is a subclass of"),
+    ],
+)
+def test_a_function_is_named_in_a_scenario_and_what_is_no_drift_is_told_what_to_be(
+    drift, code, said, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    name = f"own_module_{abs(hash(drift))}"
+    (tmp_path / f"{name}.py").write_text(OWN)
+    (tmp_path / "own.toml").write_text(with_drift(drift.replace("NAME", name)))
+    assert main(["check", "own.toml", "--allow-code"]) == code
+    assert said in capsys.readouterr().err
+    assert main(["check", "own.toml"]) == 2
+    assert "--allow-code" in capsys.readouterr().err

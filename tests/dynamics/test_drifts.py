@@ -1,5 +1,7 @@
 """Every drift against its formula in NumPy."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -10,7 +12,7 @@ import flows_oracles as oracle
 import pair_oracles
 import particleflow as pf
 from particleflow import drifts, kernels
-from particleflow.errors import ArgumentError
+from particleflow.errors import ArgumentError, KindError, ShapeError
 from particleflow.measure import Sites
 
 _RNG = np.random.default_rng(41)
@@ -224,3 +226,60 @@ def test_what_makes_no_sense_is_refused(name):
 
 def test_a_ramp_of_logarithms_may_be_negative():
     assert abs(drifts.Ramp(-1.0, -4.0, end=2.0, scale="log")(1.0) + 2.0) < 1e-14
+
+
+def test_a_function_is_a_drift():
+    """−t x + Σ w_j y_j, alone, in a sum, and from one point to all others."""
+
+    def function(t, x, mu):
+        return -t * x + (jnp.exp(mu.log_weights) @ mu.points)[None]
+
+    total = WEIGHTS @ POINTS
+    check(drifts.FunctionDrift(function), -0.5 * POINTS + total, time=0.5)
+    check(drifts.FunctionDrift(function) + 2.0 * drifts.Linear(VALUE), total + 2.0 * POINTS @ VALUE.T)
+    others = Sites(jnp.ones((2, 3)))
+    found = drifts.FunctionDrift(function)(1.0, others, pf.Measure.weighted(POINTS, WEIGHTS))
+    np.testing.assert_allclose(found, total[None] - np.ones((2, 3)), rtol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("function", "error", "said"),
+    [
+        (lambda x: x, ArgumentError, "f\\(t, x, mu\\).*too many positional"),
+        (3.0, KindError, "but is 3.0"),
+        (drifts.Linear, KindError, "but is <class"),
+        (drifts.Linear(1.0), KindError, "but is Linear"),
+    ],
+)
+def test_what_is_no_function_of_time_points_and_measure_is_refused(function, error, said):
+    with pytest.raises(error, match=said):
+        drifts.FunctionDrift(function)
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (6, 2), (1, 3)])
+def test_a_function_returns_one_velocity_a_point(shape):
+    with pytest.raises(ShapeError, match=r"one velocity a point, of shape \(6, 3\)"):
+        at(drifts.FunctionDrift(lambda t, x, mu: jnp.zeros(shape)))
+
+
+NONE: dict[str, Any] = {"function": lambda t, x, mu: -x, "text": "gaussian", "number": 3}
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: pf.Flow(NONE["function"]), r"subclass of AbstractDrift, or drifts.FunctionDrift\(f\)"),
+        (lambda: pf.Flow([drifts.Linear(1.0), NONE["function"]]), r"drifts\[1\].*subclass of AbstractDrift"),
+        (lambda: pf.Attend(NONE["text"]), "subclass of AbstractKernel"),
+        (lambda: pf.drifts.MeanShift(NONE["function"]), "subclass of AbstractKernel"),
+        (lambda: pf.Attend(kernels.Attention(), summation=NONE["text"]), "subclass of AbstractSummation"),
+    ],
+)
+def test_what_to_subclass_is_named(make, said):
+    with pytest.raises(KindError, match=said):
+        make()
+
+
+def test_what_an_observable_is_is_named():
+    with pytest.raises(ArgumentError, match="function of the present"):
+        pf.simulate(pf.Flow(drifts.Linear(1.0)), POINTS, [0.0, 1.0], rtol=1e-3, atol=1e-3, observe=[NONE["number"]])

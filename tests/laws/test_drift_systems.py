@@ -1,4 +1,4 @@
-"""Drifts of signed kernels, of values on places and of several heads, as whole systems against DOP853.
+"""Drifts of signed kernels, of values on places, of several heads, and functions, as whole systems against DOP853.
 
 Weights × geometries × precisions × ensembles × resuming × events × noise, as `test_random_systems` does for attention.
 """
@@ -36,7 +36,7 @@ TIGHT: dict[str, Any] = {"rtol": 1e-10, "atol": 1e-12}
 TIMES = np.array([0.0, 0.2, 0.4, 0.6])
 NAMES = [
     "laplacian", "laplacian none", "difference", "difference none", "derivative", "derivative of student_t",
-    "propagate", "propagate held", "relaxation projected", "relaxation product", "multi_head", "blend",
+    "propagate", "propagate held", "relaxation projected", "relaxation product", "multi_head", "blend", "function",
 ]  # fmt: skip
 
 
@@ -141,6 +141,18 @@ def several(name: str, rng: np.random.Generator, weights: np.ndarray) -> Part:
     }[name]
 
 
+def function(name: str, rng: np.random.Generator, weights: np.ndarray) -> Part:
+    """A function of time, points and measure: towards the mean, and turned in a plane."""
+    rate = rng.uniform(0.3, 0.9)
+    turn = np.array([[0.0, 1.0, 0.0], [-1.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
+
+    def built(time: Any, x: Any, mu: pf.Measure) -> Any:
+        mean = jnp.exp(mu.log_weights - mu.log_mass) @ mu.points
+        return (rate * (mean[None] - x) + x @ jnp.asarray(turn, x.dtype)).astype(x.dtype)
+
+    return Part(name, drifts.FunctionDrift(built), lambda x: rate * (weights @ x / weights.sum() - x) + x @ turn)
+
+
 def drawn(name: str, space_name: str, seed: int = 0, weighting: Any = None) -> System:
     """The system of a drift on a geometry, values on places beginning as shares."""
     rng = np.random.default_rng([NAMES.index(name), seed])
@@ -151,7 +163,8 @@ def drawn(name: str, space_name: str, seed: int = 0, weighting: Any = None) -> S
     if on_places:
         part = placed(name, rng, weights, positions)
     else:
-        part = (several if name in ("multi_head", "blend") else signed)(name, rng, weights)
+        makers = {"multi_head": several, "blend": several, "function": function}
+        part = makers.get(name, signed)(name, rng, weights)
     as_shares = on_places and "set_norm" not in space_name  # which has no normal form of values that sum to one
     begun = rng.dirichlet(np.ones(DIMENSION), COUNT) if as_shares else 0.5 * rng.normal(size=(COUNT, DIMENSION))
     start = pf.Measure.weighted(space.retract(begun), weights, positions=positions)
@@ -287,6 +300,7 @@ def test_differences_of_gaussian_kernels_move_normal_laws_affinely(name):
     [
         ("laplacian none", discretization.Gaussian()),
         ("derivative of student_t", discretization.Gaussian()),
+        ("function", discretization.Gaussian()),
         ("propagate", discretization.Gaussian()),
         ("relaxation projected", discretization.Gaussian()),
         ("propagate", pf.Particles(coalesce=1e-9)),

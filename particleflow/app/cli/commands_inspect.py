@@ -18,27 +18,6 @@ if TYPE_CHECKING:
 _LISTED_WORDS = 100
 
 
-def list_(*, json: Flag = False) -> int:
-    """List the scenarios that come with particleflow.
-
-    Parameters
-    ----------
-    json
-        Print name, title, first comment and path of each as JSON.
-    """
-    from particleflow.app.scenario.scenario import describe, shipped
-
-    found = [describe(path) for path in shipped().values()]
-    if json:
-        result_json(found)
-        return 0
-    width = max((len(each["name"]) for each in found), default=0)
-    for each in found:
-        mark = " (sweep)" if each["sweep"] else ""
-        result(f"{each['name']:<{width}}  {printable(each['title'])[:120]}{mark}")
-    return 0
-
-
 def runs(folder: Path = Path("outputs"), /, *, json: Flag = False) -> int:
     """List the runs and sweeps in a folder: path, status, frames and title of each.
 

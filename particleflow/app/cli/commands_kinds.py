@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from particleflow._support.text import printable
-from particleflow.app.cli.console import result, result_json
+from particleflow.app.cli.console import fitted, result, result_json
 from particleflow.app.cli.options import Flag
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def kinds(
     for name, members in groupby(found, key=lambda each: each.family):
         result(name)
         for each in members:
-            result(printable(f"  {each.name:<{width}}  {_cut(each.sentence, _COLUMNS - width)}"))
+            result(printable(f"  {each.name:<{width}}  {fitted(each.sentence, _COLUMNS - width)}"))
     return 0
 
 
@@ -87,7 +87,3 @@ def _described(kind: "Kind") -> str:
 def _wrapped(head: str, text: str) -> list[str]:
     """A text behind a head in lines of one width, all but the first indented by the length of the head."""
     return textwrap.wrap(text, _COLUMNS, initial_indent=head, subsequent_indent=" " * len(head))
-
-
-def _cut(text: str, columns: int) -> str:
-    return text if len(text) <= columns else text[: columns - 1] + "…"

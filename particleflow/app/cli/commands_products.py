@@ -248,11 +248,11 @@ def _overlay(runs: list[Path], output: Path | None, format: str, theme: str) -> 
     from contextlib import ExitStack
 
     from particleflow._support.files import refuse_link
-    from particleflow.app.cli.commands_compare import COMPARISONS_FOLDER, run_labels, safe_label
+    from particleflow.app.cli.commands_compare import COMPARISONS_FOLDER, safe_label
     from particleflow.app.runs import run_folder
+    from particleflow.app.runs.comparison import folder_names, run_names, scenario_of
 
     folders = [run_folder.folder_of(run) for run in runs]
-    labels = run_labels(folders)
     own = folders[0] / COMPARISONS_FOLDER
     refuse_link(own)
     folder = output or own
@@ -261,12 +261,11 @@ def _overlay(runs: list[Path], output: Path | None, format: str, theme: str) -> 
     from particleflow.view.plots.saving import save_figure
 
     with ExitStack() as open_files, view.style.use(theme):
-        found = {
-            name: open_files.enter_context(run_folder.open_run(run)) for name, run in zip(labels, runs, strict=True)
-        }
-        axes = view.overlay(found)
+        found = [open_files.enter_context(run_folder.open_run(run)) for run in runs]
+        names = run_names(folders, [scenario_of(run, folder) for run, folder in zip(found, folders, strict=True)])
+        axes = view.overlay(dict(zip(names, found, strict=True)))
         folder.mkdir(parents=True, exist_ok=True)
-        return save_figure(axes[0].figure, folder / f"over-{safe_label(labels[-1])}.{format}")
+        return save_figure(axes[0].figure, folder / f"over-{safe_label(folder_names(folders)[-1])}.{format}")
 
 
 def _headless() -> None:

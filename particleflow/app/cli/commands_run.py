@@ -87,7 +87,7 @@ def resume(
     json: Flag = False,
     quiet: Quiet = False,
 ) -> int:
-    """Continue a run (or a sweep) that was interrupted or killed, and make the products it lacks.
+    """Continue a run (or a sweep) that was interrupted or killed, and make the products that it lacks or outgrew.
 
     Parameters
     ----------
@@ -117,63 +117,6 @@ def resume(
     loaded = scenarios.load(run_folder.scenario_file(folder), allow_code=allow_code)
     note(f"{loaded.title[:200]}\n  resumed in {folder} on {description}", quiet=quiet)
     return run_and_report(PlannedRun(loaded, resumed=True), folder, json=json, quiet=quiet)
-
-
-def check(
-    scenario: Scenario,
-    /,
-    *,
-    set_: Overrides = [],  # noqa: B006
-    allow_code: AllowCode = False,
-    json: Flag = False,
-    quiet: Quiet = False,
-) -> int:
-    """Check a scenario completely without running it.
-
-    Parameters
-    ----------
-    json
-        Print the result as JSON.
-    """
-    from particleflow.app.cli.device import prepare
-    from particleflow.app.scenario import scenario as scenarios
-
-    prepare()
-    try:
-        loaded = scenarios.load(scenario, set_, allow_code=allow_code)
-        setup = loaded.build()
-        cost, runs = setup.cost(), 1
-        if loaded.document.sweep is not None:
-            from particleflow.app.sweep import plan_sweep
-
-            runs = len(plan_sweep(loaded).runs)
-    except UserError as error:
-        if not json:
-            raise
-        problems = [{"path": each.path, "message": each.message} for each in getattr(error, "problems", ())]
-        result_json({"ok": False, "message": str(error), "problems": problems})
-        return 2
-    facts = {
-        "ok": True,
-        "title": loaded.title,
-        "particles": setup.start.count,
-        "dimension": setup.start.dimension,
-        "frames": len(setup.times),
-        "runs": runs,
-        "cost": cost._asdict(),
-        "warnings": cost.warnings(),
-        "chosen": loaded.document.chosen,
-    }
-    if json:
-        result_json(facts)
-    elif not quiet:
-        sweep = f", {plural(runs, 'run')}" if loaded.document.sweep is not None else ""
-        note(f"{loaded.name} is fine: {plural(facts['particles'], 'particle')} in dimension {facts['dimension']}, "
-             f"{plural(facts['frames'], 'frame')}{sweep}.")  # fmt: skip
-        note_chosen(loaded)
-        for line in [*cost.lines(), *(f"Warning: {each}" for each in cost.warnings())]:
-            note(f"  {line}")
-    return 0
 
 
 def note_chosen(loaded: "Loaded", *, quiet: bool = False) -> None:

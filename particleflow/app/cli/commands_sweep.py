@@ -41,9 +41,8 @@ def sweep(
         Print what was found as JSON.
     """
     from particleflow.app.cli.device import prepare
-    from particleflow.app.runs import run_folder
     from particleflow.app.scenario import scenario as scenarios
-    from particleflow.app.sweep import plan_groups, plan_sweep, start_sweep
+    from particleflow.app.sweep import new_sweep, plan_groups, plan_sweep
 
     note(f"Reading {scenario} …", quiet=quiet)
     description = prepare(device, native)
@@ -54,13 +53,9 @@ def sweep(
     plan = plan_sweep(loaded)
     with Meter(quiet=quiet) as meter:
         groups = plan_groups(plan, lambda done, total, text: meter.update("planning", done, total, text))
-    folder = run_folder.new_folder(loaded.stem, output)  # only now, when the scenario is known to be right
-    note(f"  into {folder}", quiet=quiet)
+    plan, manifest = new_sweep(plan, output, groups)  # only now, when the scenario is known to be right
+    note(f"  into {manifest.folder}", quiet=quiet)
     note_chosen(loaded, quiet=quiet)
-    try:
-        plan, manifest = start_sweep(plan, folder, groups)
-    finally:
-        run_folder.discard_if_empty(folder)
     with manifest.locked():
         return _run_and_report(plan, manifest, retry_failed=False, json=json, quiet=quiet)
 
@@ -83,24 +78,16 @@ def resume_sweep(
 
 def _run_and_report(plan: "SweepPlan", manifest: "Manifest", *, retry_failed: bool, json: bool, quiet: bool) -> int:
     """Run the groups that are left, write the table and the figures, and report the outcome."""
-    from particleflow.app.sweep import run_sweep, write_results
-    from particleflow.app.sweep.manifest import DONE
+    from particleflow.app.sweep import complete
     from particleflow.summation.native.build import library
 
     with Meter(quiet=quiet) as meter:
         library(lambda text: meter.update(text, 0, 0))
-        try:
-            run_sweep(
-                plan, manifest, lambda done, total, text: meter.update("sweeping", done, total, text),
-                retry_failed=retry_failed, note=note,
-            )  # fmt: skip
-        except KeyboardInterrupt:
-            done = manifest.states()[DONE]
-            hint = f"{done} of {len(manifest.runs)} runs are done; `particleflow resume {manifest.folder}` goes on."
-            raise KeyboardInterrupt(hint) from None
-    products = [str(path) for path in write_results(manifest)]
-    products += _figures(plan, manifest)
-    return _finish(manifest, products, json=json, quiet=quiet)
+        products = complete(
+            plan, manifest, lambda done, total, text: meter.update("sweeping", done, total, text),
+            retry_failed=retry_failed, note=note,
+        )  # fmt: skip
+    return _finish(manifest, [str(path) for path in products], json=json, quiet=quiet)
 
 
 def _finish(manifest: "Manifest", products: list[str], *, json: bool, quiet: bool) -> int:
@@ -120,21 +107,6 @@ def _finish(manifest: "Manifest", products: list[str], *, json: bool, quiet: boo
     if states[FAILED]:
         note(f"`particleflow resume {folder} --retry failed` runs those that failed once more.", quiet=quiet)
     return 1 if states[FAILED] else 0
-
-
-def _figures(plan: "SweepPlan", manifest: "Manifest") -> list[str]:
-    """Draw the phase diagram that the [sweep] table names, or else the figure for its one or two axes."""
-    from particleflow.app.sweep import draw_phase_diagram, draw_sweep
-
-    phase = plan.table.phase
-    try:
-        if phase is not None:
-            return [str(draw_phase_diagram(manifest, phase, plan.scenario.document.initial.count))]
-        path = draw_sweep(manifest)
-        return [] if path is None else [str(path)]
-    except UserError as error:
-        note(f"The figure could not be drawn: {error}")
-        return []
 
 
 def replay(

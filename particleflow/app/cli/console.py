@@ -30,6 +30,12 @@ def result(text: str) -> None:
         print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
 
 
+def fitted(text: str, columns: int) -> str:
+    """A text for stdout, cut to so many columns on a terminal; whole in a pipe or a file, which a program may read."""
+    whole = len(text) <= columns or not sys.stdout.isatty()
+    return text if whole else text[: columns - 1] + "…"
+
+
 def result_json(value: Any) -> None:
     """Print a result as one line of JSON, to stdout; never NaN, which JSON lacks."""
     print(json.dumps(value, ensure_ascii=True, allow_nan=False, default=str), flush=True)

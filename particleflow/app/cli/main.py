@@ -13,8 +13,10 @@ import multiprocessing
 import os
 import shutil
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from cyclopts import App, CycloptsError
 
@@ -24,10 +26,12 @@ from particleflow._support.own_process import configure_process
 from particleflow._support.user_code import blamed
 from particleflow._version import __version__
 from particleflow.app.cli import (
+    commands_check,
     commands_compare,
     commands_fixed_points,
     commands_inspect,
     commands_kinds,
+    commands_list,
     commands_products,
     commands_run,
     commands_sweep,
@@ -35,7 +39,7 @@ from particleflow.app.cli import (
 from particleflow.app.cli.console import note
 from particleflow.app.cli.options import with_every_flag
 from particleflow.app.cli.signal_thread import INTERRUPTED, answering_signals
-from particleflow.errors import ParticleflowError, UserError
+from particleflow.errors import ParticleflowError, StartMoved, UserError
 
 DEBUG = "PARTICLEFLOW_DEBUG"
 _FEWEST_COLUMNS = 20
@@ -49,17 +53,18 @@ def make_app() -> App:
         help="Tokens are particles, attention is a local mean, and depth is time.",
         version=__version__,
         help_format="plaintext",
-        help_epilogue="A scenario is a TOML file, or the name of a shipped one (see `particleflow list`).",
+        help_epilogue="A scenario is a TOML file, or the name of a shipped one (see `particleflow list`). "
+        "`particleflow run SCENARIO --no-movie --no-page` makes a run without movie and page.",
         result_action="return_value",
         suppress_keyboard_interrupt=False,
     )
     for function in (
         commands_run.run,
         commands_run.resume,
-        commands_run.check,
+        commands_check.check,
         commands_sweep.sweep,
         commands_sweep.replay,
-        commands_inspect.list_,
+        commands_list.list_,
         commands_kinds.kinds,
         commands_kinds.describe,
         commands_inspect.runs,
@@ -75,6 +80,8 @@ def make_app() -> App:
         commands_inspect.schema,
     ):
         app.command(function, name=function.__name__.rstrip("_").replace("_", "-"))
+    run = app["run"]
+    run.usage = "Usage: particleflow run SCENARIO [--no-movie] [--no-page] [--no-figures] [--no-summary] [OPTIONS]"
     app.command(_install_completion, name=_COMPLETION)
     return app
 
@@ -170,11 +177,29 @@ def _exit_code(tokens: list[str]) -> int:
 def _called(app: App, tokens: list[str]) -> object:
     """Call a command; an error after a signal to stop counts as the interruption that it is a consequence of."""
     try:
-        return app(tokens, exit_on_error=False, print_error=True)
+        with _warnings_as_lines(quiet="--quiet" in tokens):
+            return app(tokens, exit_on_error=False, print_error=True)
     except Exception:
         if signals.asked():
             raise KeyboardInterrupt from None
         raise
+
+
+@contextmanager
+def _warnings_as_lines(*, quiet: bool) -> Iterator[None]:
+    """Print a warning about a start as a line for people, once, unless `quiet`."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", StartMoved)
+        shown_by_python = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+            if issubclass(category, StartMoved):
+                note(f"Warning: {message}", quiet=quiet)
+            else:
+                shown_by_python(message, category, *where, **more)
+
+        warnings.showwarning = show
+        yield
 
 
 def _ensure_columns() -> None:

@@ -1,8 +1,8 @@
-"""Two runs side by side: how their scenarios differ, and what both recorded in one picture."""
+"""Runs side by side: how their scenarios differ, names that say it, and what two of them recorded in one picture."""
 
 import contextlib
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,17 +10,54 @@ from particleflow._support import toml
 from particleflow.analysis.density.cells import is_density
 from particleflow.app.runs.folder_contents import SCENARIO_FILE, kept_threshold
 from particleflow.app.runs.run_outputs import track
+from particleflow.app.scenario.key_labels import key_label, value_label
 from particleflow.errors import ParticleflowError, ShapeError, UserError
 
 if TYPE_CHECKING:
     from particleflow.trajectory.trajectory import Trajectory
 
 _MOST_PANELS = 12
+_MOST_KEYS = 2  # in the name of a run
+_LONGEST_NAME = 40
 
 
 def scenario_differences(first: dict[str, Any], second: dict[str, Any]) -> list[tuple[str, str, str]]:
     """Where two scenarios differ: key, value in the first, value in the second ("" where there is none)."""
-    return [(key, _shown(a), _shown(b)) for key, a, b in toml.differences(first, second)]
+    return [(key, _shown(a), _shown(b)) for key, a, b in _differing(first, second)]
+
+
+def _differing(first: dict[str, Any], second: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+    """Where two scenarios compute something else; which products are made of a run, its [output], does not count."""
+    one, other = ({key: each[key] for key in each if key != "output"} for each in (first, second))
+    return list(toml.differences(one, other))
+
+
+def run_names(folders: Sequence[Path], scenarios: Sequence[dict[str, Any]]) -> list[str]:
+    """A name for each run that says what tells it apart, such as "β = 4"; the folders where that would be much.
+
+    Parameters: the `folders` of the runs, and their `scenarios` as tables, in the same order.
+    """
+    from particleflow.view.style import clean
+
+    changes = [{key: pair for key, *pair in _differing(scenarios[0], each) if key != "title"} for each in scenarios]
+    keys = dict.fromkeys(key for change in changes for key in change)
+    own = {key: pair[0] for change in changes for key, pair in change.items()}  # the values in the first scenario
+    rows = [{key: change[key][1] if key in change else own[key] for key in keys} for change in changes]
+    names = [clean(_name(row), 2 * _LONGEST_NAME) for row in rows]
+    plain = 0 < len(keys) <= _MOST_KEYS and max(map(len, names)) <= _LONGEST_NAME
+    return names if plain and len(set(names)) == len(names) else folder_names(folders)
+
+
+def _name(values: dict[str, Any]) -> str:
+    """The values of some keys in a few words; "without value" if none of the keys is there."""
+    given = [value_label(key, value) for key, value in values.items() if value is not toml.REMOVED]
+    return ", ".join(given) or f"without {', '.join(map(key_label, values))}"
+
+
+def folder_names(folders: Sequence[Path]) -> list[str]:
+    """A different name for each run, SCENARIO/NUMBER from its folder; titles could be the same."""
+    names = [f"{folder.resolve().parent.name}/{folder.resolve().name}" for folder in folders]
+    return [f"{name} ({place})" if names.count(name) > 1 else name for place, name in enumerate(names, 1)]
 
 
 def scenario_of(run: "Trajectory", folder: Path) -> dict[str, Any]:

@@ -120,7 +120,6 @@ def _recorded(planned: PlannedRun, folder: Path, say: Listener) -> "Trajectory":
         "title": scenario.title,
         "name": scenario.name,
         "scenario": text,
-        "seed": scenario.document.seed,
         **setup.facts,
         "chosen": scenario.document.chosen,
     }

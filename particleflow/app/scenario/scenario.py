@@ -8,6 +8,7 @@ JAX is imported when a scenario is checked or built, not before: finding and lis
 """
 
 import tomllib
+import warnings
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,7 +22,7 @@ import numpy as np
 from particleflow._support import toml
 from particleflow._support.files import reason_of
 from particleflow._support.user_code import blamed, importable
-from particleflow.errors import ParticleflowError, UserError
+from particleflow.errors import ParticleflowError, StartMoved, UserError
 
 if TYPE_CHECKING:
     from jax import Array
@@ -51,6 +52,8 @@ __all__ = [
 ]
 
 _LARGEST_FILE = 4 * 2**20
+_THEME = "Theme:"  # begins the line of a comment that names what a scenario is listed under
+_ROUNDED = 1e-5  # by which numbers in a file may be off where they are written with five digits
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ class Setup:
     """A scenario built: flow, start, saved times, stepping and what is stored; `plan` is ready to run.
 
     `options` are the arguments of `simulate` beside those of `stepping`; `storing` holds those that need `store`;
-    `facts` of the start go into the metadata of the run. `drawing` has drawn its clouds.
+    `picture` is that of the start, see `Start`. `drawing` has drawn its clouds.
     """
 
     flow: "Flow"
@@ -69,8 +72,14 @@ class Setup:
     labels: np.ndarray | None = None
     words: np.ndarray | None = None
     storing: dict[str, Any] = field(default_factory=dict)
-    facts: dict[str, Any] = field(default_factory=dict)
+    picture: tuple[int, int] | None = None
     drawing: "Drawing | None" = None
+
+    @cached_property
+    def facts(self) -> dict[str, Any]:
+        """The metadata of the run that depend on its start: its seed, None where nothing is drawn; its picture."""
+        seed = None if self.drawing is None else self.drawing.used_seed(self.flow)
+        return {"seed": seed} | ({} if self.picture is None else {"picture": list(self.picture)})
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -120,6 +129,13 @@ class Drawing:
     def measure(self, spec: "Spec") -> "Measure":
         """A measure inside a flow, drawn from a cloud."""
         return _cast(self.start(spec).measure, self.document.precision)
+
+    def used_seed(self, flow: "Flow") -> int | None:
+        """The seed, None if start, flow and noise do not depend on it, so that every seed gives the same run."""
+        calls = [inner for call in self.document.calls() for inner in call.nested()]
+        noisy = flow.is_noisy and not self.document.carries_density  # whose noise is diffusion
+        used = noisy or any(call.has_random_numbers() or _is_drawn(call, self) for call in calls)
+        return self.seed if used else None
 
 
 @dataclass(frozen=True)
@@ -245,17 +261,22 @@ def shipped() -> dict[str, Path]:
 
 
 def describe(path: Path) -> dict[str, Any]:
-    """Read name, title and first comment of a scenario file, and whether it sweeps, without checking it."""
+    """Read name, title, first comment and theme of a scenario file, and whether it sweeps, without checking it.
+
+    The theme is a line of the first comment, "# Theme: Clusters"; "" where there is none.
+    """
     text = read_text(path)
     try:
         raw = tomllib.loads(text)
     except (ValueError, RecursionError):
         raw = {}
-    comment = " ".join(line.lstrip("# ").strip() for line in _first_comment(text).splitlines())
+    lines = [line.lstrip("# ").strip() for line in _first_comment(text).splitlines()]
+    themes = [line.removeprefix(_THEME).strip() for line in lines if line.startswith(_THEME)]
     return {
         "name": path.stem,
         "title": str(raw.get("title", path.stem)),
-        "look for": comment,
+        "theme": themes[0] if themes else "",
+        "look for": " ".join(line for line in lines if not line.startswith(_THEME)),
         "sweep": "sweep" in raw,
         "path": str(path),
     }
@@ -331,7 +352,8 @@ def make_start(document: "Document", flow: "Flow", drawing: Drawing | None = Non
     drawn = measure.points
     if spec.retract:
         space = for_weights(flow.geometry, measure.log_weights)
-        measure = measure.with_points(retracted(space, measure.points))
+        measure = measure.with_points(retracted(space, drawn))
+        _warn_of_moved(spec, flow, drawn, measure.points)
     if spec.fields:
         given = {name: np.broadcast_to(value, (measure.count,)) for name, value in spec.fields.items()}
         measure = measure.with_fields({**measure.fields, **_cast_arrays(given, document.precision)})
@@ -343,6 +365,42 @@ def make_start(document: "Document", flow: "Flow", drawing: Drawing | None = Non
             density = spec.build(draw).density(key_for(document.seed, spec.path))
             measure = how.from_sampling_law(flow, measure, drawn, density)
     return start._replace(measure=measure)
+
+
+def _warn_of_moved(spec: "Spec", flow: "Flow", given: Any, placed: Any) -> None:
+    """Warn if points that a file gives were off the geometry by more than the rounding of five digits."""
+    before, after = np.asarray(given), np.asarray(placed)
+    moved = np.any(np.abs(after - before) > _ROUNDED * max(1.0, np.max(np.abs(before))), axis=-1)
+    if spec.paths() and moved.any():
+        warnings.warn(
+            f"{spec.path}: {moved.sum()} of the {moved.size} points of the file are not on the geometry "
+            f"{flow.geometry.name} and were moved onto it, because a scenario says where particles live and a file "
+            "need not. In Python `simulate` takes points as they are and refuses these; so does retract = false here.",
+            StartMoved,
+            stacklevel=2,
+        )
+
+
+def _is_drawn(spec: "Spec", draw: Drawing) -> bool:
+    """Whether a call is that of a cloud that depends on its random key; one that has a size of its own does not.
+
+    It is found by tracing how the cloud, or its density where points are not counted, is made from a key.
+    """
+    import jax
+
+    if not getattr(spec.target, "counted", False):
+        return False
+    initial: Any = spec.build(draw)
+
+    def made(key: "Array") -> Any:
+        with jax.ensure_compile_time_eval():  # of everything that does not depend on the key
+            return initial.density(key) is None if spec.count is None else initial.start(key, spec.count).measure.points
+
+    try:
+        program = jax.make_jaxpr(made)(key_for(draw.seed, spec.path)).jaxpr
+    except jax.errors.JAXTypeError:  # numbers that depend on the key were needed
+        return True
+    return any(program.invars[0] in equation.invars for equation in program.eqns)
 
 
 def _density_start(draw: Drawing, flow: "Flow") -> "Start | None":
@@ -385,8 +443,7 @@ def make_setup(document: "Document", flow: "Flow", start: "Start", drawing: Draw
             "storage": document.record.storage,
             "particles": _chosen_particles(document.record.particles, start.measure.count),
         },
-        facts={} if start.picture is None else {"picture": list(start.picture)},
-        drawing=draw,
+        picture=start.picture, drawing=draw,
     )  # fmt: skip
 
 

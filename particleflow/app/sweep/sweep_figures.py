@@ -9,13 +9,13 @@ import numpy as np
 
 from particleflow._support.files import own_folder
 from particleflow._support.text import plural
+from particleflow.app.scenario.key_labels import key_label
 from particleflow.app.sweep.manifest import DONE, Manifest
 from particleflow.app.sweep.results import finished_groups, is_number, phase_values, repetitions, table
 
 _MOST_PANELS = 6
 _MOST_TICKS = 8  # swept values that are written at the axis one by one
 _SPARSE = 4  # with more than so many times as many cells as runs, runs are drawn as points instead of a grid
-_SYMBOLS = {"beta": "β"}
 _NOT_DRAWN = ("run", "state", "message")
 
 Row = dict[str, Any]
@@ -23,16 +23,13 @@ Row = dict[str, Any]
 
 def draw_phase_diagram(manifest: Manifest, phase: Any, count: int | None = None) -> Path:
     """Draw the mean of one observable over two keys (one may be "time") into figures/phase_diagram.png."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
     from particleflow import view
 
     x, y, values = phase_values(manifest, phase.x, phase.y, phase.value)
     overlay = _overlay(phase, x, y, count)
     with view.style.use("light"):
         axes = view.phase_diagram(
-            x, y, values, x_label=_label(phase.x), y_label=_label(phase.y), value_label=_label(phase.value),
+            x, y, values, x_label=key_label(phase.x), y_label=key_label(phase.y), value_label=key_label(phase.value),
             overlay=overlay, overlay_label="equiangular tokens" if overlay is not None else "",
             title=manifest.title, runs=repetitions(manifest, {phase.x, phase.y} - {"time"}),
         )  # fmt: skip
@@ -45,12 +42,8 @@ def draw_sweep(manifest: Manifest) -> Path | None:
     One axis: the median of the runs at each value, with the band from 10 to 90 % where there are several. Two axes: the
     mean of the runs at each pair.
     """
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
     from particleflow import view
+    from particleflow.view.plots.base import new_figure
 
     rows = [row for row in table(manifest) if row["state"] == DONE]
     axes, values = swept_axes(manifest.keys, rows), drawn_values(manifest.keys, rows)
@@ -59,9 +52,9 @@ def draw_sweep(manifest: Manifest) -> Path | None:
     columns = 1 if len(values) == 1 else 2
     lines = -(-len(values) // columns)
     with view.style.use("light"):
-        figure, panels = plt.subplots(
-            lines, columns, figsize=(6.0 * columns, 4.0 * lines), squeeze=False, layout="constrained"
-        )
+        width = view.style.current().width
+        figure = new_figure((6.0 * columns / width, 4.0 * lines / width))
+        panels = figure.subplots(lines, columns, squeeze=False)
         figure.suptitle("\n".join([view.style.clean(manifest.title), *_statistic(rows, axes)]))
         draw: Callable[..., None] = _draw_line if len(axes) == 1 else _draw_plane
         for place, ax in enumerate(panels.flat):
@@ -114,7 +107,7 @@ def _draw_line(ax: Any, rows: list[Row], axes: list[str], value: str) -> None:
     else:
         joined = names is None and axes[0] != "seed"
         ax.plot(xs, middle, color=color, marker="o", markersize=4, linestyle="-" if joined else "")
-    ax.set(xlabel=style.clean(_label(axes[0])), ylabel=style.clean(_label(value)))
+    ax.set(xlabel=style.clean(key_label(axes[0])), ylabel=style.clean(key_label(value)))
     if names is None and _is_log(xs):
         ax.set_xscale("log")
     _set_ticks(ax.xaxis, xs, names)
@@ -129,16 +122,16 @@ def _draw_plane(ax: Any, rows: list[Row], axes: list[str], value: str) -> None:
     kept = [row for row in rows if _is_finite(row.get(value))]
     (xs, x_names), (ys, y_names) = (_places([row[axis] for row in kept]) for axis in axes)
     records = [{"x": x, "y": y, "value": float(row[value])} for x, y, row in zip(xs, ys, kept, strict=True)]
-    label = style.clean(_label(value))
+    label = style.clean(key_label(value))
     if np.unique(xs).size * np.unique(ys).size > _SPARSE * len(kept):
         colors = [record["value"] for record in records]
         points = ax.scatter(xs, ys, c=colors, cmap=style.colormap("sequential"), s=24)
         ax.figure.colorbar(points, ax=ax, label=label)
-        ax.set(xlabel=style.clean(_label(axes[0])), ylabel=style.clean(_label(axes[1])))
+        ax.set(xlabel=style.clean(key_label(axes[0])), ylabel=style.clean(key_label(axes[1])))
     else:
         x, y, grid = view.sweep_grid(records, "x", "y", "value")
         view.phase_diagram(
-            x, y, grid, x_label=_label(axes[0]), y_label=_label(axes[1]), ax=ax,
+            x, y, grid, x_label=key_label(axes[0]), y_label=key_label(axes[1]), ax=ax,
             value_label=label,
             log_x=x_names is None and _is_log(x), log_y=y_names is None and _is_log(y),
         )  # fmt: skip
@@ -203,16 +196,12 @@ def small_print(manifest: Manifest) -> str:
 
 def _saved(figure: Any, manifest: Manifest, name: str) -> Path:
     """Save a figure among those of the sweep, with the sizes of its runs in small print, and return its path."""
-    import matplotlib.pyplot as plt
-
     from particleflow.view.plots.base import write_small_print
     from particleflow.view.plots.saving import save_figure
 
     write_small_print(figure, small_print(manifest))
     path = own_folder(manifest.folder / "figures") / f"{name}.png"
-    save_figure(figure, path)
-    plt.close(figure)
-    return path
+    return save_figure(figure, path)
 
 
 def _overlay(phase: Any, x: np.ndarray, y: np.ndarray, count: int | None) -> tuple[np.ndarray, np.ndarray] | None:
@@ -224,9 +213,3 @@ def _overlay(phase: Any, x: np.ndarray, y: np.ndarray, count: int | None) -> tup
     keys = y if phase.x == "time" else x
     betas, times = equiangular_curve(float(keys[0]), float(keys[-1]), count)
     return (times, betas) if phase.x == "time" else (betas, times)
-
-
-def _label(key: str) -> str:
-    """A key as a label: its last part, as a symbol where it has one."""
-    name = key.rsplit(".", 1)[-1]
-    return _SYMBOLS.get(name, name.replace("_", " "))

@@ -1,66 +1,20 @@
-"""The plan of a sweep: its [sweep] table, read and checked once, as the values of every run.
-
-"drift.0.kernel.beta" = [1.0, 4.0, 9.0]                          these values
-"drift.0.kernel.beta" = { start = 0.1, stop = 9.0, count = 90 }  evenly spaced; spacing = "log" in the logarithm
-seed = { count = 16 }                                            16 seeds, from the scenario's own on
-mode = "grid" (all combinations), "zip" (one after the other), "random" (with `count`, each value drawn)
-"""
+"""The plan of a sweep: its [sweep] table, checked once with the scenario, as the values of every run."""
 
 import itertools
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, Strict
 
 from particleflow.app.scenario.schema.problems import Problems
+from particleflow.app.scenario.schema.sweep_table import MOST_RUNS, SweepTable, SweptRange, SweptSeeds
 from particleflow.app.scenario.schema.tables import validated
 from particleflow.app.sweep.member_builder import MemberBuilder
 from particleflow.app.sweep.results import is_number
 
 if TYPE_CHECKING:
     from particleflow.app.scenario.scenario import Scenario
-
-_MOST_RUNS = 1_000_000
-_FORBID = ConfigDict(extra="forbid")
-
-
-class PhaseTable(BaseModel):
-    """The phase diagram to draw: two swept keys (or "time"), an observable, and a curve from theory on top."""
-
-    model_config = _FORBID
-    x: Annotated[str, Strict()]
-    y: Annotated[str, Strict()]
-    value: Annotated[str, Strict()]
-    overlay: Literal["equiangular"] | None = None
-
-
-class SweepTable(BaseModel):
-    """What a [sweep] table holds besides the swept keys."""
-
-    model_config = _FORBID
-    mode: Literal["grid", "zip", "random"] = "grid"
-    count: Annotated[int, Strict(), Field(ge=1, le=_MOST_RUNS)] | None = None
-    keep: Literal["observables", "trajectories"] = "observables"
-    phase: PhaseTable | None = None
-
-
-class _Range(BaseModel):
-    """Evenly spaced values, or values drawn evenly between two ends."""
-
-    model_config = _FORBID
-    start: Annotated[float, Strict(), Field(allow_inf_nan=False)]
-    stop: Annotated[float, Strict(), Field(allow_inf_nan=False)]
-    count: Annotated[int, Strict(), Field(ge=1, le=_MOST_RUNS)] = 1
-    spacing: Literal["linear", "log"] = "linear"
-
-
-class _Seeds(BaseModel):
-    """A number of seeds, counted from the scenario's own on."""
-
-    model_config = _FORBID
-    count: Annotated[int, Strict(), Field(ge=1, le=_MOST_RUNS)]
 
 
 @dataclass(frozen=True)
@@ -80,12 +34,11 @@ class SweepPlan:
 def plan_sweep(scenario: "Scenario") -> SweepPlan:
     """Read and check the [sweep] table of a scenario, and the first and the last value of every key in the scenario."""
     problems = Problems()
-    raw = scenario.document.sweep or {}
-    names = [name for name in raw if name not in SweepTable.model_fields]
-    table = _read_table(raw, names, problems)
+    table = scenario.document.sweep or SweepTable()
+    swept = table.swept
+    _check_settings(table, problems)
     problems.raise_if_any(scenario.name)
-    assert table is not None
-    choices = {name: _values(name, raw[name], scenario.document.seed, table, problems) for name in names}
+    choices = {name: _values(name, raw, scenario.document.seed, table, problems) for name, raw in swept.items()}
     problems.raise_if_any(scenario.name)
     runs = _combined(choices, table, scenario.document.seed, problems)
     problems.raise_if_any(scenario.name)
@@ -93,19 +46,17 @@ def plan_sweep(scenario: "Scenario") -> SweepPlan:
     _check_values(builder, choices, problems)
     _check_phase(scenario, table, choices, problems)
     problems.raise_if_any(scenario.name)
-    return SweepPlan(scenario, table, tuple(names), tuple(runs), builder)
+    return SweepPlan(scenario, table, tuple(swept), tuple(runs), builder)
 
 
-def _read_table(raw: dict[str, Any], names: list[str], problems: Problems) -> SweepTable | None:
-    """The settings in a [sweep] table, beside the swept keys `names`."""
-    table = validated(SweepTable, {name: raw[name] for name in raw if name not in names}, "sweep", problems)
-    if not names:
+def _check_settings(table: SweepTable, problems: Problems) -> None:
+    """Check that the settings fit each other, and that there is a key to sweep."""
+    if not table.swept:
         problems.add("sweep", "must name at least one key to sweep, such as seed = { count = 4 }")
-    if table is not None and table.mode == "random" and table.count is None:
+    if table.mode == "random" and table.count is None:
         problems.add("sweep.count", "is missing; with mode = 'random' it is the number of runs")
-    if table is not None and table.mode != "random" and table.count is not None:
+    if table.mode != "random" and table.count is not None:
         problems.add("sweep.count", "goes with mode = 'random' only", table.count)
-    return table
 
 
 def _values(name: str, raw: Any, seed: int, table: SweepTable, problems: Problems) -> Any:
@@ -117,9 +68,9 @@ def _values(name: str, raw: Any, seed: int, table: SweepTable, problems: Problem
         problems.add(path, "must be a list of values, or a table with start, stop and count", raw)
         return []
     if name == "seed" and set(raw) == {"count"}:
-        seeds = validated(_Seeds, raw, path, problems)
+        seeds = validated(SweptSeeds, raw, path, problems)
         return [] if seeds is None else list(range(seed, seed + seeds.count))
-    spread = validated(_Range, raw, path, problems)
+    spread = validated(SweptRange, raw, path, problems)
     if spread is None:
         return []
     if spread.spacing == "log" and not (spread.start > 0 and spread.stop > 0):
@@ -142,8 +93,8 @@ def _combined(choices: dict[str, Any], table: SweepTable, seed: int, problems: P
             problems.add("sweep", "must give every key equally many values with mode = 'zip'", sizes)
             return []
         return [dict(zip(choices, row, strict=True)) for row in zip(*choices.values(), strict=True)]
-    if math.prod(sizes.values()) > _MOST_RUNS:
-        problems.add("sweep", f"asks for {math.prod(sizes.values())} runs, more than {_MOST_RUNS}")
+    if math.prod(sizes.values()) > MOST_RUNS:
+        problems.add("sweep", f"asks for {math.prod(sizes.values())} runs, more than {MOST_RUNS}")
         return []
     return [dict(zip(choices, row, strict=True)) for row in itertools.product(*choices.values())]
 

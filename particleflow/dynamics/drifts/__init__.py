@@ -1,4 +1,4 @@
-"""Vector fields: attention and relatives, MeanShift, ascent, signed kernels, values on places; schedules, layers."""
+"""Vector fields: attention and relatives, MeanShift, ascent, signed kernels, places, functions; schedules, layers."""
 
 import lazy_loader
 

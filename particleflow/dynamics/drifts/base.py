@@ -19,7 +19,7 @@ Beside its velocity a drift has
 import abc
 from collections.abc import Callable, Iterable, Iterator
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -179,6 +179,8 @@ class AbstractDrift(eqx.Module):
 
     A new drift defines `__call__`; the other methods describe it to energies, figures, solvers and the choice of sums.
     """
+
+    alternative: ClassVar[str] = "drifts.FunctionDrift(f) of a function f(t, x, mu)"
 
     @abc.abstractmethod
     def __call__(self, time: Any, queries: Sites, measure: Measure) -> Float[Array, "m d"]:

@@ -28,7 +28,7 @@ from pydantic import BeforeValidator, PlainValidator, Strict, ValidationInfo, Wi
 from pydantic.fields import FieldInfo
 
 from particleflow.app.scenario.schema.numbers import is_described, is_file, random_numbers, read_numbers
-from particleflow.app.scenario.schema.problems import problem
+from particleflow.app.scenario.schema.problems import problem, table_model
 from particleflow.app.scenario.schema.registry import families
 from particleflow.errors import UserError
 
@@ -86,7 +86,7 @@ def _field(annotation: Any, default: Any) -> tuple[Any, Any]:
 
 def type_of(annotation: Any) -> Any:
     """The pydantic type for an annotation of numbers, texts, paths or code that is no union with None."""
-    if typing.get_origin(annotation) is collections.abc.Callable:
+    if collections.abc.Callable in (annotation, typing.get_origin(annotation)):
         return CODE
     if annotation is Path:
         return PATH
@@ -111,6 +111,8 @@ def _words_of(annotation: Any) -> str:
         return " or ".join(f'"{choice}"' for choice in members)
     if annotation in _FLAT:
         return _FLAT[annotation]
+    if table_model(annotation) is not None:
+        return "a table"
     if typing.get_origin(annotation) in (list, dict):
         return "a list" if typing.get_origin(annotation) is list else "a table"
     # Annotated[type, …] and type | None say what their first member says.

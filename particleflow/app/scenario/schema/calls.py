@@ -1,7 +1,7 @@
 """Checked constructor calls: the parsed tables of a file, before and after the scenario's seed is known."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,18 @@ class Spec:
         found = [part for value in self.arguments.values() for part in parts(value)]
         found = [part.spec if isinstance(part, Drawn) else part for part in found]
         return [part for part in found if isinstance(part, Spec)]
+
+    def nested(self) -> Iterator["Spec"]:
+        """Yield the call and all calls inside it, at all depths."""
+        yield self
+        for part in self.inner():
+            yield from part.nested()
+
+    def has_random_numbers(self) -> bool:
+        """Whether an argument is an array that the scenario's seed draws."""
+        return any(
+            isinstance(part, RandomNumbers) and part.draws for value in self.arguments.values() for part in parts(value)
+        )
 
     def paths(self) -> dict[str, Path]:
         """The arguments that are paths."""

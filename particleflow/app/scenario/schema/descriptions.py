@@ -10,13 +10,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from particleflow._support.toml import value_text
 from particleflow.app.scenario.schema.argument_types import words_of
 from particleflow.app.scenario.schema.document import ScenarioFile
-from particleflow.app.scenario.schema.problems import shown, suggestion
+from particleflow.app.scenario.schema.problems import shown, suggestion, table_model
 from particleflow.app.scenario.schema.registry import Registry
 from particleflow.app.scenario.schema.tables import model_of
 from particleflow.errors import UserError
@@ -124,9 +123,10 @@ def _docstring(target: Any) -> str:
 def _tables() -> Iterator[Kind]:
     """The tables of a file that are no constructor calls."""
     for name, field in ScenarioFile.model_fields.items():
-        if inspect.isclass(field.annotation) and issubclass(field.annotation, BaseModel):
-            docstring = inspect.cleandoc(field.annotation.__doc__ or "")
-            yield Kind(TABLE, name, docstring, tuple(_parameters(field.annotation.model_fields, docstring)))
+        model = table_model(field.annotation)
+        if model is not None:
+            docstring = inspect.cleandoc(model.__doc__ or "")
+            yield Kind(TABLE, name, docstring, tuple(_parameters(model.model_fields, docstring)))
 
 
 def meaning_of(name: str, docstring: str) -> str:

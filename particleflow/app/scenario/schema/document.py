@@ -1,9 +1,9 @@
 """The scenario file as a whole: the keys that belong to no class, and the checks between tables.
 
-`ScenarioFile` declares the keys at the top of a file and the tables [time], [record] and [output]; tables with a `kind`
-are read by `tables`. `Document` is the result: every value checked, every call made once, and values that the file left
-open chosen. The checks between keys, such as that noise needs a fixed `step`, are the functions at the end; they run
-even where other keys are wrong, so that a user sees everything at once.
+`ScenarioFile` declares the keys at the top of a file and the tables [time], [record], [output] and [sweep]; tables with
+a `kind` are read by `tables`. `Document` is the result: every value checked, every call made once, and values that the
+file left open chosen. The checks between keys, such as that noise needs a fixed `step`, are the functions at the end;
+they run even where other keys are wrong, so that a user sees everything at once.
 """
 
 from collections.abc import Sequence
@@ -18,6 +18,7 @@ from particleflow.app.scenario.schema.calls import Spec
 from particleflow.app.scenario.schema.numbers import LARGEST_SEED
 from particleflow.app.scenario.schema.problems import Problems, joined, problem
 from particleflow.app.scenario.schema.registry import Registry
+from particleflow.app.scenario.schema.sweep_table import SweepTable
 from particleflow.app.scenario.schema.tables import TableReader, validated
 from particleflow.errors import UserError
 
@@ -129,7 +130,7 @@ class ScenarioFile(BaseModel):
     time: TimeTable
     record: RecordTable = RecordTable()
     output: OutputTable = OutputTable()
-    sweep: dict[str, Any] | None = None
+    sweep: SweepTable | None = None
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,7 @@ class Document:
     time: TimeTable
     record: RecordTable
     output: OutputTable
-    sweep: dict[str, Any] | None
+    sweep: SweepTable | None
     chosen: dict[str, Any]
 
     @property

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
@@ -137,8 +137,16 @@ def _model_at(model: type[BaseModel], location: tuple[str | int, ...]) -> type[B
     """The model of a table inside a table, where pydantic has found it by itself."""
     for part in location:
         annotation = model.model_fields[part].annotation if isinstance(part, str) else model
-        model = annotation if inspect.isclass(annotation) and issubclass(annotation, BaseModel) else model
+        model = table_model(annotation) or model
     return model
+
+
+def table_model(annotation: Any) -> type[BaseModel] | None:
+    """The model of a table that a field takes, perhaps beside None; None for a field that takes no table."""
+    for each in (annotation, *get_args(annotation)):
+        if inspect.isclass(each) and issubclass(each, BaseModel):
+            return each
+    return None
 
 
 def _details(location: tuple[str | int, ...], error: PydanticCustomError, value: Any = None) -> InitErrorDetails:

@@ -21,7 +21,8 @@ from types import ModuleType
 from typing import Any
 
 from particleflow._support.text import kind_of
-from particleflow.errors import UserError
+from particleflow.app.scenario.schema.problems import shown
+from particleflow.errors import UserError, subclass_hint
 
 PLUGIN_GROUP = "particleflow.plugins"
 
@@ -74,8 +75,11 @@ class Registry:
                 return known[kind]
         if (family, kind) not in self._found:
             found = self.code(kind) if ":" in kind else _plugin(kind)
-            if found is None or not self._family(family).accepts(found):
+            if found is None:
                 return None
+            if not self._family(family).accepts(found):
+                hint = subclass_hint(self._family(family).base) or " It is a function of the present."
+                raise UserError(f"names {shown(found)}, which is no {family}.{hint}")
             self._found[family, kind] = found
         return self._found[family, kind]
 
