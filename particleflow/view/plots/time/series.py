@@ -67,6 +67,7 @@ def observable(
 
 def energy_name(trajectory: "Trajectory") -> str | None:
     """The recorded energy to draw: `energy`, or `log_energy` where that overflowed or was not recorded; else None."""
+    check_trajectory(trajectory)
     expected = (len(trajectory),) if trajectory.runs is None else (len(trajectory), trajectory.runs)
     recorded = trajectory.observables
     names = [name for name in ("energy", "log_energy") if name in recorded and np.shape(recorded[name]) == expected]
