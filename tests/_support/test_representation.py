@@ -100,7 +100,7 @@ def test_tracks_and_trees_are_cards_of_five_lines():
     track = pf.analysis.track_clusters(two_pairs(), 0.05)
     lines = repr(track).splitlines()
     assert lines[0] == "ClusterTrack of 4 particles over 9 frames, t = 0 to 4"
-    assert lines[1].split() == ["clusters", "4", "→", "2,", "unchanged", "since", "t", "=", "3"]
+    assert lines[1].split() == ["clusters", "4", "→", "2,", "unchanged", "since", "t", "=", "2.5–3"]
     assert "70.0% of the mass" in lines[2]
     assert "effective number 1.72" in lines[2]  # 1 / (0.7² + 0.3²)
     assert lines[3].split()[:2] == ["merges", "2,"]

@@ -202,5 +202,5 @@ def test_other_refusals():
             pf.Particles(coalesce=wrong)
     with pytest.raises(ArgumentError, match=r"distances of 5e-05, but particles within 0.0001"):
         pf.simulate(SPHERE, ROUND, TIMES, **OPTIONS, event=events.Clustered(5e-5))
-    with pytest.raises(ArgumentError, match="`evolve` has not"):
+    with pytest.raises(ArgumentError, match="`evolve` has no windows"):
         pf.evolve(SPHERE, ROUND, 1.0, rtol=1e-6, atol=1e-8, discretization=OPTIONS["discretization"])
