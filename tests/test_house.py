@@ -69,7 +69,7 @@ def documentation_of(path: Path) -> tuple[int, int]:
     """How many lines of a file explain (docstrings and comments), and how many are not blank."""
     text = path.read_text(encoding="utf-8")
     explaining = set()
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node):
             string = node.body[0]
             explaining |= set(range(string.lineno, (string.end_lineno or string.lineno) + 1))

@@ -14,6 +14,7 @@ RATED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", by_default(RATED, [("flows", np.float32, 0.15)]))
 def test_the_rate_of_gaussians_is_that_of_all_heads_together(case):
     """Also of weighted tokens, of multiples, and in an ensemble; one step of size h stretches them by 1 + h r s."""

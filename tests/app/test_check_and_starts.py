@@ -32,6 +32,7 @@ def from_file(tmp_path):
     return write
 
 
+@pytest.mark.slow
 def test_check_counts_the_cells_of_a_density_and_the_particles_of_a_cloud(capsys):
     assert main(["check", "density_circle"]) == 0
     assert "is fine: 512 cells in dimension 2" in capsys.readouterr().err
@@ -84,15 +85,16 @@ EVEN = LINEAR | {"initial": {"kind": "equiangular", "count": 4}}
         (EVEN | {"drift": [{"kind": "linear", "matrix": {"random": "normal", "shape": [4, 4], "seed": 1}}]}, None),
         (EVEN | {"temperature": 0.1, "time": {"end": 0.1, "step": 0.05, "frames": 2}}, 7),
         (LINEAR | {"initial": {"kind": "uniform_circle", "count": 4}}, 7),
-        (LINEAR | {"initial": {"kind": "quantiles", "count": 4}}, None),
+        pytest.param(LINEAR | {"initial": {"kind": "quantiles", "count": 4}}, None, marks=pytest.mark.slow),
         (LINEAR | {"initial": {"kind": "grid", "sides": [2], "low": 0.0, "high": 1.0}}, None),
-        (
+        pytest.param(
             LINEAR
             | {
                 "initial": {"kind": "uniform_box", "low": [0.0], "high": [1.0]},
                 "discretization": {"kind": "finite_volumes", "cells": 8, "low": [0.0], "high": [1.0]},
             },
             None,
+            marks=pytest.mark.slow,
         ),
     ],
 )

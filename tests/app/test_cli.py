@@ -138,6 +138,7 @@ def test_what_failed_while_running_is_exit_code_one(small, tmp_path, capsys):
         assert run.status == "failed"
 
 
+@pytest.mark.slow
 def test_products_of_a_run_that_is_there(small, tmp_path, capsys):
     folder = tmp_path / "run"
     assert main(["run", str(small), "--output", str(folder), *NO_PRODUCTS, "--quiet"]) == 0

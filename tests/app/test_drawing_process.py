@@ -96,6 +96,7 @@ def test_its_movie_is_the_one_drawn_here(run):
     assert not list((run.parent / "figures").glob(".*"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("movie", [None, pytest.param("movie.mp4", marks=pytest.mark.slow)])
 def test_its_error_is_ours_and_nothing_is_left(run, movie):
     drawing = DrawingProcesses(run, run.parent / "figures", *([run.parent / movie] if movie else []))
@@ -133,6 +134,7 @@ def test_a_process_that_dies_is_an_error_and_the_other_one_goes_on(run):
     assert sorted(path.name for path in run.parent.iterdir()) == ["figures", "trajectory.h5"]
 
 
+@pytest.mark.slow
 def test_what_a_process_that_never_began_should_draw_is_drawn_here(run, monkeypatch):
     """As under a script without `if __name__ == "__main__"` that ends when it is imported."""
     monkeypatch.setattr(run_outputs, "is_command_line", lambda: True)

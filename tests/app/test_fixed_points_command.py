@@ -39,6 +39,7 @@ def asked(capsys, *arguments: str) -> dict:
     return json.loads(captured.out)
 
 
+@pytest.mark.slow
 def test_the_fixed_point_near_a_frame(tmp_path, capsys):
     run = make_run(tmp_path / "run")
     found = asked(capsys, run, "--time", "1.2")

@@ -41,6 +41,7 @@ def planted():
     return pf.Trajectory.from_arrays(np.arange(9.0), merging_points(), metadata={"geometry": "euclidean"})
 
 
+@pytest.mark.slow
 def test_every_format_holds_the_frames_and_the_threshold_in_its_own_metadata(planted, tmp_path):
     run = planted[:1]  # which has few figures
     track, line = pf.analysis.track_clusters(run, 0.125), "made by particleflow, frames=1, threshold=0.125"

@@ -80,6 +80,7 @@ def test_a_scenario_runs_as_the_command_runs_it(small, tmp_path, monkeypatch):
         assert run.metadata["interactions"][0]["kernel"]["beta"] == 5.0
 
 
+@pytest.mark.slow
 def test_values_of_any_kind_reach_the_scenario(small, tmp_path):
     values = {"drift.0.value": jnp.diag(jnp.arange(1.0, 4.0)), "seed": np.int64(3), "time.end": np.float64(1.0)}
     with pf.run(small(), set=values, output=tmp_path / "mine", **NOTHING) as run:
@@ -161,6 +162,7 @@ def test_one_seed_is_one_run_in_a_scenario_and_in_python(precision, temperature,
         np.testing.assert_array_equal(run.points, found.points)
 
 
+@pytest.mark.slow
 def test_a_second_run_replaces_the_file_only_if_it_is_asked_to(tmp_path):
     store = tmp_path / "new" / "deep" / "run.h5"
     first = simulated(store=store)
@@ -214,6 +216,7 @@ def test_what_does_not_go_with_a_file_is_refused_before_it_is_touched(options, e
     assert store.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_a_bar_is_drawn_on_terminals_only(monkeypatch, capfd):
     simulated(progress=True, window=2)
     assert capfd.readouterr() == ("", "")

@@ -84,6 +84,7 @@ def test_a_data_set_has_an_axis_a_key(found):
     assert float(data["energy_error"].sel({BETA: 4.0})) == found.means[1]["energy_error"]
 
 
+@pytest.mark.slow
 def test_runs_that_fill_no_grid_lie_along_one_axis(path, tmp_path):
     betas = [{"kind": "attention", "beta": beta} for beta in (1.0, 2.0)]
     over = {"mode": "zip", "drift.0.kernel": betas, "drift.0.value": np.array([1.0, 0.5]), "geometry": ["sphere"] * 2}
@@ -103,6 +104,7 @@ def test_a_missing_package_is_named(package, way, found, monkeypatch):
         getattr(found, way)()
 
 
+@pytest.mark.slow
 def test_progress_is_reported_and_the_backend_of_a_program_stays(path, tmp_path):
     told = []
     mpl.use("svg")

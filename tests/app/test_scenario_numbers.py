@@ -213,6 +213,7 @@ def test_the_json_schema_knows_files_and_random_numbers():
     assert kernels["attention"]["properties"]["beta"]["type"] == "number"
 
 
+@pytest.mark.slow
 def test_a_run_needs_no_other_files_and_keeps_the_comments(write, tmp_path, capsys):
     np.save(tmp_path / "q.npy", np.random.default_rng(0).standard_normal((3, 3)))
     np.save(tmp_path / "v.npy", np.array([-1.0, -0.5, -2.0]))
@@ -246,6 +247,7 @@ def test_files_of_a_single_drift_table_are_found(write, tmp_path):
     assert raw["drift"]["value"] == "inputs/drift.0.value.npy"
 
 
+@pytest.mark.slow
 def test_a_sweep_over_seeds_draws_new_matrices_in_one_ensemble(write, tmp_path):
     loaded = scenario.load(
         write(

@@ -132,6 +132,7 @@ def test_an_ensemble_gives_what_single_runs_give(load, tmp_path):
         assert file["groups/00000/observable.energy"].shape == (4, 5)
 
 
+@pytest.mark.slow
 def test_runs_of_different_structure_go_in_groups_of_their_own(load, tmp_path):
     loaded = load('"initial.count" = [8, 6]\n"drift.0.normalization" = ["row", "none"]\nseed = { count = 2 }')
     folder = tmp_path / "out"
@@ -207,6 +208,7 @@ def commanded(tmp_path_factory):
     return path, folder, json.loads(said.getvalue())
 
 
+@pytest.mark.slow
 def test_phase_values_are_means_over_seeds(commanded):
     manifest = Manifest.open(commanded[1])
     times, betas, values = phase_values(manifest, "time", "drift.0.kernel.beta", "energy")

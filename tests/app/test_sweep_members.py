@@ -65,6 +65,7 @@ def row(number, state="done", **values):
     return {"run": number, "state": state, "message": None, **values}
 
 
+@pytest.mark.slow
 def test_a_sweep_draws_what_it_found(swept, kept):
     assert (swept / "figures" / "sweep.png").stat().st_size > 5000
     manifest = Manifest.open(swept)

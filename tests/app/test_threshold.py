@@ -96,6 +96,7 @@ def test_a_threshold_must_be_a_distance(tmp_path, capsys):
         assert "threshold" in capsys.readouterr().err.lower()
 
 
+@pytest.mark.slow
 def test_the_distance_of_an_event_is_that_of_the_analysis():
     """x ← x/2 of 0, 1, 3: the first gap is below 0.3 after two layers, when the second is 0.5."""
     run = pf.simulate(

@@ -29,6 +29,7 @@ def hdf5(path: Path) -> Any:
     return h5py.File(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runs", [pytest.param(None, marks=pytest.mark.slow), 2])
 def test_a_run_keeps_its_words_in_memory_and_in_its_file(tmp_path, runs):
     start = POINTS if runs is None else np.stack([POINTS, 2 * POINTS])

@@ -32,6 +32,7 @@ def normal_grid(dimension: int, nodes: int) -> pf.Measure:
     return with_density(cloud, -0.5 * squares - 0.5 * dimension * np.log(2 * np.pi))
 
 
+@pytest.mark.slow
 def test_linear_flows_spread_by_their_trace(tmp_path):
     """ρ(t, e^{tA}x) = ρ₀(x) e^{−t tr A}: exact, in a file and resumed."""
     start, times = normal_grid(2, 4), np.linspace(0.0, 1.0, 5)

@@ -179,6 +179,7 @@ def test_mean_shift_flows():
         assert abs(found / exact - 1) < 1e-10
 
 
+@pytest.mark.slow
 def test_hard_steps_of_mean_shift():
     """σ' = σ³/(σ² + 1/β), seen in the points that are carried along."""
     beta, sigma = 1.5, 0.8

@@ -81,6 +81,7 @@ def test_transforms(dimension, modes):
         assert np.max(np.abs(basis.pulled(jnp.asarray(np.cross(basis.points, slopes))))) < 1e-12
 
 
+@pytest.mark.slow
 def test_a_poisson_density_stays_one():
     """β = 0 moves a Poisson density by Möbius maps: r(t) is Kuramoto's."""
     run = pf.simulate(attention(0.0), MODES.measure_of(poisson(0.3)), TIMES, **OPTIONS)

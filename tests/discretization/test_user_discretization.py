@@ -21,6 +21,7 @@ from particleflow.errors import ArgumentError
 TOLERANCES: dict[str, Any] = {"rtol": 1e-9, "atol": 1e-11}
 
 
+@pytest.mark.slow
 def test_weights_that_move_in_memory_in_a_file_in_a_stream_and_resumed(tmp_path):
     expected = np.stack([exact(time) for time in TIMES])
     assert np.array_equal(pf.Present.of(FLOW, POINTS).measure.points, POINTS)
@@ -99,6 +100,7 @@ def test_what_a_user_adds_survives_a_kill(name, tmp_path):
         assert np.array_equal(np.asarray(resumed.observables[seen]), np.asarray(whole.observables[seen]))
 
 
+@pytest.mark.slow
 def test_a_geometry_a_kernel_and_a_summation_of_a_user(tmp_path):
     flow, start, options = RUNS["geometry, kernel and summation"]
     unobserved: dict[str, Any] = options | {"observe": ()}
@@ -144,6 +146,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.slow
 def test_a_run_is_not_resumed_as_another_class(tmp_path):
     start, store = oracle.random_sphere(1, 5, 3), tmp_path / "run.h5"
 

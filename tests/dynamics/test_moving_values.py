@@ -180,6 +180,7 @@ def test_reconstruction_weights_are_the_constrained_least_squares():
         np.testing.assert_allclose(found[row, others], best.x, atol=2e-5)
 
 
+@pytest.mark.slow
 def test_linear_neighbourhoods_end_in_their_closed_form():
     """(1 − α)(I − αW)⁻¹ Y, by the estimator and by the flow; two labels a moon are enough."""
     points, labels, classes = moons()

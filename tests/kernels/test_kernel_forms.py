@@ -387,6 +387,7 @@ def test_a_sweep_over_a_parameter_is_a_vmap():
         np.testing.assert_allclose(matrix, beta * x @ x.T - squares * beta**2 / 2, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", by_default(["features", "images", "two points"], ["images"]))
 def test_networks_inside_kernels_are_differentiated(name):
     drawn = eqx.filter_jit(lambda key: eqx.nn.MLP(2, 3, 8, 1, activation=jnp.tanh, key=key))

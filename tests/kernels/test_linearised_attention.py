@@ -47,7 +47,7 @@ IN_ORDER = np.arange(float(COUNT))
         pytest.param("causal", POSITIONS, id="causal"),
         pytest.param("strictly causal", POSITIONS, id="strictly causal", marks=pytest.mark.slow),
         pytest.param("causal", IN_ORDER, id="causal in order", marks=pytest.mark.slow),
-        pytest.param("strictly causal", IN_ORDER, id="strictly causal in order"),
+        pytest.param("strictly causal", IN_ORDER, id="strictly causal in order", marks=pytest.mark.slow),
     ],
 )
 @pytest.mark.parametrize("name", ["elu", *(pytest.param(each, marks=pytest.mark.slow) for each in MORE)])
@@ -118,6 +118,7 @@ def test_gradients_and_single_precision(positions):
     assert total(single, Separated()).dtype == jnp.float32
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "positional",
     [pytest.param(None, id="both ways", marks=pytest.mark.slow), pytest.param(kernels.Causal(), id="causal")],

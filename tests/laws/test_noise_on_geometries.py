@@ -60,6 +60,7 @@ def test_displacement_is_the_root_of_the_temperature(name):
             assert abs(moved / expected - 1) < 0.03
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", by_default(PACED, ["ngpt"]))
 def test_paced_spheres_have_the_brownian_motion_of_the_sphere(name):
     """Without a drift E⟨X_t, X_0⟩ = e^{−(d−1)Tt}."""

@@ -53,7 +53,7 @@ WRAPPED: dict[str, tuple[drifts.AbstractDrift, Callable[[float], float]]] = {
 }
 
 
-@pytest.mark.parametrize("name", WRAPPED)
+@pytest.mark.parametrize("name", by_default(WRAPPED, ["varying", "layers"]))
 def test_energy_of_a_wrapped_attend_is_that_of_the_attend(name):
     drift, beta_at = WRAPPED[name]
     flow = pf.Flow(drift, geometry=pf.Sphere())
@@ -71,6 +71,7 @@ def test_energy_inside_of_a_run_follows_its_schedule():
     assert np.max(np.abs(np.asarray(run.observables["energy"]) - wanted)) < 1e-12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beta", by_default([1.0, 6.0], [1.0]))
 def test_sinkhorn_attention_is_the_transport_plan_of_pot(beta):
     """w_i A_ij is the entropic plan from the weights to themselves at cost −⟨x, y⟩ and temperature 1/β."""
@@ -139,6 +140,7 @@ def test_events_are_located_among_the_particles_that_have_weight(name):
     assert abs(end - root(lambda time: level(at(SPHERE, START, time)), end - 0.02, end + 0.02)) < 1e-6
 
 
+@pytest.mark.slow
 def test_blow_up_is_located_among_the_particles_that_have_weight():
     """The particle without weight is outside from the start."""
     start = np.concatenate([START[:5], 30 * START[5:]])

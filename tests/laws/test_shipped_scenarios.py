@@ -179,6 +179,7 @@ def events(name: str) -> list[tuple[Any, Any]]:
     return both if own[0] is None else [*both, own]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", by_default(SHIPPED, ("bounded_confidence",)))
 def test_an_event_in_single_precision_is_that_in_double_precision(name):
     double, single = shrunk(name).build(), in_single(shrunk(name)).build()

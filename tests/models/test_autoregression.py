@@ -30,6 +30,7 @@ def gaussian(x: np.ndarray, y: np.ndarray, width: float) -> np.ndarray:
     return np.exp(-((x[:, None] - y[None]) ** 2).sum(-1) / (2 * width**2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lags", by_default([1, 2], [2]))
 def test_what_came_next_is_averaged(lags):
     """With a memory that fades: sums in NumPy, from the past alone."""

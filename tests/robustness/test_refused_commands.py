@@ -118,6 +118,7 @@ def test_a_refused_command_changes_no_byte(folder: Path, name: str) -> None:
     assert snapshot(folder) == before
 
 
+@pytest.mark.slow
 def test_beside_a_living_writer_a_refused_command_changes_no_byte(folder: Path) -> None:
     commands = [REFUSED[name][0] for name in ("simulate over it", "resume with other settings")]
     commands += [lambda f: recover(f / "beta0.5"), lambda f: run(f / "beta0.5", resume=True)]

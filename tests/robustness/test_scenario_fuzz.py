@@ -36,6 +36,7 @@ def check_mutations(each: int, folder, capsys, names=()) -> dict[int, float]:
     return {code: count / len(draws) for code, count in codes.items()}
 
 
+@pytest.mark.slow
 def test_two_mutations_of_some_scenarios_are_refused_or_accepted(tmp_path, capsys):
     codes = check_mutations(2, tmp_path, capsys, QUICK)
     assert codes[2] > 0.75  # the mutations do reach the checks

@@ -251,6 +251,7 @@ def read_count(process: subprocess.Popen[str]) -> int:
     return int(line) if line else 300
 
 
+@pytest.mark.slow
 def test_killed_again_and_again_the_run_ends_as_if_never_killed(tmp_path):
     """Kill the writer with SIGKILL twice, each time deeper into the run, and go on from what is there."""
     points, energies = truth(300, 40, 3)

@@ -165,6 +165,7 @@ def test_a_flipped_bit_in_a_killed_file_neither_hangs_nor_passes(killed, tmp_pat
     assert all(refused)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sample", [pytest.param(2, id="2"), pytest.param(100, id="100", marks=pytest.mark.slow)])
 def test_a_flipped_bit_beside_a_living_writer_neither_hangs_nor_passes(tmp_path, sample):
     """A reader of HDF5's own kind would look again for ever: the writer might just be about to mend it."""
@@ -176,6 +177,7 @@ def test_a_flipped_bit_beside_a_living_writer_neither_hangs_nor_passes(tmp_path,
         look(tmp_path / "trajectory.h5")
 
 
+@pytest.mark.slow
 def test_damage_beside_a_living_writer_is_told_with_what_to_do(tmp_path):
     with living_writer(tmp_path):
         path = tmp_path / "trajectory.h5"

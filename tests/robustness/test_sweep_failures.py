@@ -110,6 +110,7 @@ def test_a_disk_that_is_full_within_a_trajectory_leaves_nothing_behind(begin, mo
         assert run.status == "finished"
 
 
+@pytest.mark.slow
 def test_what_failed_by_itself_is_run_again_only_on_wish(begin, monkeypatch, capsys):
     monkeypatch.setattr(execute, "_MOST_RUNS", 2)
     code, folder = begin('"drift.0.value" = [1.0, 1e200]')

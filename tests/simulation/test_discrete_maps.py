@@ -41,6 +41,7 @@ def test_blurring_mean_shift_hard_and_soft(alpha):
         assert np.max(np.abs(found - expected)) < 1e-13
 
 
+@pytest.mark.slow
 def test_hierarchy_of_different_layers():
     """m^(3): three maps of different widths, one after the other; the last one stays."""
     widths = [1.5, 0.9, 0.4]

@@ -49,6 +49,7 @@ def test_many_flows_from_one_start_and_one_flow_from_many_starts():
     assert np.max(np.abs(np.asarray(flows.run(1).points) - starts.run(0).points)) < 1e-10
 
 
+@pytest.mark.slow
 def test_a_vmapped_flow_is_an_ensemble():
     observe = [observables.energy, observables.centre]  # the program of the test above
     listed = pf.simulate([sphere_flow(beta) for beta in BETAS], STARTS, TIMES, **TOLERANCES, observe=observe)

@@ -69,6 +69,7 @@ def test_kth_merge_is_located(merges):
     assert run.metadata["message"].startswith(f"merge number {merges}")
 
 
+@pytest.mark.slow
 def test_energy_level_is_located():
     """Equiangular tokens: E = (e^β + (n−1) e^{βρ})/(2βn), so the level gives ρ and ρ gives the time."""
     count, rho = 16, 0.6

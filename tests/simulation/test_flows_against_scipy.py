@@ -20,9 +20,9 @@ QUERY, KEY, VALUE = 0.7 * _RNG.normal(size=(3, DIMENSION, DIMENSION))
 
 
 def every_field():
-    """Eight fields; by default two that differ in every choice, each with one geometry, normalisation and mask."""
+    """Eight fields; by default one, the hardest: softmax on the sphere under a mask."""
     for normalization, sphere, causal in itertools.product(("row", "none"), (False, True), (False, True)):
-        fast = (normalization, sphere, causal) in (("row", False, True), ("none", True, False))
+        fast = (normalization, sphere, causal) == ("row", True, True)
         slow = [] if fast else [pytest.mark.slow]
         words = (normalization, "sphere" if sphere else "space", "causal" if causal else "all")
         yield pytest.param(normalization, sphere, causal, id="-".join(words), marks=slow)
@@ -67,7 +67,7 @@ def support_of(pattern):
     return bool((on_some == pattern).all())
 
 
-@pytest.mark.parametrize("seed", by_default(range(40), [0, 4]))
+@pytest.mark.parametrize("seed", by_default(range(40), [4]))
 def test_sinkhorn_is_refused_exactly_without_total_support(seed):
     rng = np.random.default_rng(seed)
     pattern = rng.random((5, 5)) < rng.uniform(0.3, 0.9)
@@ -129,6 +129,7 @@ def test_single_precision_agrees_to_single_precision():
     assert oracle.norm_error(run.points) < 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("solver", "order", "step"),
     [

@@ -42,6 +42,7 @@ def test_hardmax_follows_nobody_without_weight():
     assert np.max(np.abs(found - hardmax(POINTS, weights, np.ones((5, 5), bool)))) < 1e-15
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beta", by_default([5.0, 20.0, 50.0], [50.0]))
 def test_sinkhorn_weights_with_queries_unlike_keys_are_doubly_stochastic(beta):
     rng = np.random.default_rng(0)

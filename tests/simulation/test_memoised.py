@@ -131,6 +131,7 @@ def by_scipy(beta: float, weights: np.ndarray, length: float) -> np.ndarray:
     return found.y[:, -1].reshape(POINTS.shape)
 
 
+@pytest.mark.slow
 def test_runs_after_each_other_keep_their_own_arguments():
     """Runs that share one program and all that is remembered, twice through, each against SciPy."""
     equal, unequal = np.full(4, 0.25), np.array([0.1, 0.2, 0.3, 0.4])

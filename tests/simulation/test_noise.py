@@ -73,6 +73,7 @@ def simulate_sphere(times, **options):
     return pf.simulate(SPHERE, START, times, step=0.01, key=KEY, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", [7, pytest.param(None, marks=pytest.mark.slow)])
 def test_path_does_not_know_how_it_is_saved(window):
     """The same bits at common times, for other times and other windows."""

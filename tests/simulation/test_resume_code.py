@@ -169,6 +169,7 @@ def run(mine: ModuleType, store: Path, **options) -> pf.Trajectory:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_run_is_not_resumed_with_a_function_that_does_something_else(tmp_path, monkeypatch):
     store = tmp_path / "run.h5"
     with pytest.raises(KeyboardInterrupt):

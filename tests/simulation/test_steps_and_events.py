@@ -60,8 +60,8 @@ def test_a_run_of_an_ensemble_that_overflows_is_named_and_the_others_go_on():
             {"solver": "euler"},
             0.125,
         ),  # x ← (1 − h) x and (1 − h/2)² x differ by h² x/4, here of x = 2 and h = ½
-        ([LINEAR, pf.Flow(drifts.Linear(-2.0))], {"solver": "euler"}, 0.5),
-        (LINEAR, {"solver": "map"}, None),
+        pytest.param([LINEAR, pf.Flow(drifts.Linear(-2.0))], {"solver": "euler"}, 0.5, marks=pytest.mark.slow),
+        pytest.param(LINEAR, {"solver": "map"}, None, marks=pytest.mark.slow),
         (pf.Flow(drifts.Linear(-1.0), temperature=0.1), {"key": jax.random.key(0)}, None),
     ],
     ids=["a run", "an ensemble", "a map", "noise"],
@@ -204,6 +204,7 @@ def test_a_merge_with_a_particle_without_weight_never_happens():
     assert events.Merged(2, 0.1).level(present) == np.inf
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -42,6 +42,7 @@ def check_same(found, expected):
     assert (np.asarray(found.observables["energy"]) == np.asarray(expected.observables["energy"])).all()
 
 
+@pytest.mark.slow
 def test_stored_run_is_the_run_in_memory(tmp_path, whole):
     with run(store=tmp_path / "run.h5") as stored:
         check_same(stored, whole)

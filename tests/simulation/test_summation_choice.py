@@ -79,6 +79,7 @@ def test_a_method_that_keeps_its_promise_stays_to_the_end(normalization, start, 
     assert 0.0 < away < 1e-5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("what", "wrapped"),
     [

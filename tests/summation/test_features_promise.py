@@ -93,6 +93,7 @@ def test_a_sample_without_weight_has_no_rank():
     assert numerical_rank(k.Gaussian(1.0), measure, measure.sites, 1e-3) == 0
 
 
+@pytest.mark.slow
 def test_auto_takes_landmarks_where_they_are_cheaper_and_says_what_their_error_is():
     measure, kernel = cloud("plain"), k.Gaussian(6.0)
     choice = Auto(tolerance=1e-3).select(kernel, measure, measure)

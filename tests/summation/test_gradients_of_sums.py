@@ -16,6 +16,7 @@ from shares import by_default
 EXACT = {"dense": Dense(), "blocks": Blockwise(3, 4), "native": Native()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("differentiate", "summation"),
     [

@@ -55,6 +55,7 @@ def refused(reason: str) -> None:
     assert isinstance(Auto().select(pf.kernels.Attention(1.0), measure, measure).summation, Dense)
 
 
+@pytest.mark.slow
 def test_without_a_compiler_a_run_goes_by_xla_and_its_card_says_why(machine, monkeypatch):
     monkeypatch.setenv("PATH", str(machine))
     monkeypatch.delenv("CXX", raising=False)

@@ -46,6 +46,7 @@ def test_every_query_sees_a_batch_and_every_source_is_in_one():
     assert set(sizes) == {4, 5}  # and so are the queries
 
 
+@pytest.mark.slow
 def test_masses_are_right_on_average_and_errors_fall_with_the_batch():
     points = np.random.default_rng(3).normal(size=(60, 2))
     weights = np.random.default_rng(4).uniform(0.1, 1.0, size=60)

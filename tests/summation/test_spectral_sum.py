@@ -161,6 +161,7 @@ SETTINGS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["circle", *(pytest.param(name, marks=pytest.mark.slow) for name in ("sphere", "gaussian", "cauchy"))]
 )

@@ -85,6 +85,7 @@ def test_a_gaussian_density_stays_the_gaussian_of_its_equation(name):
     assert errors[-1] < 2e-2
 
 
+@pytest.mark.slow
 def test_a_hard_step_moves_the_cells_of_a_density():
     """A map pushes a density forward, and cells with their masses, moved as particles, are that image.
 

@@ -93,6 +93,7 @@ CLUSTERED = np.array([0.0, np.pi, np.pi, 0.0, np.pi, 0.0])
 WEIGHTS = np.array([0.1, 0.2, 0.3, 0.15, 0.05, 0.2])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "weights",
     [pytest.param(np.full(COUNT, 1 / COUNT), marks=pytest.mark.slow, id="equal"), pytest.param(WEIGHTS, id="weighted")],

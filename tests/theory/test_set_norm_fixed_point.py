@@ -103,6 +103,7 @@ def test_uniform_starts_leave_with_attraction():
     assert kurtosis(run)[-1] < -1.95
 
 
+@pytest.mark.slow
 def test_observables_of_gaussianity_against_scipy():
     """Two atoms, equal and weighted points: moments by NumPy, W₂ by SciPy's quantiles on a fine grid."""
     from scipy.stats import norm

@@ -41,6 +41,7 @@ def off(found, expected):
     return float(np.max(np.abs(np.asarray(found) - np.asarray(expected))))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", by_default(KINDS, ["distilbert", "gpt2"]))
 def test_stored_networks_agree_at_every_depth(networks, kind):
     """By default BERT's with padding, below. Measured in float32: embeddings 2e-7, layers 2e-6, of states up to 5."""

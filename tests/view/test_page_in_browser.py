@@ -65,6 +65,7 @@ def test_panels_show_the_numbers_at_the_cursor(planted_page):
     assert float(value) == pytest.approx(float(run.observables["order"][15]), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_the_number_of_clusters_changes_where_the_tree_merges(show):
     """Half way between the two frames that the merge happened between."""
     points = np.array([[0.0, 8.0], [0.0, 8.0], [0.0, 0.1], [0.0, 0.1]])[..., None]
@@ -87,6 +88,7 @@ def test_hostile_text_is_shown_as_text(show):
     assert set(names) == {EVIL, "</script>"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dimension", by_default([1, 2, 5], [5]))
 def test_other_dimensions_are_shown(show, dimension: int):
     points = np.random.default_rng(2).normal(size=(12, 40, dimension)).cumsum(axis=0)
@@ -146,6 +148,7 @@ def test_clusters_are_found_without_being_given(show):
     assert len(set(page.evaluate("window.particleflow.clusters(39)"))) == 2
 
 
+@pytest.mark.slow
 def test_without_webgl_a_canvas_shows_the_points(show):
     script = """const real = HTMLCanvasElement.prototype.getContext;
         HTMLCanvasElement.prototype.getContext = function (kind, ...rest) {
@@ -264,6 +267,7 @@ def test_time_scales_place_the_cursor(planted_page, scale: str):
     assert state(page).unit == pytest.approx(expected[scale], abs=1e-6)
 
 
+@pytest.mark.slow
 def test_hover_and_selection_tell_a_particles_data(show):
     points = np.array([[[-1.0, -1.0], [1.0, 1.0], [0.25, 0.0]]] * 2)
     run = Trajectory.from_arrays([0.0, 1.0], points, positions=[10.0, 20.0, 30.0], labels=[4, 5, 6])
@@ -317,6 +321,7 @@ def test_theme_follows_the_system_and_the_button(planted_page):
     page.keyboard.press("t")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", by_default([320, 390, 900, 1600], [320]))
 def test_every_width_fits(show, width: int):
     page = show(
@@ -357,6 +362,7 @@ def names(page) -> list[dict]:
     return found
 
 
+@pytest.mark.slow
 def test_hover_legend_and_names_tell_the_words(show):
     """Two groups of thirty: at the end a name and a legend entry for each, of its words."""
     run = demo(words=WORDS)

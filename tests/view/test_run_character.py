@@ -163,6 +163,7 @@ def test_small_print_says_what_is_known():
     assert "\\$" in small_print(make(2, metadata={"seed": "$x$"}))
 
 
+@pytest.mark.slow
 def test_every_figure_that_we_make_has_small_print_and_a_given_axes_is_left_alone():
     from figure_oracles import blank
 
@@ -348,6 +349,7 @@ def test_a_picture_has_one_colour_a_cluster_at_the_places_of_the_patches():
         view.picture(make(2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("theme", ["print", pytest.param("dark", marks=pytest.mark.slow)])
 def test_the_command_line_draws_what_python_draws(tmp_path, theme):
     from particleflow.app.cli.main import main
