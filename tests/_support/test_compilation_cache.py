@@ -100,10 +100,11 @@ for frames in pf.stream(flow, tokens[:8], jnp.linspace(0, 1, 5), rtol=1e-6, atol
 @pytest.mark.parametrize("checks", ["raise", "nan"])
 def test_a_second_process_reads_back_what_the_first_has_compiled(checks, tmp_path):
     """With checks that call back into Python, all but the programs that have some, such as a window."""
-    unset = ("JAX_DISABLE_MOST_OPTIMIZATIONS", "JAX_COMPILATION_CACHE_DIR", "XLA_FLAGS", "TF_CPP_MIN_LOG_LEVEL")
+    unset = ("JAX_DISABLE_MOST_OPTIMIZATIONS", "JAX_COMPILATION_CACHE_DIR", "XLA_FLAGS")
     environment = {name: value for name, value in os.environ.items() if name not in unset}
     environment |= {"XDG_CACHE_HOME": str(tmp_path), "PYTHONPATH": str(Path(pf.__file__).parents[1])}
-    environment |= {"EQX_ON_ERROR": checks}
+    # On some processors XLA logs, as an error, that programs were compiled for features it does not report.
+    environment |= {"EQX_ON_ERROR": checks, "TF_CPP_MIN_LOG_LEVEL": "3"}
     said, kept = [], []
     for _ in range(2):
         run = subprocess.run(
