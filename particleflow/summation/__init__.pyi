@@ -1,3 +1,4 @@
+from . import operators as operators
 from .auto import Auto as Auto
 from .base import AbstractSummation as AbstractSummation
 from .base import Choice as Choice
