@@ -202,7 +202,8 @@ def _step_error(plan: Plan, state: Any) -> float | None:
     halved = replace(plan, numbers=plan.numbers._replace(step=plan.numbers.step / 2))
     whole, half = (solve_runs(each, 0, end, state, nothing).fields for each in (plan, halved))
     with np.errstate(invalid="ignore"):  # frames of a run that blows up
-        change = max(float(np.max(np.abs(np.asarray(whole[name]) - np.asarray(half[name]))[:, 0])) for name in whole)
+        changes = [np.max(np.abs(np.asarray(whole[name]) - np.asarray(half[name]))[:, 0]) for name in whole]
+    change = float(np.max(changes))  # NaN if any is
     return float(f"{change:.3g}") if np.isfinite(change) else None
 
 

@@ -69,7 +69,7 @@ def check_count(count: Any, dimension: int = 1) -> int:
 
 
 def check_own_count(count: int | None, found: int) -> None:
-    """Raise if a cloud of a fixed size is asked for another number of particles."""
+    """Raise if `count` is given for a cloud whose size is fixed, and is another number."""
     if count is not None and count != found:
         raise ArgumentError(f"Argument `count` is {count}, but this cloud has {found} particles of its own.")
 
