@@ -1,5 +1,6 @@
 """Every test runs with 64 bits, without silent broadcasting or casting, and without a display."""
 
+import gc
 import os
 import tempfile
 from collections.abc import Iterator
@@ -71,6 +72,17 @@ def _share_what_is_compiled(config: pytest.Config) -> None:
     for name, value in {"min_compile_time_secs": 0.0, "min_entry_size_bytes": -1}.items():
         os.environ[f"JAX_PERSISTENT_CACHE_{name.upper()}"] = str(value)
         jax.config.update(f"jax_persistent_cache_{name}", value)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collect fifteen thousand tests without looking for garbage, and never look among them: they stay to the end."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(scope="module")

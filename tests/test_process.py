@@ -126,7 +126,10 @@ def test_the_command_line_called_from_python_leaves_the_environment(tmp_path):
     before = snapshot()
     assert main(["check", str(tmp_path / "scenario.toml"), "--quiet"]) == 0
     assert main(["list"]) == 0
-    assert [name for name in differences(before, snapshot()) if not name.startswith("jax._src")] == []
+    after = snapshot()
+    # What pytest collected is frozen (see conftest.py), and some of it may have gone; more may not have come.
+    assert after.pop("gc.frozen") <= before.pop("gc.frozen")
+    assert [name for name in differences(before, after) if not name.startswith("jax._src")] == []
 
 
 def test_checks_in_code_of_ones_own_still_raise_inside_a_run():

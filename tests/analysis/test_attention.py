@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-import ot
 import pytest
 from numpy.typing import NDArray
 from scipy.special import entr, softmax
@@ -81,6 +80,8 @@ def on_sphere(count: int, dimension: int, radius: float = 1.0) -> np.ndarray:
     "maps", [{}, {"query": [1.0, 0.5, 2.0], "key": [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 2.0]]}]
 )
 def test_sinkhorn_attention_is_pots_plan_over_the_row_mass(weighted, maps):
+    import ot  # takes most of a second
+
     points = on_sphere(30, 3)
     weights = np.random.default_rng(3).dirichlet(np.ones(30)) if weighted else np.full(30, 1 / 30)
     queries = points * np.asarray(maps.get("query", 1.0))

@@ -1,7 +1,6 @@
 """Distances between measures against POT and SciPy, modes against closed forms and sums over pairs."""
 
 import numpy as np
-import ot
 import pytest
 from scipy import stats
 from scipy.special import eval_legendre
@@ -30,6 +29,8 @@ def clouds(first: int, second: int, dimension: int) -> tuple[np.ndarray, np.ndar
 
 @pytest.mark.parametrize("dimension", [1, 2, 5])
 def test_w2_by_assignment_is_pots(dimension):
+    import ot  # takes most of a second
+
     x, y, _, _ = clouds(60, 60, dimension)
     uniform = np.full(60, 1 / 60)
     assert wasserstein2(x, y) ** 2 == pytest.approx(ot.emd2(uniform, uniform, ot.dist(x, y)), rel=1e-9)
@@ -37,6 +38,8 @@ def test_w2_by_assignment_is_pots(dimension):
 
 @pytest.mark.parametrize(("first", "second", "dimension"), [(40, 40, 3), (30, 50, 2), (30, 50, 1), (1, 20, 2)])
 def test_weighted_w2_is_pots(first, second, dimension):
+    import ot  # takes most of a second
+
     x, y, a, b = clouds(first, second, dimension)
     expected = ot.emd2(a, b, ot.dist(x, y))
     assert wasserstein2(x, y, x_weights=a, y_weights=b) ** 2 == pytest.approx(expected, rel=1e-6)
@@ -63,6 +66,8 @@ def test_w2_refuses_what_is_too_large():
 
 
 def test_sliced_w2_is_pots_on_the_same_directions():
+    import ot  # takes most of a second
+
     x, y, a, b = clouds(80, 120, 4)
     directions = np.random.default_rng(11).normal(size=(4, 64))
     directions /= np.linalg.norm(directions, axis=0)
@@ -148,6 +153,8 @@ def test_modes_refuse_what_they_are_not_made_for():
 
 def test_w1_on_a_line_on_a_circle_and_in_space():
     """Closed forms and the linear programs of SciPy and POT."""
+    import ot  # takes most of a second
+
     random = np.random.default_rng(2)
     x, y = random.normal(size=(30, 1)), random.normal(size=(20, 1))
     v, w = random.uniform(size=30), random.uniform(size=20)

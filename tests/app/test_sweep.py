@@ -252,6 +252,7 @@ def test_the_equiangular_time_solves_the_equation():
     assert pf.analysis.equiangular_time(3.0, 32) == pytest.approx(solution.t_events[0][0], rel=1e-7)
 
 
+@pytest.mark.slow
 def test_the_command_writes_tables_and_a_diagram(commanded, capsys):
     path, folder, facts = commanded
     assert facts["done"] == 6

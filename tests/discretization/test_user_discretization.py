@@ -14,7 +14,7 @@ import pytest
 
 import flows_oracles as oracle
 import particleflow as pf
-from moving_weights import FLOW, OPTIONS, POINTS, RATES, RUNS, START, TIMES, WEIGHTS, Cylinder, exact
+from moving_weights import FLOW, OPTIONS, POINTS, RATES, RUNS, START, TIMES, WEIGHTS, Cylinder, exact, system
 from particleflow import drifts, events, geometry, kernels, observables
 from particleflow.errors import ArgumentError
 
@@ -81,7 +81,7 @@ def test_weights_that_move_in_an_ensemble():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
 def test_what_a_user_adds_survives_a_kill(name, tmp_path):
-    path, (flow, start, options) = tmp_path / "killed.h5", RUNS[name]
+    path, (flow, start, options) = tmp_path / "killed.h5", system(name)
     code = "import moving_weights as m; "
     code += f"m.run_and_die({str(path)!r}, {name!r})"
     killed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -102,7 +102,7 @@ def test_what_a_user_adds_survives_a_kill(name, tmp_path):
 
 @pytest.mark.slow
 def test_a_geometry_a_kernel_and_a_summation_of_a_user(tmp_path):
-    flow, start, options = RUNS["geometry, kernel and summation"]
+    flow, start, options = system("geometry, kernel and summation")
     unobserved: dict[str, Any] = options | {"observe": ()}
     run = pf.simulate(flow, start, TIMES, **unobserved, store=tmp_path / "cylinder.h5")
 
@@ -121,7 +121,7 @@ def test_a_geometry_a_kernel_and_a_summation_of_a_user(tmp_path):
 
 @pytest.mark.slow
 def test_a_geometry_a_kernel_and_a_summation_of_a_user_in_streams_ensembles_and_with_events():
-    flow, start, options = RUNS["geometry, kernel and summation"]
+    flow, start, options = system("geometry, kernel and summation")
     run = pf.simulate(flow, start, TIMES, **options)
     streamed = np.concatenate([each.fields["points"] for each in pf.stream(flow, start, TIMES, **options)])
     assert np.array_equal(streamed, np.asarray(run.points))

@@ -42,6 +42,7 @@ def normalised(kernel_matrix):
     return weighted / weighted.sum(axis=1, keepdims=True)
 
 
+@pytest.mark.slow
 def test_attention_with_output_and_positional_kernel():
     kernel = kernels.Attention(beta=0.3, query=QUERY, key=KEY)
     mask = np.tril(np.ones((6, 6)))

@@ -6,6 +6,7 @@ drift at x_i, so that under ẋ = A x the weights are w_i(t) ∝ w_i(0) exp(t (A
 
 import os
 import signal
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -93,7 +94,6 @@ def exact(time: float, start: np.ndarray = WEIGHTS, rates: np.ndarray = RATES) -
     return grown / grown.sum()
 
 
-ON_CYLINDER = np.asarray(Cylinder().retract(jnp.asarray(POINTS)))
 CYLINDER_FLOW = pf.Flow(pf.Attend(Halved(), summation=ByForm()), geometry=Cylinder())
 CYLINDER_OPTIONS: dict[str, Any] = {
     "rtol": 1e-9, "atol": 1e-11, "observe": [observables.speed, observables.energy], "window": 4,
@@ -120,24 +120,37 @@ LAW_OPTIONS: dict[str, Any] = {
 SOFTMAX = pf.Attend(kernels.Attention(beta=0.1))
 TRACED = START.with_fields({"log_density": jnp.asarray(-np.sum(POINTS**2, axis=1))})
 ON_SET = geometry.SetNorm("diagonal")
-NORMALISED = START.with_points(ON_SET.for_weights(START.log_weights).retract(START.points))
 NOISY_OPTIONS: dict[str, Any] = {"step": 0.05, "key": jax.random.key(4), "observe": [observables.speed], "window": 3}
 
 
-RUNS: dict[str, tuple[pf.Flow, Any, dict[str, Any]]] = {
-    "weights that move": (FLOW, START, OPTIONS),
-    "a density in cells": (DENSITY_FLOW, initial.CircleWave(1, 0.5), DENSITY_OPTIONS),
-    "geometry, kernel and summation": (CYLINDER_FLOW, ON_CYLINDER, CYLINDER_OPTIONS),
-    "harmonics": (SPECTRAL_FLOW, SPECTRAL.measure_of(lambda points: 1 + 0.5 * points[:, 0]), SPECTRAL_OPTIONS),
-    "a normal law": (pf.Flow(SOFTMAX, temperature=0.1), START, LAW_OPTIONS),
-    "characteristics": (pf.Flow(SOFTMAX), TRACED, LAW_OPTIONS | {"discretization": discretization.Characteristics()}),
-    "a normalised set": (pf.Flow(SOFTMAX, ON_SET, 0.2), NORMALISED, NOISY_OPTIONS),
+RUNS: dict[str, tuple[pf.Flow, Callable[[], Any], dict[str, Any]]] = {
+    "weights that move": (FLOW, lambda: START, OPTIONS),
+    "a density in cells": (DENSITY_FLOW, lambda: initial.CircleWave(1, 0.5), DENSITY_OPTIONS),
+    "geometry, kernel and summation": (CYLINDER_FLOW, lambda: np.asarray(Cylinder().retract(POINTS)), CYLINDER_OPTIONS),
+    "harmonics": (SPECTRAL_FLOW, lambda: SPECTRAL.measure_of(lambda points: 1 + 0.5 * points[:, 0]), SPECTRAL_OPTIONS),
+    "a normal law": (pf.Flow(SOFTMAX, temperature=0.1), lambda: START, LAW_OPTIONS),
+    "characteristics": (
+        pf.Flow(SOFTMAX),
+        lambda: START.with_fields({"log_density": -np.sum(POINTS**2, axis=1)}),
+        LAW_OPTIONS | {"discretization": discretization.Characteristics()},
+    ),
+    "a normalised set": (
+        pf.Flow(SOFTMAX, ON_SET, 0.2),
+        lambda: START.with_points(ON_SET.for_weights(START.log_weights).retract(START.points)),
+        NOISY_OPTIONS,
+    ),
 }
+
+
+def system(name: str) -> tuple[pf.Flow, Any, dict[str, Any]]:
+    """The flow, the start and the options of a run."""
+    flow, start, options = RUNS[name]
+    return flow, start(), options
 
 
 def run_and_die(path: str, name: str) -> None:
     """Begin a run of the tests, and be killed after its second window."""
-    flow, start, options = RUNS[name]
+    flow, start, options = system(name)
     seen = []
 
     def die(frames: Any) -> None:

@@ -377,6 +377,7 @@ def test_every_kernel_is_mapped_over_its_parameters(case):
         assert error_of(matrix, expected) <= 1e-12
 
 
+@pytest.mark.slow
 def test_a_sweep_over_a_parameter_is_a_vmap():
     points = jnp.asarray(np.random.default_rng(7).normal(size=(5, 2)))
     betas = jnp.array([0.5, 2.0, 9.0])

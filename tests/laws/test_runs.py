@@ -8,7 +8,6 @@ from typing import Any
 
 import jax
 import numpy as np
-import ot
 import pytest
 from scipy.sparse.csgraph import minimum_spanning_tree
 from scipy.spatial.distance import pdist, squareform
@@ -75,6 +74,8 @@ def test_energy_inside_of_a_run_follows_its_schedule():
 @pytest.mark.parametrize("beta", by_default([1.0, 6.0], [1.0]))
 def test_sinkhorn_attention_is_the_transport_plan_of_pot(beta):
     """w_i A_ij is the entropic plan from the weights to themselves at cost −⟨x, y⟩ and temperature 1/β."""
+    import ot  # takes most of a second
+
     flow = pf.Flow(pf.Attend(kernels.Attention(beta=beta), normalization="sinkhorn"), geometry=pf.Sphere())
     present = pf.Present.of(flow, MEASURE)
     points, weights = START[ALIVE], WEIGHTS[ALIVE]

@@ -67,7 +67,7 @@ def support_of(pattern):
     return bool((on_some == pattern).all())
 
 
-@pytest.mark.parametrize("seed", by_default(range(40), [4]))
+@pytest.mark.parametrize("seed", by_default(range(40), [0]))
 def test_sinkhorn_is_refused_exactly_without_total_support(seed):
     rng = np.random.default_rng(seed)
     pattern = rng.random((5, 5)) < rng.uniform(0.3, 0.9)

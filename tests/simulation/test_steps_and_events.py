@@ -62,7 +62,9 @@ def test_a_run_of_an_ensemble_that_overflows_is_named_and_the_others_go_on():
         ),  # x ← (1 − h) x and (1 − h/2)² x differ by h² x/4, here of x = 2 and h = ½
         pytest.param([LINEAR, pf.Flow(drifts.Linear(-2.0))], {"solver": "euler"}, 0.5, marks=pytest.mark.slow),
         pytest.param(LINEAR, {"solver": "map"}, None, marks=pytest.mark.slow),
-        (pf.Flow(drifts.Linear(-1.0), temperature=0.1), {"key": jax.random.key(0)}, None),
+        pytest.param(
+            pf.Flow(drifts.Linear(-1.0), temperature=0.1), {"key": jax.random.key(0)}, None, marks=pytest.mark.slow
+        ),
     ],
     ids=["a run", "an ensemble", "a map", "noise"],
 )

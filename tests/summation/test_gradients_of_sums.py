@@ -81,7 +81,7 @@ def test_jacobian_of_mean_is_beta_times_covariance(differentiate, summation):
 
 BLIND = [
     pytest.param("bilateral filter", Blockwise(3, 4), id="bilateral filter-blocks", marks=pytest.mark.slow),
-    pytest.param("triangle", Blockwise(3, 4), id="triangle-blocks"),
+    pytest.param("triangle", Blockwise(3, 4), id="triangle-blocks", marks=pytest.mark.slow),
     pytest.param("strictly causal", Native(), id="strictly causal-native"),
     pytest.param("triangle", Native(), id="triangle-native", marks=pytest.mark.slow),
     *(

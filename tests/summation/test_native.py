@@ -77,7 +77,7 @@ KERNELS = {
     "space and time": k.Gaussian(1.0) * k.TimeGaussian(20.0),
     "mixed": 2.0 * (k.Attention(0.5) * k.Laplace(1.0)) * k.Window(9.0),
 }
-QUICK = ["linear bias"]
+QUICK = ["attention"]
 by_kernel = pytest.mark.parametrize(
     "name", [each if each in QUICK else pytest.param(each, marks=pytest.mark.slow) for each in KERNELS]
 )

@@ -400,6 +400,7 @@ def test_any_tolerance_may_be_asked_for():
     assert 0 < promised.error <= promised.summation.tolerance == 0.5  # pyright: ignore[reportAttributeAccessIssue]
 
 
+@pytest.mark.slow
 def test_a_plan_knows_what_transforms_cost():
     """What is asked for, by plans as by `Auto`, at the cost of its modes and not of all pairs."""
     measure = Measure.uniform(sphere(2, 20_000))

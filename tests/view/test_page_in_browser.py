@@ -449,6 +449,7 @@ def test_a_mixed_cluster_is_rings_of_its_labels(show):
     assert tooltip[tooltip.index("its labels") + 1] == "18 of label 0, 6 of label 1"
 
 
+@pytest.mark.slow
 def test_a_normal_law_is_its_ellipses(show):
     """Nodes (±10, ±1) of equal weights: standard deviations 10 and 1, on equal scales, and no dot at a node."""
     nodes = np.array([[10.0, 1.0], [10.0, -1.0], [-10.0, 1.0], [-10.0, -1.0]])
