@@ -1,10 +1,13 @@
 """Associative memories: the stored patterns are the measure, the probe is the query, recall iterates the local mean.
 
-    classical   x ← sign(W x),   W = (1/d) Σ_μ ξ_μ ξ_μᵀ without its diagonal     energy −½ xᵀ W x
+    classical   x ← sign(W x),   W = (1/d) Σ_μ ξ_μ ξ_μᵀ     energy −½ xᵀ W x
     modern      x ← Σ_μ softmax_μ(β⟨x, ξ_μ⟩) ξ_μ = m(x)                          energy ½|x|² − G(x)/β
 
 The classical network (Hopfield 1982) is linear in its kernel ⟨x, ξ⟩, which has a sign: as an operator it is the
-difference of the kernels max(0, ±⟨x, ξ⟩). It recalls about 0.138 d patterns of random bits (Amit, Gutfreund and
+difference of the kernels max(0, ±⟨x, ξ⟩). W usually goes without its diagonal, so that no unit acts on itself. With the
+diagonal, which is the same number (patterns / d) for all units, x ← sign(W x) is the local mean's sign as it stands: W
+is positive semidefinite, so that updates all at once never raise the energy and end in no cycle, but units keep their
+signs more often, wrong ones too. Without it the network recalls about 0.138 d patterns of random bits (Amit, Gutfreund and
 Sompolinsky 1985), each with 1.6 % of its bits wrong, and beyond that nothing. The modern one (Ramsauer et al. 2021) is
 attention with the patterns as keys and values, and recalls exponentially many.
 """
@@ -29,8 +32,9 @@ class Hopfield(TransformerMixin, BaseEstimator):
 
     Parameters: `beta`, the inverse temperature of the modern network, or None for the classical one, whose patterns
     are ±1; `asynchronous`, whether units of the classical one change one after the other in random order, which never
-    raises the energy, or all at once, which may end in a cycle of two; `steps`, or sweeps of all units, at most (one
-    step of the modern network recalls a well-separated pattern); `random_state` of the order; `summation`.
+    raises the energy, or all at once, which without the diagonal may end in a cycle of two; `steps`, or sweeps of all
+    units, at most (one step of the modern network recalls a well-separated pattern); `random_state` of the order;
+    `summation`; `diagonal`, whether W of the classical network keeps its diagonal.
 
     Attributes: `patterns_`; `coupling_`, the matrix W of the classical network; `n_features_in_`.
     """
@@ -45,18 +49,22 @@ class Hopfield(TransformerMixin, BaseEstimator):
         steps: int = 100,
         random_state: Any = None,
         summation: AbstractSummation | None = None,
+        diagonal: bool = False,
     ):
         self.beta = beta
         self.asynchronous = asynchronous
         self.steps = steps
         self.random_state = random_state
         self.summation = summation
+        self.diagonal = diagonal
 
     def fit(self, X: Any, y: Any = None) -> "Hopfield":
         """Store the patterns, and for the classical network the matrix W."""
         patterns = samples_of(self, X)
         check_count(self.steps, "steps")
         self.patterns_ = patterns
+        if self.diagonal and self.beta is not None:
+            raise ArgumentError("Argument `diagonal` is of the classical network, which has no `beta`; leave out one.")
         if self.beta is None:
             self._check_signs(patterns, "patterns")
             self.coupling_ = self._coupling(patterns)
@@ -94,11 +102,12 @@ class Hopfield(TransformerMixin, BaseEstimator):
         return read(means_at, probes, *self._memory())
 
     def _coupling(self, patterns: np.ndarray) -> np.ndarray:
-        """W e_j of every unit vector e_j: the operator is linear."""
+        """W e_j of every unit vector e_j (the operator is linear), with the diagonal or without."""
         count, units = patterns.shape
         columns = read(_signed, np.eye(units), Measure(patterns, np.zeros(count)), self.summation or Auto())
         coupling = columns / units
-        np.fill_diagonal(coupling, 0.0)
+        if not self.diagonal:
+            np.fill_diagonal(coupling, 0.0)
         return coupling
 
     def _signs(self, probes: np.ndarray) -> np.ndarray:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp, softmax
 
+from particleflow.errors import ArgumentError
 from particleflow.models import Hopfield
 
 
@@ -22,6 +23,22 @@ def test_the_coupling_is_hebbs_without_its_diagonal():
     once = Hopfield(steps=1).fit(patterns).transform(probes)
     np.testing.assert_array_equal(once, np.where(np.abs(fields) < 1e-12, probes, np.sign(fields)))
     np.testing.assert_allclose(memory.energy(probes), -0.5 * np.sum(probes * fields, axis=1), rtol=1e-12)
+
+
+def test_with_the_diagonal_it_is_the_sign_of_all_patterns_by_their_overlaps():
+    """sign(X Ξᵀ Ξ): nothing is taken out, the energy falls all at once, and no probe ends in a cycle of two."""
+    patterns, probes = signs(12, 30, 8), signs(50, 30, 9)
+    memory = Hopfield(diagonal=True, steps=1).fit(patterns)
+    np.testing.assert_allclose(memory.coupling_, patterns.T @ patterns / 30, atol=1e-14)
+    once = memory.transform(probes)
+    np.testing.assert_array_equal(once, np.sign(probes @ patterns.T @ patterns))
+    assert np.all(memory.energy(once) <= memory.energy(probes) + 1e-12)
+    ends = Hopfield(diagonal=True, steps=100).fit(patterns).transform(probes)
+    np.testing.assert_array_equal(memory.transform(ends), ends)
+    cycling = Hopfield(steps=100).fit(patterns).transform(probes)
+    assert (Hopfield(steps=1).fit(patterns).transform(cycling) != cycling).any()  # without it some do
+    with pytest.raises(ArgumentError, match="`diagonal`"):
+        Hopfield(beta=1.0, diagonal=True).fit(patterns)
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
