@@ -62,10 +62,15 @@ class MemberBuilder:
         return (_structure((setup.flow, setup.start)), setup.times.tobytes(), method, setup.flow.is_noisy, shared)
 
     def _raw(self, values: dict[str, Any]) -> dict[str, Any]:
-        """The scenario as a table with these values at their dotted paths."""
-        raw = self.scenario.raw
+        """The scenario as a table with these values at their dotted paths, its expressions computed from them."""
+        from particleflow.app.scenario.schema.expressions import with_numbers
+        from particleflow.app.scenario.schema.problems import Problems
+
+        raw, problems = self.scenario.raw, Problems()
         for path, value in values.items():
             raw = toml.with_value(raw, toml.parse_path(path), value)
+        raw = with_numbers(raw, problems)
+        problems.raise_if_any(self.scenario.name)
         return raw
 
     def _document(self, raw: dict[str, Any]) -> "Document":

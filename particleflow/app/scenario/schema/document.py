@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator, Strict, WithJ
 
 from particleflow.app.scenario.schema.argument_types import Vector, family_schema
 from particleflow.app.scenario.schema.calls import Spec
+from particleflow.app.scenario.schema.expressions import with_numbers
 from particleflow.app.scenario.schema.numbers import LARGEST_SEED
 from particleflow.app.scenario.schema.problems import Problems, joined, problem
 from particleflow.app.scenario.schema.registry import Registry
@@ -176,6 +177,7 @@ def read_document(raw: dict[str, Any], name: str, folder: Path, registry: Regist
     `registry`.
     """
     problems = Problems()
+    raw = with_numbers(raw, problems)
     file = validated(ScenarioFile, raw, "", problems)
     calls = _read_calls(raw, TableReader(registry, folder), problems)
     density = _is_density(calls["discretization"])

@@ -4,11 +4,13 @@ pydantic writes the schema of the file and of every kind. They are joined here b
 
     "scaled": { "properties": { "kind": { "const": "scaled" }, "kernel": { "$ref": "#/$defs/kernel" }, … } }
 
-because kernels hold kernels: a type that held the schemas of all kinds of its own family would never end.
+because kernels hold kernels: a type that held the schemas of all kinds of its own family would never end. Wherever
+there is a number, there may be an expression.
 """
 
 from typing import Any
 
+from particleflow.app.scenario.schema import expressions
 from particleflow.app.scenario.schema.argument_types import FAMILY_MARK, RANDOM
 from particleflow.app.scenario.schema.document import ScenarioFile
 from particleflow.app.scenario.schema.numbers import RandomTable
@@ -32,8 +34,26 @@ def json_schema() -> dict[str, Any]:
         by_name = [{"title": "a kind by its name", "enum": alone}] if alone else []
         definitions[family.name] = {"anyOf": [*choices, *by_name]}
     definitions[RANDOM] = RandomTable.model_json_schema()
+    schema["$defs"] = {
+        name: each if name == "SweepTable" else _with_expressions(each) for name, each in definitions.items()
+    }
+    schema["$defs"][expressions.KEY] = expressions.SCHEMA
+    schema["properties"] = _with_expressions(schema["properties"])
     found = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "particleflow scenario"}
     return _with_references(found)
+
+
+def _with_expressions(node: Any) -> Any:
+    """A schema in which every number may also be an expression."""
+    if isinstance(node, list):
+        return [_with_expressions(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if node.get("type") in ("number", "integer"):
+        about = {name: node[name] for name in ("title", "description", "default") if name in node}
+        number = {name: value for name, value in node.items() if name not in about}
+        return {"anyOf": [number, {"$ref": f"#/$defs/{expressions.KEY}"}], **about}
+    return {name: _with_expressions(item) for name, item in node.items()}
 
 
 def _needs_only_kind(schema: dict[str, Any]) -> bool:

@@ -1,0 +1,161 @@
+"""Numbers of a scenario that are computed from others: against Python's own arithmetic, in runs and in sweeps."""
+
+import math
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+
+import particleflow as pf
+from particleflow.app.scenario.scenario import load
+from particleflow.app.scenario.schema.expressions import with_numbers
+from particleflow.app.scenario.schema.json_schema import json_schema
+from particleflow.app.scenario.schema.problems import Problems, ScenarioError
+from particleflow.app.sweep.sweep_plan import plan_sweep
+
+SCENARIO = """
+initial = {{ kind = "uniform_sphere", dim = 3, count = {count} }}
+geometry = {{ kind = "sphere" }}
+{top}
+[[drift]]
+kind = "attend"
+kernel = {{ kind = "attention", beta = {beta} }}
+[time]
+end = {end}
+frames = 5
+{rest}
+"""
+
+
+def beta_of(flow: Any) -> float:
+    return float(flow.drift.kernel.beta)
+
+
+def written(tmp_path, count="16", beta="1.0", end="2.0", rest="", top=""):
+    path = tmp_path / "scenario.toml"
+    path.write_text(SCENARIO.format(count=count, beta=beta, end=end, rest=rest, top=top), encoding="utf-8")
+    return path
+
+
+def computed(text, **others):
+    problems = Problems()
+    found = with_numbers({"a": {"expression": text}, **others}, problems)["a"]
+    problems.raise_if_any("it")
+    return found
+
+
+VALUES = {
+    "2 * log(count)": 2 * math.log(12),
+    "2 + 3 * 4 ^ 2 / 8 - 1": 2 + 3 * 4**2 / 8 - 1,
+    "-2 ^ 2": -(2**2),
+    "2 ^ 3 ^ 2": 2 ** (3**2),
+    "2 ** -1": 0.5,
+    "(1 + 2) * (3 - 4) / -5": (1 + 2) * (3 - 4) / -5,
+    "10 - 4 - 3": 3,
+    "16 / 4 / 2": 2,
+    "max(1, dim, min(9, 2.5e1)) + abs(-.5)": 9.5,
+    "sqrt(2) * sin(pi / 4) + cos(0) - tanh(e)": 2 - math.tanh(math.e),
+    "time.end + drift.0.kernel.beta": 5.5,
+    "round(2.6) + floor(2.6) + ceil(2.2) + exp(0)": 9,
+}
+FILE = {
+    "initial": {"count": 12, "dim": 3}, "time": {"end": 1.5}, "drift": [{"kernel": {"beta": 4}}], "title": "no number",
+    "flag": True, "loop": {"expression": "other + 1"}, "other": {"expression": "loop"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", VALUES)
+def test_values_are_those_of_python(text):
+    found = computed(text, initial=FILE["initial"], time=FILE["time"], drift=FILE["drift"])
+    assert found == pytest.approx(VALUES[text], rel=1e-15)
+    assert isinstance(found, int) == float(VALUES[text]).is_integer()
+
+
+WRONG = {
+    "": "cannot be read at 'the end'",
+    "1 +": "cannot be read at 'the end'",
+    "1 2": "cannot be read at '2'",
+    "(1": "closing bracket",
+    "count(2)": "no function",
+    "coumt": "did you mean 'count'",
+    "title": "no number of the file",
+    "flag": "no number of the file",
+    "initial": "no number of the file",
+    "__import__('os')": "cannot be read",
+    "count.__class__": "no number of the file",
+    "log(-1)": "no value",
+    "(-8) ^ 0.5": "no value: a root of -8",
+    "1 / 0": "no value",
+    "10 ^ 10 ^ 10": "no value",
+    "1e308 * 10": "has the value inf",
+    "log(1, 2)": "log 2 arguments",
+    "loop": "depends on itself",
+    "1" * 301: "at most 300",
+    "(" * 299: "nested too deeply",
+}
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_what_is_wrong_is_a_sentence(text):
+    others = {name: value for name, value in FILE.items() if text == "loop" or name not in ("loop", "other")}
+    with pytest.raises(ScenarioError, match=r"\ba = ") as error:
+        computed(text, **others)
+    assert WRONG[text] in str(error.value)
+
+
+def test_a_long_chain_is_computed_once_each():
+    """Each names the one before it twice: without a memory, 2²⁰ would be computed."""
+    chain = {f"x{place}": {"expression": f"x{place - 1} + x{place - 1}"} for place in range(1, 20)}
+    assert computed("x19", x0=1, **chain) == 2**19
+
+
+def test_a_run_is_that_of_the_numbers_and_keeps_its_text(tmp_path):
+    path = written(tmp_path, count='{ expression = "2 ^ 4" }', beta='{ expression = "2 * log(count)" }')
+    scenario = load(path, ['time.end={ expression = "4 / drift.0.kernel.beta" }'])
+    setup = scenario.build()
+    assert setup.start.count == 16
+    assert beta_of(setup.flow) == 2 * math.log(16)
+    assert setup.times[-1] == 4 / (2 * math.log(16))
+    assert 'beta = { expression = "2 * log(count)" }' in scenario.text
+    plain = load(path, values={"initial.count": 64}).build()
+    assert beta_of(plain.flow) == 2 * math.log(64)
+
+
+def test_a_sweep_computes_it_for_every_run(tmp_path):
+    rest = '[record]\nobservables = ["energy"]\n[sweep]\n"initial.count" = [4, 8, 16]\nseed = { count = 2 }\n'
+    plan = plan_sweep(load(written(tmp_path, beta='{ expression = "log(count)" }', rest=rest)))
+    setups = [plan.builder.setup(values) for values in plan.runs]
+    assert sorted(beta_of(each.flow) for each in setups) == pytest.approx(
+        sorted([math.log(count) for count in (4, 8, 16)] * 2)
+    )
+    assert [each.start.count for each in setups] == [values["initial.count"] for values in plan.runs]
+
+
+@pytest.mark.slow
+def test_the_results_of_a_sweep_are_those_of_single_runs(tmp_path):
+    rest = '[record]\nobservables = ["energy"]\n'
+    path = written(tmp_path, beta='{ expression = "log(count)" }', rest=rest)
+    swept = pf.sweep(path, {"initial.count": [4, 16]}, output=tmp_path / "sweep", progress=False)
+    for index, count in enumerate((4, 16)):
+        setup = load(path, values={"initial.count": count, "drift.0.kernel.beta": math.log(count)}).build()
+        single = pf.simulate(setup.flow, setup.start, setup.times, **setup.arguments)
+        found = swept.to_pandas().query("`initial.count` == @count")["energy"].iloc[-1]
+        assert found == pytest.approx(np.asarray(single.observables["energy"])[-1], rel=1e-9), index
+
+
+def test_the_schema_allows_it_wherever_there_is_a_number():
+    def scenario(beta):
+        kernel = {"kind": "attention", "beta": beta}
+        initial = {"kind": "uniform_sphere", "dim": 3, "count": {"expression": "2 ^ 4"}}
+        return {
+            "initial": initial,
+            "drift": [{"kind": "attend", "kernel": kernel}],
+            "time": {"end": {"expression": "1"}},
+        }
+
+    validator = jsonschema.Draft202012Validator(json_schema())
+    validator.validate(scenario({"expression": "2 * log(count)"}))
+    assert not validator.is_valid(scenario({"expression": 2}))
+    assert not validator.is_valid(scenario({"expression": "2", "more": 1}))
+    assert not validator.is_valid(scenario("2"))
