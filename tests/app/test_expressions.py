@@ -4,8 +4,8 @@ import math
 from typing import Any
 
 import jsonschema
-import numpy as np
 import pytest
+from scipy.integrate import solve_ivp
 
 import particleflow as pf
 from particleflow.app.scenario.scenario import load
@@ -122,6 +122,19 @@ def test_a_run_is_that_of_the_numbers_and_keeps_its_text(tmp_path):
     assert beta_of(plain.flow) == 2 * math.log(64)
 
 
+def test_numbers_of_ones_own_are_named_and_swept(tmp_path):
+    rest = '[record]\nobservables = ["energy"]\n[sweep]\n"numbers.gamma" = [0.5, 2.0]\n"initial.count" = [4, 8]\n'
+    path = written(tmp_path, beta='{ expression = "gamma * log(count)" }', rest=rest, top="numbers = { gamma = 1.0 }")
+    assert beta_of(load(path).build().flow) == math.log(16)
+    plan = plan_sweep(load(path))
+    for values in plan.runs:
+        wanted = values["numbers.gamma"] * math.log(values["initial.count"])
+        assert beta_of(plan.builder.setup(values).flow) == pytest.approx(wanted, rel=1e-15)
+    for wrong in ('{ "a b" = 1.0 }', '{ gamma = "x" }', "3"):
+        with pytest.raises(ScenarioError, match="numbers"):
+            load(written(tmp_path, top=f"numbers = {wrong}"))
+
+
 def test_a_sweep_computes_it_for_every_run(tmp_path):
     rest = '[record]\nobservables = ["energy"]\n[sweep]\n"initial.count" = [4, 8, 16]\nseed = { count = 2 }\n'
     plan = plan_sweep(load(written(tmp_path, beta='{ expression = "log(count)" }', rest=rest)))
@@ -133,15 +146,22 @@ def test_a_sweep_computes_it_for_every_run(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_results_of_a_sweep_are_those_of_single_runs(tmp_path):
-    rest = '[record]\nobservables = ["energy"]\n'
-    path = written(tmp_path, beta='{ expression = "log(count)" }', rest=rest)
-    swept = pf.sweep(path, {"initial.count": [4, 16]}, output=tmp_path / "sweep", progress=False)
-    for index, count in enumerate((4, 16)):
-        setup = load(path, values={"initial.count": count, "drift.0.kernel.beta": math.log(count)}).build()
-        single = pf.simulate(setup.flow, setup.start, setup.times, **setup.arguments)
-        found = swept.to_pandas().query("`initial.count` == @count")["energy"].iloc[-1]
-        assert found == pytest.approx(np.asarray(single.observables["energy"])[-1], rel=1e-9), index
+def test_long_contexts_follow_the_closed_equation(tmp_path):
+    """ρ' = 2 (1 − p) (1 − ρ) (1 + (n − 1) ρ) / (n − 1), p = 1/(1 + (n − 1) n^(−γ (1 − ρ))) the share of oneself."""
+    gammas, counts = [0.5, 1.0, 1.5], [8, 64]
+    swept = pf.sweep(
+        "long_contexts", {"numbers.gamma": gammas, "initial.count": counts}, output=tmp_path / "sweep", progress=False
+    )
+    table = swept.to_pandas().set_index(["numbers.gamma", "initial.count"])["mean_similarity"]
+    for gamma in gammas:
+        for count in counts:
+
+            def slope(time, rho, gamma=gamma, count=count):
+                own = 1 / (1 + (count - 1) * count ** (-gamma * (1 - rho)))
+                return 2 * (1 - own) * (1 - rho) * (1 + (count - 1) * rho) / (count - 1)
+
+            expected = solve_ivp(slope, (0.0, 6.0), [0.0], "DOP853", rtol=1e-11, atol=1e-13).y[0, -1]
+            assert abs(table[gamma, count] - expected) < 1e-6
 
 
 def test_the_schema_allows_it_wherever_there_is_a_number():

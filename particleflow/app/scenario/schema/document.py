@@ -32,6 +32,8 @@ _StrictInt = Annotated[int, Strict()]
 _StrictBool = Annotated[bool, Strict()]
 _StrictStr = Annotated[str, Strict()]
 _Positive = Annotated[float, Strict(), Field(gt=0, allow_inf_nan=False)]
+_Number = Annotated[float, Strict(), Field(allow_inf_nan=False)]
+_Name = Annotated[str, Strict(), Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 _NotNegative = Annotated[float, Strict(), Field(ge=0, allow_inf_nan=False)]
 
 
@@ -113,7 +115,10 @@ class OutputTable(BaseModel):
 
 
 class ScenarioFile(BaseModel):
-    """A scenario of particleflow: every table is a constructor call, `kind` names the class."""
+    """A scenario of particleflow: every table is a constructor call, `kind` names the class.
+
+    `numbers` are numbers of the user's own, for expressions to name and sweeps to vary.
+    """
 
     # Tables with a kind are `Any` here, and checked by `tables`; their schema is a reference to their family.
 
@@ -123,6 +128,7 @@ class ScenarioFile(BaseModel):
     precision: Literal["float32", "float64"] = "float64"
     temperature: _NotNegative = 0.0
     common_temperature: _NotNegative = 0.0
+    numbers: dict[_Name, _Number] = {}
     initial: _tables("initial")  # pyright: ignore[reportInvalidTypeForm]
     geometry: _tables("geometry") = None  # pyright: ignore[reportInvalidTypeForm]
     discretization: _tables("discretization") = None  # pyright: ignore[reportInvalidTypeForm]

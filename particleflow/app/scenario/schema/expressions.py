@@ -1,13 +1,14 @@
 """Numbers of a scenario that are computed from its other numbers, by a small grammar; nothing is ever executed.
 
     beta = { expression = "2 * log(count)" }                    count is that of [initial]
+    beta = { expression = "gamma * log(count)" }                gamma is one of [numbers], the user's own
     end = { expression = "10 / drift.0.kernel.beta" }           any number of the file, by its dotted path
 
     sum      product, or several joined by + and −              product   factor, or several joined by * and /
     factor   −factor, or value, or value ^ factor               value     number, name, function(sum, …), (sum)
 
-A name is the dotted path of a number in the file, which may be an expression itself, or a key of [initial] without its
-table, or one of the constants pi and e. A whole result is a whole number. Values that a sweep or `--set` gives to the
+A name is the dotted path of a number in the file, which may be an expression itself, or a key of [initial] or [numbers]
+without its table, or one of the constants pi and e. A whole result is a whole number. Values that a sweep or `--set` gives to the
 names change the result with them; in [sweep] itself there are no expressions.
 """
 
@@ -25,6 +26,7 @@ _DEEPEST = 24  # tables inside tables
 _TOKEN = re.compile(
     r"\s*(?:(\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?)|([A-Za-z_]\w*(?:\.\w+)*)|(\*\*|[-+*/^(),]))"
 )
+_WITHOUT_TABLE = ("initial", "numbers")  # whose keys may be named without their table
 _CONSTANTS = {"pi": math.pi, "e": math.e}
 _FUNCTIONS: dict[str, tuple[Callable[..., float], int, int]] = {  # with the fewest and the most arguments
     "abs": (abs, 1, 1), "ceil": (math.ceil, 1, 1), "cos": (math.cos, 1, 1), "exp": (math.exp, 1, 1),
@@ -106,7 +108,7 @@ class _Names:
 
     def value(self, name: str) -> float:
         """The number that a name stands for."""
-        for path in (name, f"initial.{name}"):
+        for path in (name, *(f"{table}.{name}" for table in _WITHOUT_TABLE)):
             found = _node_at(self.raw, path)
             if _is_expression(found):
                 return self.computed(path, found[KEY])
@@ -126,7 +128,8 @@ class _Names:
             elif isinstance(node, dict | list) and path.count(".") < _DEEPEST:
                 items = node.items() if isinstance(node, dict) else enumerate(node)
                 ahead += [(joined(path, key), value) for key, value in items if key != "sweep"]
-        return known + [name.removeprefix("initial.") for name in known if name.startswith("initial.")]
+        short = [name.partition(".")[2] for name in known if name.partition(".")[0] in _WITHOUT_TABLE]
+        return known + short
 
 
 def _node_at(raw: Any, path: str) -> Any:
