@@ -54,7 +54,7 @@ VALUES = {
     "(1 + 2) * (3 - 4) / -5": (1 + 2) * (3 - 4) / -5,
     "10 - 4 - 3": 3,
     "16 / 4 / 2": 2,
-    "max(1, dim, min(9, 2.5e1)) + abs(-.5)": 9.5,
+    "max(1, dim, min(9, 2.5e1)) + abs(-.5) - max(2)": 7.5,
     "sqrt(2) * sin(pi / 4) + cos(0) - tanh(e)": 2 - math.tanh(math.e),
     "time.end + drift.0.kernel.beta": 5.5,
     "round(2.6) + floor(2.6) + ceil(2.2) + exp(0)": 9,

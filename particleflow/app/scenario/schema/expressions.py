@@ -28,11 +28,11 @@ _TOKEN = re.compile(
 )
 _WITHOUT_TABLE = ("initial", "numbers")  # whose keys may be named without their table
 _CONSTANTS = {"pi": math.pi, "e": math.e}
-_FUNCTIONS: dict[str, tuple[Callable[..., float], int, int]] = {  # with the fewest and the most arguments
-    "abs": (abs, 1, 1), "ceil": (math.ceil, 1, 1), "cos": (math.cos, 1, 1), "exp": (math.exp, 1, 1),
-    "floor": (math.floor, 1, 1), "log": (math.log, 1, 1), "max": (max, 1, 9), "min": (min, 1, 9),
-    "round": (round, 1, 1), "sin": (math.sin, 1, 1), "sqrt": (math.sqrt, 1, 1), "tanh": (math.tanh, 1, 1),
+_OF_ONE: dict[str, Callable[[float], Any]] = {
+    "abs": abs, "ceil": math.ceil, "cos": math.cos, "exp": math.exp, "floor": math.floor, "log": math.log,
+    "round": round, "sin": math.sin, "sqrt": math.sqrt, "tanh": math.tanh,
 }  # fmt: skip
+_OF_SEVERAL: dict[str, Callable[[list[float]], float]] = {"max": max, "min": min}
 SCHEMA = {
     "type": "object",
     "title": "a number computed from others",
@@ -217,16 +217,18 @@ class _Reader:
 
     def _called(self, name: str) -> float:
         """The value of a function, whose arguments follow."""
-        if name not in _FUNCTIONS:
-            raise UserError(f"calls {shown(name)}, which is no function here; {suggestion(name, _FUNCTIONS)}")
-        function, fewest, most = _FUNCTIONS[name]
+        if name not in (*_OF_ONE, *_OF_SEVERAL):
+            hint = suggestion(name, [*_OF_ONE, *_OF_SEVERAL])
+            raise UserError(f"calls {shown(name)}, which is no function here; {hint}")
         arguments = [self._sum()]
         while self._taken(","):
             arguments.append(self._sum())
         self._close()
-        if not fewest <= len(arguments) <= most:
-            raise UserError(f"gives {name} {len(arguments)} arguments, but it takes {fewest}")
-        return float(function(*arguments))
+        if name in _OF_SEVERAL:
+            return _OF_SEVERAL[name](arguments)
+        if len(arguments) > 1:
+            raise UserError(f"gives {name} {len(arguments)} arguments, but it takes one")
+        return float(_OF_ONE[name](arguments[0]))
 
     def _close(self) -> None:
         if not self._taken(")"):
