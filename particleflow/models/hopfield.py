@@ -7,9 +7,9 @@ The classical network (Hopfield 1982) is linear in its kernel ⟨x, ξ⟩, which
 difference of the kernels max(0, ±⟨x, ξ⟩). W usually goes without its diagonal, so that no unit acts on itself. With the
 diagonal, which is the same number (patterns / d) for all units, x ← sign(W x) is the local mean's sign as it stands: W
 is positive semidefinite, so that updates all at once never raise the energy and end in no cycle, but units keep their
-signs more often, wrong ones too. Without it the network recalls about 0.138 d patterns of random bits (Amit, Gutfreund and
-Sompolinsky 1985), each with 1.6 % of its bits wrong, and beyond that nothing. The modern one (Ramsauer et al. 2021) is
-attention with the patterns as keys and values, and recalls exponentially many.
+signs more often, wrong ones too. Without it the network recalls about 0.138 d patterns of random bits (Amit, Gutfreund
+and Sompolinsky 1985), each with 1.6 % of its bits wrong, and beyond that nothing. The modern one (Ramsauer et al. 2021)
+is attention with the patterns as keys and values, and recalls exponentially many.
 """
 
 from typing import Any

@@ -8,8 +8,8 @@
     factor   −factor, or value, or value ^ factor               value     number, name, function(sum, …), (sum)
 
 A name is the dotted path of a number in the file, which may be an expression itself, or a key of [initial] or [numbers]
-without its table, or one of the constants pi and e. A whole result is a whole number. Values that a sweep or `--set` gives to the
-names change the result with them; in [sweep] itself there are no expressions.
+without its table, or one of the constants pi and e. A whole result is a whole number. Values that a sweep or `--set`
+gives to the names change the result with them; in [sweep] itself there are no expressions.
 """
 
 import math
