@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Array
 
 from particleflow._support.arrays import signature
-from particleflow.simulation.plan import Plan
+from particleflow.simulation.plan import Plan, WindowTimes
 from particleflow.simulation.stepping import Method, Numbers, SolvedWindow, solve_window
 
 # The matrices of all pairs of the runs in one group fit into this: about the second-level cache of a core.
@@ -28,17 +28,17 @@ _solve_one: Any = eqx.filter_jit(solve_window)
 _compiled: set[Hashable] = set()  # signatures of programs that this process has
 
 
-def solve_runs(plan: Plan, first: int, times: np.ndarray, state: Any, proposed: np.ndarray) -> SolvedWindow:
-    """The window that begins with frame `first`, from `state` and step sizes `proposed` (leading axis: runs)."""
-    begin, method = plan.window_begin(first), plan.method_for(state)
+def solve_runs(plan: Plan, begin: float, asked: WindowTimes, state: Any, proposed: np.ndarray) -> SolvedWindow:
+    """The window from time `begin`, from `state` and step sizes `proposed` (leading axis: runs)."""
+    entered, method = np.asarray(begin, plan.times.dtype), plan.method_for(state)
     if plan.runs is not None:
-        return _solve_groups(plan, method, begin, times, state, proposed)
+        return _solve_groups(plan, method, entered, asked.times, state, proposed)
     # A compiled program converts NumPy arrays when it is called, all at once; converting each before the call takes as
     # long as evaluating the field of a few particles.
     alone = jax.tree_util.tree_map(lambda leaf: np.asarray(leaf[0]), (state, proposed))
     window = _solve_one(
-        method, plan.observe, plan.event, plan.flow, plan.discretization, alone[0], begin, times, alone[1],
-        plan.numbers,
+        method, plan.observe, plan.event, plan.flow, plan.discretization, alone[0], entered, asked.times,
+        alone[1], plan.numbers, asked.passing,
     )  # fmt: skip
     return jax.tree_util.tree_map(lambda leaf: np.asarray(leaf)[None], window)
 

@@ -68,8 +68,9 @@ def stream(
     by `Particles()` if left out. Steps are adaptive with `rtol` and `atol`, or fixed with `step`. `solver` is a diffrax
     solver by its snake-case name, or "map" for explicit layers x ← N(x + step · v). `observe` lists observables.
     `event` stops the run; maps and noisy runs check it at the ends of their steps only. `key` drives the noise.
-    `window` is the number of frames computed at once; if left out, first two, then more, up to 32 or to what takes
-    about two seconds. `max_steps` is the most steps that one window may take.
+    `window` is the number of frames computed at once, with a step that ends at the last of them; if left out, first
+    two, then more, up to 32, or for large clouds those that the steps of about two seconds pass. `max_steps` is the
+    most steps that one window may take.
     """
     plan = make_plan(
         flow, start, times, Stepping(rtol, atol, step, solver, max_steps), discretization=discretization,
@@ -119,8 +120,9 @@ def simulate(
         solver          a diffrax solver by its snake-case name, or "map" for explicit layers x ← N(x + step · v);
                         chosen from tolerances, noise and length of the run if left out, and reported as chosen
         event           what stops the run, see `events`; maps and noisy runs check it at the ends of steps only
-        window          the number of frames computed, shown and stored at once; if left out, first two, then more, up
-                        to 32 or to what takes about two seconds
+        window          the number of frames computed, shown and stored at once, with a step that ends at the last of
+                        them; if left out, first two, then more, up to 32, or for large clouds those that the steps
+                        of about two seconds pass, so that more frames do not make more steps
         max_steps       the most steps that one window may take
     What is kept:
         observe         observables, each a function of the present, stored for every frame

@@ -88,17 +88,16 @@ class Trial(NamedTuple):
         return failed, Summed(self.begin, methods, reasons, max([*self.errors, *errors.values()], default=0.0))
 
 
-def choose_sums(plan: Plan, first: int, state: Any, passed: dict[int, int]) -> Trial:
+def choose_sums(plan: Plan, first: int, begin: float, state: Any, passed: dict[int, int]) -> Trial:
     """For every interaction the first choice, of those that have not failed, whose sample is within the tolerance.
 
-    Parameters: `first`, the first frame of the window; `state` at its begin (leading axis: one run); `passed`, for the
-    interactions whose choices have failed, the index from which choices are tried.
+    Parameters: `first`, the first frame of the window; `state` at its `begin` (leading axis: one run); `passed`, for
+    the interactions whose choices have failed, the index from which choices are tried.
     """
     places: list[int] = []
     chosen: list[Choice] = []
     allowed: list[float] = []
     errors: list[float] = []
-    begin = float(plan.window_begin(first))
     present = plan.present(0, _single(state), begin).reduced  # the points that a field sums over
     seen = present.observed
 

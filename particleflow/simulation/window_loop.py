@@ -4,6 +4,7 @@ Every array of a run's progress has a leading axis of runs, of length one for a 
 its last state after its event; a run that fails is NaN from then on, and the others go on, but the ensemble has failed.
 A single run ends with its event, or fails with an error that names time and particle. A run with a frame that is not
 finite has failed, even if its solver has not. Between two windows a discretization may change the shapes of the state.
+A window of a large cloud may end between two frames (`Plan.passing`); the next one begins at that time.
 """
 
 from collections.abc import Iterator
@@ -23,7 +24,7 @@ from particleflow.errors import RunError
 from particleflow.simulation.ensemble import solve_runs, state_of_run
 from particleflow.simulation.events import AbstractEvent
 from particleflow.simulation.failure_messages import explained
-from particleflow.simulation.plan import EVENT_TIME, Plan
+from particleflow.simulation.plan import EVENT_TIME, Plan, WindowTimes
 from particleflow.simulation.stepping import MAP, SolvedWindow, compiled_frame
 from particleflow.simulation.summation_choice import Summed, choose_sums, joined
 from particleflow.trajectory.status import Status
@@ -32,9 +33,10 @@ from particleflow.trajectory.status import Status
 class RunProgress(NamedTuple):
     """Where a run is after a window: what a checkpoint holds and what a progress bar shows.
 
-    `state` and the arrays after it have a leading axis of runs; `ended` is when a run met its event, else NaN; `sums`
-    lists the methods chosen, with the times they were chosen at, where a tolerance allows approximations. `step_error`
-    compares the first of fixed steps with two of half its size, see `_step_error`.
+    `state` and the arrays after it have a leading axis of runs; `time` is that of the state, which may be later than
+    the last of so many `frames`; `ended` is when a run met its event, else NaN; `sums` lists the methods chosen, with
+    the times they were chosen at, where a tolerance allows approximations. `step_error` compares the first of fixed
+    steps with two of half its size, see `_step_error`.
     """
 
     state: Any
@@ -146,19 +148,22 @@ def _already_ended(plan: Plan, state: Any) -> np.ndarray:
 
 def _next_window(plan: Plan, before: RunProgress) -> Frames:
     """Solve the next window, mark the runs that ended or failed, and repeat the last states of those that ended."""
-    filled, wanted = plan.window_times(before.frames)
-    times = plan.times[before.frames : before.frames + wanted]
+    asked = plan.window_times(before.frames)
+    times = asked.times[: asked.frames]
     if (before.failed | ~np.isnan(before.ended)).all():
-        after, window, reached = before, None, np.zeros((len(before.failed), wanted), bool)
+        after, window, reached = before, None, np.zeros((len(before.failed), asked.frames), bool)
     else:
-        plan, window, sums = _solved(plan, before, filled)
-        reached, broken = _reached(before, window, wanted)
+        plan, window, sums = _solved(plan, before, asked)
+        times = times[: _passed(window, asked)]
+        reached, broken = _reached(before, window, len(times))
         ended = _ended_at(window, times, broken)
         after = _settled(plan, before._replace(sums=sums), ended, np.any(broken, axis=1))
         if before.frames == 0:
             after = after._replace(step_error=_step_error(plan, before.state))
     fields, observables = _frames(plan, after, window, reached, times)
     after = _advanced(plan, after, times)
+    if asked.passing is not None and window is not None:
+        after = after._replace(time=float(np.asarray(window.end_time)[0]))
     pairs = int(np.sum(after.evaluations - before.evaluations)) * plan.carrying(before.state)[0] ** 2
     if plan.runs is None:
         if window is not None and after.failed[0]:
@@ -169,7 +174,14 @@ def _next_window(plan: Plan, before: RunProgress) -> Frames:
     return found._replace(progress=_carried_on(plan, found.progress))
 
 
-def _solved(plan: Plan, before: RunProgress, filled: np.ndarray) -> tuple[Plan, SolvedWindow, tuple[Summed, ...]]:
+def _passed(window: SolvedWindow, asked: WindowTimes) -> int:
+    """The number of frames of a window: all, or those up to the end of its last step if it ended between frames."""
+    if asked.passing is None or not np.asarray(window.succeeded)[0]:
+        return asked.frames
+    return int(np.isfinite(np.asarray(window.times)[0, : asked.frames]).sum())
+
+
+def _solved(plan: Plan, before: RunProgress, asked: WindowTimes) -> tuple[Plan, SolvedWindow, tuple[Summed, ...]]:
     """The plan that the next window was solved with, the window, and how kernels were summed up to its end.
 
     Where a tolerance allows approximations they are chosen, and the window is solved again while one of them fails.
@@ -177,11 +189,11 @@ def _solved(plan: Plan, before: RunProgress, filled: np.ndarray) -> tuple[Plan, 
     over = before.failed | ~np.isnan(before.ended)
     state = _without(before.state, over)
     if not plan.approximates:
-        return plan, solve_runs(plan, before.frames, filled, state, before.proposed), before.sums
+        return plan, solve_runs(plan, before.time, asked, state, before.proposed), before.sums
     passed: dict[int, int] = {}
     while True:
-        trial = choose_sums(plan, before.frames, before.state, passed)
-        window = solve_runs(trial.plan, before.frames, filled, state, before.proposed)
+        trial = choose_sums(plan, before.frames, before.time, before.state, passed)
+        window = solve_runs(trial.plan, before.time, asked, state, before.proposed)
         failed, summed = trial.after(window)
         if not failed:
             return trial.plan, window, joined(before.sums, summed)
@@ -198,9 +210,10 @@ def _step_error(plan: Plan, state: Any) -> float | None:
     if plan.method.adaptive or plan.method.noisy or plan.method.solver == MAP or len(plan.times) == 1:
         return None
     step, nothing = float(plan.numbers.step), np.zeros(plan.runs or 1, plan.times.dtype)
-    end = np.full(plan.window, plan.times[0] + step)
+    begin = float(plan.times[0])
+    end = WindowTimes(np.full(plan.window, plan.times[0] + step), plan.window, None)
     halved = replace(plan, numbers=plan.numbers._replace(step=plan.numbers.step / 2))
-    whole, half = (solve_runs(each, 0, end, state, nothing).fields for each in (plan, halved))
+    whole, half = (solve_runs(each, begin, end, state, nothing).fields for each in (plan, halved))
     with np.errstate(invalid="ignore"):  # frames of a run that blows up
         changes = [np.max(np.abs(np.asarray(whole[name]) - np.asarray(half[name]))[:, 0]) for name in whole]
     change = float(np.max(changes))  # NaN if any is

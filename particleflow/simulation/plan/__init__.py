@@ -10,7 +10,7 @@ cost             pairs, seconds, bytes and fields of a plan
 from particleflow.simulation.plan.checks import EVENT_TIME, check_arguments, check_begin, check_interactions
 from particleflow.simulation.plan.cost import Cost, check_memory, cost_of
 from particleflow.simulation.plan.inputs import Draws, as_guesses, as_start, check_flow, laid_out
-from particleflow.simulation.plan.plan import Plan, make_plan
+from particleflow.simulation.plan.plan import Plan, WindowTimes, make_plan
 from particleflow.simulation.plan.stepping_method import Stepping, make_method, make_numbers
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "Draws",
     "Plan",
     "Stepping",
+    "WindowTimes",
     "as_guesses",
     "as_start",
     "check_arguments",

@@ -47,15 +47,34 @@ _WINDOW_FRAMES = 32
 _MERGING_FRAMES = 4  # where particles are merged between windows: the sooner they are, the cheaper the next windows
 _WINDOW_BYTES = 32 * 2**20
 # The most pairs of particles, summed over the frames of a window: about two seconds, if a frame takes a dozen fields.
-# A window has at least one frame.
+# A window has at least one frame. Where this makes windows shorter, their steps go past frames (`Plan.passing`).
 _WINDOW_PAIRS = 2**26
+# The frames that such a window has room for: as many as one step may pass. Frames that it does not reach cost memory
+# alone. A step is cut at the last of them, so large clouds have room for some frames whatever their size.
+_PASSED_FRAMES, _FEWEST_PASSED = 256, 8
+_PASSED_BYTES = 2**27
 _FIRST_WINDOW = 2  # the start and the first frame, so that something is seen soon; later windows double
 _LATE_POINTS = 32  # most merged points for the implicit method: more are soon merged, and Newton steps would not pay
+
+
+class WindowTimes(NamedTuple):
+    """The times of the frames of a window, filled up to full length, and `frames`, how many are real.
+
+    With `passing`, a time, the window ends with the step that reaches it, and the times that fill it up are infinite.
+    """
+
+    times: np.ndarray
+    frames: int
+    passing: np.ndarray | None
 
 
 @dataclass(frozen=True)
 class Plan:
     """A run or an ensemble of runs, ready to go: what moves, when it is saved, and how time is stepped.
+
+    A window has at most `window` frames, and fewer at first if `growing`. With `passing` None it ends at the last of
+    them. Otherwise it ends with the step that passes its `passing`-th frame (at first an earlier one) and has all
+    frames that this step has passed, up to `window`; the next one begins where the step ended, between two frames.
 
     `late_method` replaces `method` where merging has left few particles; None where it never does. `approximates`: the
     summation is chosen for every window, within the tolerance that the user has given; never in an ensemble. `runs` is
@@ -75,6 +94,7 @@ class Plan:
     runs: int | None
     flow_per_run: bool
     window: int
+    passing: int | None
     growing: bool
     choices: dict[str, str]
     approximates: bool
@@ -84,22 +104,23 @@ class Plan:
         """The precision of the run."""
         return self.start.points.dtype
 
-    def window_begin(self, first: int) -> np.ndarray:
-        """The time at which the window that begins with frame `first` is entered."""
-        return np.asarray(self.times[max(first - 1, 0)])
-
     def window_length(self, first: int) -> int:
         """The most frames of the window that begins with frame `first`; it does not depend on the time they take."""
-        return min(max(first, _FIRST_WINDOW), self.window) if self.growing else self.window
+        ends_early = self.growing and self.passing is None
+        return min(max(first, _FIRST_WINDOW), self.window) if ends_early else self.window
 
-    def window_times(self, first: int) -> tuple[np.ndarray, int]:
-        """The times of the window that begins with frame `first`, filled up to full length, and how many are real.
+    def window_times(self, first: int) -> WindowTimes:
+        """The times of the window that begins with frame `first`.
 
         All windows are filled up to the longest, so that one compiled program serves them.
         """
         times = self.times[first : first + self.window_length(first)]
-        filled = np.concatenate([times, np.full(self.window - len(times), times[-1])])
-        return filled, len(times)
+        missing = self.window - len(times)
+        if self.passing is None:
+            return WindowTimes(np.concatenate([times, np.full(missing, times[-1])]), len(times), None)
+        wanted = _FIRST_WINDOW if first == 0 else min(max(first, _FIRST_WINDOW), self.passing)
+        filled = np.concatenate([times, np.full(missing, np.inf)])
+        return WindowTimes(filled, len(times), np.asarray(times[min(wanted, len(times)) - 1]))
 
     def flow_of(self, run: int) -> Flow:
         """The flow of one run."""
@@ -191,9 +212,10 @@ def make_plan(
     numbers = make_numbers(stepping, saved_times[0], key, moving.runs)
     if window is not None:
         window = whole_number(window, "window")
+    merging = resolution_of(how) > 0
+    longest, passing = _window_sizes(first, moving.runs, len(saved_times), method, merging=merging)
     late_method = _late_method(method, stepping, how, duration)
     chosen = method.solver + (f", {IMPLICIT} for the last {_LATE_POINTS} points" if late_method else "")
-    merging = resolution_of(how) > 0
     return Plan(
         **moving._asdict(),
         times=saved_times,
@@ -202,7 +224,8 @@ def make_plan(
         numbers=numbers,
         observe=tuple(observe),
         event=event,
-        window=window or _longest_window(first, moving.runs, len(saved_times), merging=merging),
+        window=window or longest,
+        passing=None if window else passing,
         growing=window is None,
         choices={"solver": chosen, "summation": _summation_note(acting, how, first, moving.runs)},
         approximates=moving.runs is None and any(allowed_error(each.summation) is not None for each in acting),
@@ -237,12 +260,22 @@ def _late_method(method: Method, stepping: Stepping, how: AbstractDiscretization
     return replace(method, solver=IMPLICIT) if late and method.solver != IMPLICIT else None
 
 
-def _longest_window(start: Measure, runs: int | None, frames: int, *, merging: bool) -> int:
-    """The most frames that are computed in one window."""
+def _window_sizes(
+    start: Measure, runs: int | None, frames: int, method: Method, *, merging: bool
+) -> tuple[int, int | None]:
+    """The most frames of a window, and after how many it ends with a step (`Plan.passing`).
+
+    A window that is shorter than others because fields or frames are large goes on past frames, where nothing but the
+    solver needs its end: an ensemble needs one end for all runs, and merging needs the state at a frame.
+    """
     most = _MERGING_FRAMES if merging else _WINDOW_FRAMES
     frame_bytes = start.points.size * start.points.dtype.itemsize * (runs or 1)
     pairs = start.count**2 * (runs or 1)
-    return max(1, min(most, frames, _WINDOW_BYTES // frame_bytes, _WINDOW_PAIRS // pairs))
+    length = max(1, min(most, _WINDOW_BYTES // frame_bytes, _WINDOW_PAIRS // pairs))
+    if length == most or merging or runs is not None or not method.passes_frames:
+        return min(length, frames), None
+    room = max(_FEWEST_PASSED, min(_PASSED_FRAMES, _PASSED_BYTES // frame_bytes))
+    return min(frames, room), length
 
 
 def _summation_note(

@@ -68,7 +68,7 @@ def _decisive(plan: Plan) -> dict[str, Any]:
         "observe": [(name_of(each), each) for each in plan.observe],
         "event": plan.event,
         "key": numbers.key if plan.method.noisy else None,
-        "window": (plan.window, plan.growing),
+        "window": (plan.window, plan.growing, *([] if plan.passing is None else [plan.passing])),
     }
 
 

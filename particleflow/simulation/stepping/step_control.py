@@ -214,6 +214,8 @@ class Carrying(diffrax.AbstractAdaptiveStepSizeController):
 
     With `bounded` steps the first one of a run is tried over the whole window: its bound then gives the length.
 
+    With `passing`, the solve ends with the step that reaches this time, as diffrax ends it for an event.
+
     A step cut short by the end of a window, by one of the times `stops`, or by one of the `jumps` of the field, does
     not show which step the error allows; the step proposed before the cut is kept.
     """
@@ -226,6 +228,7 @@ class Carrying(diffrax.AbstractAdaptiveStepSizeController):
     jumps: Float[Array, " k"] | None
     precision: Any = eqx.field(static=True)
     bounded: bool = eqx.field(static=True, default=False)
+    passing: Float[Array, ""] | None = None
 
     def wrap(self, direction: Any) -> "Carrying":
         """The controller itself: time runs forwards."""
@@ -262,6 +265,9 @@ class Carrying(diffrax.AbstractAdaptiveStepSizeController):
             begin, on_jump = after_jumps(next_t0, self.jumps, self.precision)
             next_t0, next_t1 = jnp.where(keep, begin, next_t0), jnp.where(keep, next_t1 + (begin - next_t0), next_t1)
             jump = jump | (keep & on_jump)
+        if self.passing is not None:
+            passed = keep & (next_t0 >= self.passing) & (result == diffrax.RESULTS.successful)
+            result = diffrax.RESULTS.where(passed, diffrax.RESULTS.event_occurred, result)
         return keep, next_t0, self._cut(next_t0, next_t1), jump, carried, result
 
     def _cut(self, begin: Any, end: Any) -> Any:

@@ -1,11 +1,13 @@
 """One window of a run, solved by diffrax.
 
-A run is cut into windows of saved times. Window boundaries and everything carried over them depend on the
-scenario alone, never on wall time, so a run that is resumed at a boundary repeats the uninterrupted one bit for bit.
+A run is cut into windows of saved times. A window ends at the last of them, or, where windows are short, with a step
+that passes some of them: then the number of steps does not depend on how many times are saved. Window boundaries and
+everything carried over them depend on the scenario alone, never on wall time, so a run that is resumed at a boundary
+repeats the uninterrupted one bit for bit.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import diffrax
@@ -56,6 +58,9 @@ MAP = "map"
 # Methods that evaluate the field at the beginning of a step only, so that a jump at its end does not affect them.
 _EVALUATED_AT_THE_BEGINNING = ("euler", MAP)
 
+# Interpolations of implicit methods have order three, of positive ones order one: they step to all saved times.
+_STEPPING_TO_FRAMES = (SHU_OSHER, *TABLEAUX)
+
 ADJOINTS: dict[str, Callable[[], diffrax.AbstractAdjoint]] = {
     "recursive_checkpoint": diffrax.RecursiveCheckpointAdjoint,
     "direct": diffrax.DirectAdjoint,
@@ -87,11 +92,16 @@ class Method:
             raise ArgumentError(f"Argument `adjoint` must be one of {', '.join(ADJOINTS)}, but is {self.adjoint!r}.")
 
     @property
+    def passes_frames(self) -> bool:
+        """Whether steps go past saved times, whose states are interpolated as exactly as the steps are."""
+        return self.adaptive and self.solver not in _STEPPING_TO_FRAMES
+
+    @property
     def step_limit_advice(self) -> str:
         """What helps a run that needs more than `max_steps` steps; implicit solvers can replace explicit ones only."""
         if not self.adaptive:
             return "Take larger steps, or raise max_steps."
-        if self.solver in (SHU_OSHER, *TABLEAUX):
+        if self.solver in _STEPPING_TO_FRAMES:
             return "Raise max_steps."
         return "If the flow is stiff, use solver = 'kvaerno5'; otherwise raise max_steps."
 
@@ -150,24 +160,34 @@ def solve_window(
     times: Float[Array, " k"],
     proposed: Float[Array, ""],
     numbers: Numbers,
+    passing: Float[Array, ""] | None = None,
 ) -> SolvedWindow:
     """Solve from `begin` to the last of `times` and save at each of them.
 
     Parameters: the compiled program depends on `method`, `observe`, `event` and `discretization`; its arguments are
     `flow`; the `state` at `begin`; the `times`; the `proposed` first step size, 0 for none; and the `numbers`. At times
-    that are not after `begin` the state at `begin` is saved.
+    that are not after `begin` the state at `begin` is saved. With `passing`, one of the times, the window ends with the
+    step that reaches it, and the times that this step has not passed are not saved; infinite ones never are.
     """
     problem = _Problem.of(method, flow, discretization, state, begin, numbers, event)
 
     def saved(time: Array, y: Any, args: Any) -> Any:
         return frame(observe, problem.present(time, y))
 
-    frames = diffrax.SubSaveAt(ts=jnp.maximum(times, problem.begin), fn=saved)
+    end, asked, controller = times[-1], times, problem.controller(times)
+    if passing is not None:
+        # The last step ends at the last frame at latest. Times that fill the window up are moved to an end that is
+        # never reached, so that nothing is evaluated for them.
+        last = jnp.max(jnp.where(jnp.isfinite(times), times, passing))
+        end = last + (last - begin)
+        asked, controller = jnp.minimum(times, end), problem.passing_controller(last, passing)
+    frames = diffrax.SubSaveAt(ts=jnp.maximum(asked, problem.begin), fn=saved)
     solution = problem.solve(
-        times[-1],
+        end,
+        horizon=passing,
         dt0=proposed if method.adaptive else numbers.step,
         saveat=diffrax.SaveAt(subs=(frames, diffrax.SubSaveAt(t1=True)), controller_state=True),
-        stepsize_controller=problem.controller(times),
+        stepsize_controller=controller,
         throw=False,
         event=problem.as_diffrax_event(),
     )
@@ -180,6 +200,8 @@ def _window_of(solution: diffrax.Solution, problem: "_Problem", times: Float[Arr
     assert solution.ts is not None
     (fields, observables), last = solution.ys
     carried: Any = solution.controller_state
+    ended = solution.result == diffrax.RESULTS.event_occurred
+    met = jnp.asarray(False) if solution.event_mask is None else ended & solution.event_mask
     tried, each = solution.stats["num_steps"], fields_per_step(problem.method.solver)
     return SolvedWindow(
         times=jnp.asarray(jnp.where(jnp.isfinite(solution.ts[0]), times, solution.ts[0])),
@@ -191,8 +213,8 @@ def _window_of(solution: diffrax.Solution, problem: "_Problem", times: Float[Arr
         accepted=solution.stats["num_accepted_steps"],
         rejected=solution.stats["num_rejected_steps"],
         evaluations=1 + carried.evaluations if each is None else tried * each,
-        succeeded=solution.result == diffrax.RESULTS.successful,
-        stopped_by_event=solution.result == diffrax.RESULTS.event_occurred,
+        succeeded=(solution.result == diffrax.RESULTS.successful) | (ended & ~met),
+        stopped_by_event=met,
         ran_out_of_steps=solution.result == diffrax.RESULTS.max_steps_reached,
     )
 
@@ -258,11 +280,14 @@ class _Problem(eqx.Module):
         asked = time.astype(self.precision)
         return Present(self.system.flow, self.system.discretization, asked, self.system.whole(y))
 
-    def solve(self, end: Array, **settings: Any) -> diffrax.Solution:
-        """Solve up to time `end`, with further settings of `diffrax.diffeqsolve`."""
+    def solve(self, end: Array, horizon: Array | None = None, **settings: Any) -> diffrax.Solution:
+        """Solve up to time `end`, with further settings of `diffrax.diffeqsolve`.
+
+        Parameters: `horizon`, the time that the search for events measures steps against, `end` if None.
+        """
         return diffrax.diffeqsolve(
             self._terms(),
-            self._solver(end),
+            self._solver(end if horizon is None else horizon),
             t0=self.begin,
             t1=end,
             y0=self.moving,
@@ -275,9 +300,13 @@ class _Problem(eqx.Module):
         """The controller of a window: it carries its step over to the next one."""
         if not self.method.adaptive:
             return OnGrid(self.numbers.origin, self.numbers.step, self.jumps, self.precision)
-        # Interpolations of implicit methods have order three, of positive ones order one: they step to all saved times.
-        stops = times if self.method.solver in (SHU_OSHER, *TABLEAUX) else None
+        stops = times if self.method.solver in _STEPPING_TO_FRAMES else None
         return self._carrying(error_controller(self.begin, times[-1], self.numbers), stops)
+
+    def passing_controller(self, last: Array, passing: Array) -> Carrying:
+        """The controller of a window that ends with the step that reaches the time `passing`, at latest at `last`."""
+        controller = self._carrying(error_controller(self.begin, last, self.numbers), last[None])
+        return replace(controller, passing=passing)
 
     def plain_controller(self, end: Array) -> diffrax.AbstractStepSizeController:
         """The controller of a single solve; without jumps or bounds diffrax's own, which every adjoint supports."""
