@@ -55,6 +55,7 @@ from .density.density_modes import growth_rates as growth_rates
 from .density.density_modes import growth_window as growth_window
 from .density.density_modes import harmonic_amplitudes as harmonic_amplitudes
 from .density.density_modes import mode_amplitudes as mode_amplitudes
+from .density.density_modes import symmetry_errors as symmetry_errors
 from .density.peaks import Peak as Peak
 from .density.peaks import Peaks as Peaks
 from .density.peaks import PeakTrack as PeakTrack

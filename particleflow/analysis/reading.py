@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
 
 _BLOCK_BYTES = 4 * 2**20
 _SQUARES_OVERFLOW = 1e150  # numbers below it have finite squares, and finite sums of these

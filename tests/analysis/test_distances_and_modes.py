@@ -13,6 +13,7 @@ from particleflow.analysis import (
     harmonic_amplitudes,
     mode_amplitudes,
     sliced_wasserstein2,
+    symmetry_errors,
     wasserstein1,
     wasserstein2,
 )
@@ -170,3 +171,24 @@ def test_w1_on_a_line_on_a_circle_and_in_space():
     chords = np.linalg.norm(circles[0][:, None] - circles[1][None], axis=2)
     expected = ot.emd2(v / v.sum(), w / w.sum(), chords)
     assert wasserstein1(*circles, x_weights=v, y_weights=w) == pytest.approx(expected, rel=1e-7)
+
+
+def test_modes_that_a_symmetric_start_forbids_are_errors():
+    """A density of modes 2 and 4 under attention cannot have odd modes; that of modes 2 and 3 has all."""
+    angles = 2 * np.pi * np.arange(60) / 60
+    points = np.stack([np.stack([np.cos(angles), np.sin(angles)], axis=1)] * 2)
+    attention = {"kernel": {"kind": "attention", "form": "inner", "beta": 5.0}, "value": 1.0, "normalization": "row"}
+
+    def errors(masses: np.ndarray, **changes) -> list[int]:
+        masses = np.stack([masses, np.roll(masses, 7)]) / 60
+        metadata = {"geometry": "sphere", "driven by interactions": True, "interactions": [attention], **changes}
+        run = Trajectory.from_arrays([0.0, 1.0], points, fields={"masses": masses}, metadata=metadata)
+        return (1 + np.flatnonzero(symmetry_errors(run, 8))).tolist()
+
+    even = 1 + 0.5 * np.cos(2 * angles) + 0.25 * np.cos(4 * angles)
+    assert errors(even) == [1, 3, 5, 7]
+    assert errors(1 + 0.5 * np.cos(3 * angles)) == [1, 2, 4, 5, 7, 8]
+    assert errors(np.ones(60)) == list(range(1, 9))
+    assert errors(even + 1e-6 * np.cos(3 * angles)) == []
+    assert errors(even, **{"driven by interactions": False}) == []  # something else may have a special place
+    assert errors(even, interactions=[attention | {"value": [[1.0, 0.0], [0.0, 2.0]]}]) == []

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
+from particleflow.analysis.density.cells import is_density
 from particleflow.analysis.rates import RateFit, fit_exponential
 from particleflow.analysis.reading import (
+    BoolArray,
     FloatArray,
     Progress,
     as_frames,
@@ -18,6 +20,7 @@ from particleflow.analysis.reading import (
     as_series,
     as_weights,
     frame_weights,
+    is_spherical,
     iterate,
     single_run,
 )
@@ -25,6 +28,9 @@ from particleflow.errors import ArgumentError, ShapeError
 
 if TYPE_CHECKING:
     from particleflow.trajectory.trajectory import Trajectory
+
+_ABSENT = 1e-13  # amplitude up to which a mode is not in the start: rounding of a sum over thousands of points
+_LOOKED_AT = 64  # modes of the start, to find its symmetry
 
 
 def fourier_amplitudes(points: ArrayLike, maximum: int, *, weights: ArrayLike | None = None) -> FloatArray:
@@ -86,6 +92,34 @@ def mode_amplitudes(
     for place, points in iterate(trajectory, progress, None if frames is None else chosen):
         result[place] = amplitudes(points, maximum, weights=frame_weights(trajectory, int(chosen[place])))
     return result
+
+
+def symmetry_errors(trajectory: "Trajectory", maximum: int = 8) -> BoolArray:
+    """Return which modes 1 … maximum (maximum,) can only be errors of a scheme, because the start forbids them.
+
+    Where the orders of all modes of a density on the circle are multiples of g, it is the same after a turn by 2π/g,
+    and stays so under attention alone with numbers Q, K and V, which has no special place. What a run has of other
+    modes began as rounding, or as the truncation error of a grid that has no such turn, and grew. A mode is in the
+    start where its amplitude is above 1e-13. Nothing is said of particles, of other spaces, or of other flows.
+    """
+    run = single_run(trajectory)
+    known = min(max(maximum, _LOOKED_AT), (run.count - 1) // 2)  # n points have those above half of n as aliases
+    if run.dimension != 2 or known < 1 or not is_density(run) or not _turns_along(run):
+        return np.zeros(maximum, dtype=bool)
+    start = mode_amplitudes(run, known, frames=[0])[0]
+    orders = np.arange(1, known + 1)
+    shared = int(np.gcd.reduce(orders[start > _ABSENT], initial=0))
+    outside = (orders % shared != 0 if shared else np.ones(known, dtype=bool))[:maximum]
+    return np.pad(outside, (0, maximum - len(outside)))
+
+
+def _turns_along(run: "Trajectory") -> bool:
+    """Whether the flow is known to be the same in every direction: attention on a sphere, with numbers Q, K and V."""
+    facts = run.facts
+    acting = facts.interactions
+    plain = [each.is_attention and isinstance(each.value, float) for each in acting]
+    numbers = [isinstance(each.query, float) and isinstance(each.key, float) for each in acting]
+    return is_spherical(run) and facts.driven_by_interactions and bool(acting) and all(plain) and all(numbers)
 
 
 def growth_window(amplitudes: ArrayLike, *, lower: float = 1e-12, upper: float = 0.05) -> tuple[int, int] | None:

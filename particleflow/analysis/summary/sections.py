@@ -12,7 +12,7 @@ from particleflow.analysis.clusters.persistence import largest_gap, single_linka
 from particleflow.analysis.clusters.plateaus import collapse_time, find_plateaus
 from particleflow.analysis.clusters.similarity import PairSimilarities, similarity_quantiles
 from particleflow.analysis.clusters.tracking import ClusterTrack
-from particleflow.analysis.density.density_modes import growth_rates, mode_amplitudes
+from particleflow.analysis.density.density_modes import growth_rates, mode_amplitudes, symmetry_errors
 from particleflow.analysis.density.peaks import PeakTrack
 from particleflow.analysis.distances import energy_distance, sliced_wasserstein2, wasserstein2
 from particleflow.analysis.rates import fit_exponential, fit_power_law
@@ -190,19 +190,26 @@ def _approach(result: PairSimilarities) -> Section:
 
 
 def mode_section(trajectory: "Trajectory", maximum: int, progress: Progress | None) -> Section | None:
-    """Amplitudes of the first modes and their growth rates, on the circle and on S²."""
+    """Amplitudes of the first modes and their growth rates, on the circle and on S².
+
+    `errors` names the modes that a symmetric start forbids, `asymmetry` is the largest amplitude of any of them: what
+    the scheme adds by itself. They have no growth rate.
+    """
     if not is_spherical(trajectory) or trajectory.dimension not in (2, 3) or maximum < 1:
         return None
     frames = select_frames(len(trajectory), 10 * _FRAMES if trajectory.dimension == 2 else _FRAMES)
     amplitudes = mode_amplitudes(trajectory, maximum, frames=frames, progress=progress)
     times = np.asarray(trajectory.times, dtype=np.float64)[frames]
-    rates = growth_rates(times, amplitudes)
+    wrong = symmetry_errors(trajectory, maximum)
+    rates = [None if error else rate for error, rate in zip(wrong, growth_rates(times, amplitudes), strict=True)]
     return {
         "basis": "Fourier" if trajectory.dimension == 2 else "spherical harmonics",
         "linear_regime": {"lower": 1e-12, "upper": 0.05},
         "times": times,
         "amplitudes": amplitudes,
         "growth_rates": [None if rate is None else rate.to_dict() for rate in rates],
+        "errors": (1 + np.flatnonzero(wrong)).tolist(),
+        "asymmetry": float(amplitudes[:, wrong].max()) if wrong.any() else None,
     }
 
 

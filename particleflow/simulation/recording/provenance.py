@@ -58,6 +58,7 @@ def describe(plan: Plan) -> dict[str, Any]:
         "interactions": interactions,
         "closed form": isinstance(plan.discretization, ClosedForm),
         "interacts only": isinstance(plan.flow.geometry, Unconstrained) and plan.flow_of(0).drift.interacts_only(begin),
+        "driven by interactions": plan.flow_of(0).drift.interacts_only(begin),
         "temperature": _by_run(np.asarray(plan.flow.temperature, float).tolist(), plan.runs),
         "common temperature": _by_run(np.asarray(plan.flow.common_temperature, float).tolist(), plan.runs),
         "count": int(plan.start.points.shape[-2]),

@@ -31,6 +31,7 @@ MAX_LINES = 512  # particles drawn as lines
 MAX_FRAMES = 600  # frames along a line
 MAX_DOTS = 20_000  # a crowd of more particles is drawn as a density, or by so many of them
 _MOST_CHANGES = 64  # of the field that are marked on a time axis
+ROUNDING_ULPS = 64.0  # of the largest value: what is below is rounding of sums over thousands of terms
 
 
 Cached = TypeVar("Cached")
@@ -259,6 +260,45 @@ def drawn_times(times: np.ndarray, log: bool) -> np.ndarray:
     if not log or positive.size == 0:
         return times
     return np.maximum(times, positive[0] / 2)
+
+
+def rounding_level(values: Any, *, power: int = 1) -> float:
+    """The level at which numbers are rounding: 64 ulps of the largest of them, 1.4e-14 of it in double precision.
+
+    Parameters: the `values`, of which their precision counts, too; their `power`, 2 for squares of what is rounded,
+    such as variances, whose level is (64 ulps)². It is 0 where all values are.
+    """
+    values = np.asarray(values)
+    single = values.dtype in (np.float16, np.float32)
+    epsilon = float(np.finfo(values.dtype if single else np.float64).eps)
+    known = values[np.isfinite(values)]
+    largest = float(np.abs(known).max()) if known.size else 0.0
+    return (ROUNDING_ULPS * epsilon) ** power * largest
+
+
+def log_axis(ax: "Axes", values: Any, *, axis: str = "y", power: int = 1) -> np.ndarray:
+    """Make an axis logarithmic, which ends at the `rounding_level` of its values; returns the values to draw.
+
+    Values below that level, which are rounding errors and no signal, are returned as the level, where a dotted line
+    says so. Every logarithmic axis of what a run has computed is made here.
+
+    Parameters: the axes; all `values` on the axis; which `axis`, "x" or "y"; their `power`, as for `rounding_level`.
+    """
+    theme, level = style.current(), rounding_level(values, power=power)
+    (ax.set_xscale if axis == "x" else ax.set_yscale)("log")
+    shown = np.asarray(values, float)
+    low = shown < level  # NaN is not
+    if not low.any():
+        return shown
+    line, write = (ax.axvline, ax.get_xaxis_transform()) if axis == "x" else (ax.axhline, ax.get_yaxis_transform())
+    line(level, color=theme.muted, linewidth=0.8, linestyle=(0, (1, 2)), zorder=2)
+    place = (level, 0.98) if axis == "x" else (0.99, level)
+    ax.annotate(
+        "at rounding", place, (3, -3) if axis == "x" else (0, 3), write, "offset points", color=theme.muted,
+        fontsize=0.82 * theme.font_size, rotation=90 if axis == "x" else 0, zorder=5,
+        ha="left" if axis == "x" else "right", va="top" if axis == "x" else "bottom",
+    )  # fmt: skip
+    return np.where(low, level, shown)
 
 
 def mark_changes(ax: "Axes", trajectory: "Trajectory", *, axis: str = "x") -> None:

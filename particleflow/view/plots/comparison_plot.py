@@ -9,7 +9,15 @@ from particleflow.analysis.reading import check_trajectory
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.view import style
 from particleflow.view.plots.base import drawn_times, new_axes, time_axis
-from particleflow.view.plots.time.series import check_counts, count_axis, draw_band, observable_values, with_band
+from particleflow.view.plots.time.series import (
+    check_counts,
+    count_axis,
+    draw_band,
+    in_stored_precision,
+    observable_values,
+    power_of,
+    with_band,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,16 +56,20 @@ def compare(
     if rows is not None and len(rows) != len(runs):
         raise ShapeError(f"Argument `counts` must hold one row for each of {len(runs)} runs, but holds {len(rows)}.")
     colors = style.palette(min(len(runs), 7))
-    widest = np.zeros(0)
-    for index, (label, run) in enumerate(runs):
-        values = observable_values(run, name) if rows is None else check_counts(run, rows[index]).astype(float)
-        widest = max(widest, values, key=np.ndim)
+    if rows is None:
+        series = [in_stored_precision(run, name, observable_values(run, name)) for _, run in runs]
+    else:
+        series = [check_counts(run, row).astype(float) for (_, run), row in zip(runs, rows, strict=True)]
+    common: dict[str, Any] = {"steps": rows is not None, "power": power_of(name)}
+    common["among"] = np.concatenate([values.ravel() for values in series])
+    for index, ((label, run), values) in enumerate(zip(runs, series, strict=True)):
         shown = np.maximum(drawn_times(run.times, log), drawn_times(times, log)[0])
-        draw_band(ax, shown, values, colors[index % 7], label, steps=rows is not None)
+        draw_band(ax, shown, values, colors[index % 7], label, **common)
         ax.lines[-1].set_linestyle(_DASHES[index // 7 % 4])
     if rows is not None:
         count_axis(ax, np.concatenate([np.ravel(row) for row in rows]))
-    ax.set_ylabel(with_band(of if rows is not None else style.clean(name.replace("_", " "), 40), widest))
+    what = of if rows is not None else style.clean(name.replace("_", " "), 40)
+    ax.set_ylabel(with_band(what, max(series, key=np.ndim)))
     ax.grid(True, axis="y")
     if len(runs) > 1:
         ax.legend(loc="best", ncols=1 if len(runs) <= 7 else 2, handlelength=1.6)

@@ -38,7 +38,15 @@ from particleflow.view.plots.saving import save_figure
 from particleflow.view.plots.space.paths import kymograph, paths
 from particleflow.view.plots.space.snapshots import snapshots
 from particleflow.view.plots.theory.fits import values_on_places
-from particleflow.view.plots.time.series import approach, energy, energy_name, observable, observable_values, staircase
+from particleflow.view.plots.time.series import (
+    approach,
+    energy,
+    energy_name,
+    observable,
+    observable_values,
+    only_errors,
+    staircase,
+)
 from particleflow.view.plots.time.tree_plot import check_merges, kymograph_with_tree, merge_tree
 
 if TYPE_CHECKING:
@@ -249,6 +257,8 @@ def _observables(trajectory: "Trajectory") -> Iterator[tuple[str, Draw]]:
     for name in trajectory.observables:
         safe = "".join(character if character.isascii() and character.isalnum() else "_" for character in name)[:40]
         if name in ("energy", energy_name(trajectory)) or safe in drawn or len(drawn) >= 12:
+            continue
+        if only_errors(trajectory, name):
             continue
         with suppress(ShapeError, ValueError, TypeError):
             observable_values(trajectory, name)

@@ -139,6 +139,7 @@ def _panels(
     observables = data.scalar_observables(trajectory, timeline)
     sections = [array_section(f"observable{i}", values) for i, values in enumerate(observables.values())]
     extra: dict = {"observables": list(observables), "counts": clusters.counts is not None, "tree": 0}
+    extra["levels"] = data.rounding_levels(trajectory, observables)
     extra["lost"] = ", ".join(visible(name, 60) for name in data.lost_observables(trajectory))
     extra |= {"threshold": clusters.note, "counted": clusters.noun}
     extra["words"] = _vocabulary(trajectory)

@@ -13,9 +13,9 @@ from particleflow.analysis.samples import gather, thinned
 from particleflow.analysis.shape import PrincipalComponents, common_norm, principal_components
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.view import style
-from particleflow.view.plots.base import projection
+from particleflow.view.plots.base import projection, rounding_level
 from particleflow.view.plots.colors import check_labels, contrasting_colors
-from particleflow.view.plots.time.series import energy_name
+from particleflow.view.plots.time.series import energy_name, in_stored_precision, only_errors, power_of
 from particleflow.view.webpage.codec import (
     BITS,
     CodeGrid,
@@ -233,12 +233,13 @@ def label_colors(trajectory: Any, theme: str, size: int) -> np.ndarray:
 def scalar_observables(trajectory: Any, frames: np.ndarray) -> dict[str, np.ndarray]:
     """Observables that are one number a frame; short vectors are split into their entries, the rest is left out.
 
-    So are those that are never finite; a name tells in how many frames its values overflow.
+    So are those that are never finite, and those that can only be errors (`only_errors`); a name tells in how many
+    frames its values overflow.
     """
     found: dict[str, np.ndarray] = {}
     for name in trajectory.observables:
         values = np.asarray(trajectory.observables[name])
-        if len(values) != len(trajectory) or values.dtype.kind not in "fiub":
+        if len(values) != len(trajectory) or values.dtype.kind not in "fiub" or only_errors(trajectory, name):
             continue
         table = values.reshape(len(values), -1).astype(np.float64)[frames]
         if not 1 <= table.shape[1] <= 6:
@@ -250,6 +251,16 @@ def scalar_observables(trajectory: Any, frames: np.ndarray) -> dict[str, np.ndar
     # energy is what a reader looks for first, or its logarithm
     first = energy_name(trajectory)
     return dict(sorted(found.items(), key=lambda item: (item[0] != first, "energy" not in item[0].lower())))
+
+
+def rounding_levels(trajectory: Any, observables: dict[str, np.ndarray]) -> list[float]:
+    """The level at which each of the `scalar_observables` is rounding, where a logarithmic axis ends, as in figures."""
+    levels = []
+    for shown, values in observables.items():
+        whole = [name for name in trajectory.observables if shown.startswith(name) and shown[len(name) :][:1] in " ["]
+        name = max(whole, key=len)
+        levels.append(rounding_level(in_stored_precision(trajectory, name, values), power=power_of(name)))
+    return levels
 
 
 def lost_observables(trajectory: Any) -> list[str]:

@@ -14,9 +14,11 @@ from particleflow.view.plots.base import (
     MAX_FRAMES,
     drawn_times,
     format_time,
+    log_axis,
     mark_changes,
     new_axes,
     new_figure,
+    rounding_level,
     set_title,
     time_axis,
     title_figure,
@@ -36,7 +38,7 @@ _SHOWN = 6  # profiles by default
 _MAPS = 4  # by default
 _MODES = 6  # by default
 _CLEAR = 0.99  # of the variance of log A_k that a rate must explain
-_ROUNDING = 1e-13  # of an amplitude, which is 1 where all mass is at one point
+_SEEN = 1e3  # times rounding, what the largest amplitude of a mode must exceed to be drawn
 _MOST_PEAKS = 12  # drawn, the heaviest ones
 
 
@@ -134,12 +136,13 @@ def modes(
     """Draw the amplitudes of the first modes against time: Fourier on the circle, spherical harmonics on S².
 
     The legend states the rate r of a mode that grows or decays by itself while it is small, A_k ∝ e^{rt}. Modes that
-    never rise above rounding are left out. An ensemble shows its run 0.
+    never rise above rounding are left out, as are those that a symmetric start forbids: the largest of them is shaded
+    as the error of the scheme, below which no amplitude means anything. An ensemble shows its run 0.
 
     Parameters: `maximum`, the number of modes; `log`, a logarithmic time axis (True, False, or "auto": where the frames
     are spaced like that); `ax`, the axes to draw on, else new ones. Returns the axes.
     """
-    from particleflow.analysis import growth_rates, mode_amplitudes
+    from particleflow.analysis import growth_rates, mode_amplitudes, symmetry_errors
 
     run = first_run(trajectory)
     _field(run, "Modes are drawn", ("circle", "sphere"))
@@ -148,22 +151,35 @@ def modes(
     times = np.asarray(run.times, float)[frames]
     ax, theme = new_axes(ax, about=trajectory), style.current()
     log = time_axis(ax, run.times, log)
-    shown = [order for order in range(maximum) if amplitudes[:, order].max() > 1e3 * _ROUNDING]
+    wrong = symmetry_errors(run, maximum)
+    seen = amplitudes.max(axis=0) > _SEEN * rounding_level(1.0)  # 1 is the amplitude of all mass at one point
+    shown = np.flatnonzero(seen & ~wrong)
+    if (seen & wrong).any():
+        _shade_errors(ax, drawn_times(times, log), amplitudes, np.flatnonzero(wrong))
     fits = growth_rates(times, amplitudes) if len(times) > 2 else [None] * maximum
     for order, color in zip(shown, style.palette(len(shown)), strict=True):
         fit = fits[order]
         law = f", rate {fit.rate:.3g}" if fit is not None and fit.r_squared > _CLEAR else ""
         name = f"mode {order + 1}{law}"
-        values = np.where(amplitudes[:, order] > _ROUNDING, amplitudes[:, order], np.nan)
+        values = np.where(amplitudes[:, order] > rounding_level(1.0), amplitudes[:, order], np.nan)
         ax.plot(drawn_times(times, log), values, color=color, label=name, marker="o" if len(times) == 1 else None)
-    floor = max(float(np.nanmin(np.where(amplitudes > _ROUNDING, amplitudes, np.nan), initial=1.0)), 1e-12)
-    ax.set(yscale="log", ylim=(0.5 * floor, 1.6), ylabel="amplitude of the mode")
+    known = amplitudes[:, shown][amplitudes[:, shown] > rounding_level(1.0)]
+    log_axis(ax, known)
+    ax.set(ylim=(0.5 * float(known.min(initial=1.0)), 1.6), ylabel="amplitude of the mode")
     ax.grid(True, axis="y")
-    if shown:
+    if ax.get_legend_handles_labels()[0]:
         ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.2, labelcolor=theme.text)
     mark_changes(ax, run)
     set_title(ax, run)
     return ax
+
+
+def _shade_errors(ax: "Axes", times: np.ndarray, amplitudes: np.ndarray, wrong: np.ndarray) -> None:
+    """Shade what is below the largest amplitude of the modes that can only be errors, by their indices `wrong`."""
+    orders = ", ".join(str(order + 1) for order in wrong)
+    largest = amplitudes[:, wrong].max(axis=1)
+    name = f"errors of the scheme:\nmodes {orders},\nnot in the start"
+    ax.fill_between(times, 1e-300, largest, color=style.current().muted, alpha=0.25, linewidth=0, label=name, zorder=1)
 
 
 def peaks(

@@ -17,6 +17,7 @@ from particleflow.view.plots.base import (
     MAX_FRAMES,
     drawn_times,
     is_crowd,
+    log_axis,
     mark_changes,
     new_axes,
     projection,
@@ -128,6 +129,8 @@ def covariance(trajectory: "Trajectory", *, log: bool | str = "auto", ax: "Axes 
     ax = new_axes(ax, about=trajectory)
     log = time_axis(ax, run.times, log)
     times = drawn_times(run.times, log)[frames]
+    wide = values.max() > 1e2 * max(float(values[0].max()), 1e-300)
+    values = log_axis(ax, values, power=2) if wide else values
     shown = min(values.shape[1], 6)
     for index, color in enumerate(style.palette(shown)):
         name = "variance" if shown == 1 else f"principal variance {index + 1}"
@@ -135,9 +138,7 @@ def covariance(trajectory: "Trajectory", *, log: bool | str = "auto", ax: "Axes 
     rate = gaussian_rate(run)
     if rate is not None:
         _draw_theory(ax, run, times, values[0, :shown], rate)
-    if values.max() > 1e2 * max(float(values[0].max()), 1e-300):
-        ax.set_yscale("log")
-    else:
+    if not wide:
         ax.set_ylim(0.0, (2.5 if rate else 1.08) * float(values.max()) or 1.0)
     ax.set_ylabel("variance")
     ax.grid(True, axis="y")
@@ -176,9 +177,9 @@ def schedule(trajectory: "Trajectory", *, log: bool | str = "auto", ax: "Axes | 
     ax = new_axes(ax, about=trajectory)
     log = time_axis(ax, trajectory.times, log)
     times, values = known.times, known.values
-    ax.plot(np.maximum(times, ax.get_xlim()[0]), values, color=style.current().categories[0])
     if values.min() > 0 and values.max() > 20 * values.min():
-        ax.set_yscale("log")
+        values = log_axis(ax, values)
+    ax.plot(np.maximum(times, ax.get_xlim()[0]), values, color=style.current().categories[0])
     ax.set_ylabel("$\\beta(t)$" if known.name == "beta" else style.clean(known.name, 30))
     ax.grid(True, axis="y")
     mark_changes(ax, trajectory)

@@ -7,7 +7,7 @@ import numpy as np
 from particleflow.analysis.samples import thinned
 from particleflow.errors import ShapeError
 from particleflow.view import style
-from particleflow.view.plots.base import drawn_times, format_time, new_axes, time_axis
+from particleflow.view.plots.base import drawn_times, format_time, new_axes, rounding_level, time_axis
 from particleflow.view.plots.matrices.pair_matrices import color_bar, edges_between
 
 if TYPE_CHECKING:
@@ -162,7 +162,8 @@ def density_mesh(
     if norm is not None:
         colors = {"cmap": style.colormap("density"), "norm": norm}
     elif logarithmic and (densities > 0).any():
-        colors = {"cmap": style.colormap("density"), "norm": LogNorm(densities[densities > 0].min(), densities.max())}
+        least = max(densities[densities > 0].min(), rounding_level(densities))
+        colors = {"cmap": style.colormap("density"), "norm": LogNorm(least, densities.max())}
         densities = np.ma.masked_where(densities <= 0, densities)
     mesh = ax.pcolormesh(columns, rows, densities.T, rasterized=True, **colors)
     if bar:

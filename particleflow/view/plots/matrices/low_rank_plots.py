@@ -7,14 +7,13 @@ import numpy as np
 
 from particleflow.analysis.attention.low_rank import BlockRanks, feature_errors
 from particleflow.view import style
-from particleflow.view.plots.base import new_axes, new_figure
+from particleflow.view.plots.base import log_axis, new_axes, new_figure, rounding_level
 from particleflow.view.plots.matrices.pair_matrices import color_bar
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _SHOWN = 24  # singular values
-_LEAST = 2e-15  # below is rounding
 
 
 def block_ranks(found: BlockRanks, *, ax: "Axes | None" = None) -> "Axes":
@@ -31,10 +30,12 @@ def block_ranks(found: BlockRanks, *, ax: "Axes | None" = None) -> "Axes":
     for tolerance in found.tolerances:
         ax.axhline(tolerance, color=theme.muted, linewidth=0.7, linestyle=(0, (1, 3)), zorder=1)
     colors = style.ordered_colors(np.linspace(0, 1, len(found.separations)))
+    least = rounding_level(found.singular_values)
+    log_axis(ax, np.maximum(found.singular_values, least))
     for separation, values, color in zip(found.separations, found.singular_values, colors, strict=True):
-        shown = values[:_SHOWN][values[:_SHOWN] > _LEAST]
+        shown = values[:_SHOWN][values[:_SHOWN] > least]
         ax.plot(np.arange(1, len(shown) + 1), shown, "o-", color=color, markersize=3.5, label=f"{separation:g}")
-    ax.set(yscale="log", ylim=(_LEAST / 2, 2.0), xlim=(0.5, None))
+    ax.set(ylim=(least / 2, 2.0), xlim=(0.5, None))
     ax.set(xlabel="index $p$", ylabel=r"singular value $\sigma_p / \sigma_1$")
     ax.locator_params(axis="x", integer=True)
     ax.legend(title="distance of\ncentres", loc="upper right")
@@ -75,8 +76,8 @@ def feature_convergence(
 
 def _errors(ax: "Axes", ranks: np.ndarray, errors: np.ndarray) -> None:
     """Errors against the rank on logarithmic axes, and a line of slope −1/2 through their middle."""
-    ax.plot(ranks, errors, "o-", markersize=4)
+    ax.plot(log_axis(ax, ranks, axis="x"), log_axis(ax, errors), "o-", markersize=4)
     line = np.exp(np.mean(np.log(errors * np.sqrt(ranks)))) / np.sqrt(ranks)  # amid the errors
     ax.plot(ranks, line, linestyle="--", color=style.current().muted, linewidth=1.0, label="$R^{-1/2}$")
     ax.legend(loc="lower left")
-    ax.set(xscale="log", yscale="log", xlabel="features $R$", title="error of an entry")
+    ax.set(xlabel="features $R$", title="error of an entry")

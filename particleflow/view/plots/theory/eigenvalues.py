@@ -6,7 +6,7 @@ import numpy as np
 
 from particleflow.errors import ShapeError
 from particleflow.view import style
-from particleflow.view.plots.base import SQUARE, new_axes, new_figure
+from particleflow.view.plots.base import SQUARE, new_axes, new_figure, rounding_level
 from particleflow.view.plots.space.snapshots import snapshot
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _stretch(ax: "Axes", growth: np.ndarray) -> None:
     sizes = np.abs(growth)
     if len(sizes) < 2 or sizes.max() < _APART * sizes.min():
         return
-    least = 10.0 ** np.floor(np.log10(sizes.min()))
+    least = 10.0 ** np.floor(np.log10(max(sizes.min(), rounding_level(sizes))))
     ax.set_aspect("auto")
     ax.set_xscale("symlog", linthresh=least, linscale=0.5)
     ends = [max(side.max(initial=0.0), least) * 3 for side in (-growth, growth)]

@@ -8,11 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from particleflow.analysis.density.density_modes import symmetry_errors
 from particleflow.analysis.late_approach import LEAST_GAP, late_law, late_stretch, law_values
-from particleflow.analysis.reading import check_trajectory
+from particleflow.analysis.reading import check_trajectory, first_run
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.view import style
-from particleflow.view.plots.base import drawn_times, mark_changes, new_axes, set_title, time_axis
+from particleflow.view.plots.base import (
+    drawn_times,
+    log_axis,
+    mark_changes,
+    new_axes,
+    rounding_level,
+    set_title,
+    time_axis,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,6 +32,7 @@ if TYPE_CHECKING:
 _WIDE_RANGE = 1e4  # largest over smallest value, from which an axis is logarithmic
 _FEW = 8  # clusters, up to which the axis of a count is linear
 _LARGEST = 1e250  # that is drawn: an axis needs room above
+_SQUARES = ("covariance", "dissipation", "largest_variance")  # observables that are squares of what is rounded
 
 
 def observable_values(trajectory: "Trajectory", name: str) -> np.ndarray:
@@ -36,6 +46,25 @@ def observable_values(trajectory: "Trajectory", name: str) -> np.ndarray:
     if values.shape != expected:
         raise ShapeError(f"Observable {name!r} must have shape {expected} to be a line, but has {values.shape}.")
     return np.where(np.abs(values) < _LARGEST, values, np.nan)
+
+
+def in_stored_precision(trajectory: "Trajectory", name: str, values: np.ndarray) -> np.ndarray:
+    """The values of an observable in the precision in which they are stored, which says what of them is rounding."""
+    single = trajectory.observables[name].dtype == np.float32
+    return values.astype(np.float32) if single else values
+
+
+def only_errors(trajectory: "Trajectory", name: str) -> bool:
+    """Whether an observable can only be an error: the order parameter, mode 1 of a circle, where the start forbids it.
+
+    See `analysis.symmetry_errors`; of an ensemble, run 0 decides.
+    """
+    return name == "order_parameter" and bool(symmetry_errors(first_run(trajectory), 1)[0])
+
+
+def power_of(name: str) -> int:
+    """The power at which an observable holds what is rounded: 2 for squares, else 1."""
+    return 2 if name in _SQUARES else 1
 
 
 def observable(
@@ -56,12 +85,16 @@ def observable(
     ax = new_axes(ax, about=trajectory)
     values = observable_values(trajectory, name)
     log = time_axis(ax, trajectory.times, log)
-    draw_band(ax, drawn_times(trajectory.times, log), values, color or style.current().categories[0], label)
+    color = color or style.current().categories[0]
+    values = in_stored_precision(trajectory, name, values)
+    draw_band(ax, drawn_times(trajectory.times, log), values, color, label, power=power_of(name))
     ax.set_ylabel(with_band(style.clean(name.replace("_", " "), 40), values))
     ax.grid(True, axis="y")
     mark_changes(ax, trajectory)
     set_title(ax, trajectory)
     _say_overflow(ax, trajectory, name)
+    if only_errors(trajectory, name):
+        _write(ax, "0 by the symmetry of the start: errors of the scheme")
     return ax
 
 
@@ -81,9 +114,16 @@ def _overflows(trajectory: "Trajectory", name: str) -> int:
     return int(too_large.reshape(len(trajectory), -1).any(axis=1).sum())
 
 
+def _write(ax: "Axes", text: str) -> None:
+    """Write a remark into the lower right corner of the axes."""
+    theme = style.current()
+    back = {"facecolor": theme.panel, "edgecolor": "none", "alpha": 0.8, "pad": 1.5}
+    options: dict[str, Any] = {"color": theme.muted, "fontsize": 0.82 * theme.font_size, "bbox": back, "zorder": 5}
+    ax.text(0.98, 0.04, text, transform=ax.transAxes, ha="right", **options)
+
+
 def _say_overflow(ax: "Axes", trajectory: "Trajectory", name: str) -> None:
     """Write into the axes in how many frames the observable, or the energy of a logarithm, is too large to be drawn."""
-    theme = style.current()
     known = "energy" if name == "log_energy" and "energy" in trajectory.observables else name
     lost = _overflows(trajectory, known)
     if not lost:
@@ -91,9 +131,7 @@ def _say_overflow(ax: "Axes", trajectory: "Trajectory", name: str) -> None:
     advice = "its logarithm is drawn" if known != name else "record log_energy" if name == "energy" else "not drawn"
     shown = style.clean(known.replace("_", " "), 40)
     text = f"{shown} exceeds {_LARGEST:g} in {lost} of {len(trajectory)} frames: {advice}"
-    back = {"facecolor": theme.panel, "edgecolor": "none", "alpha": 0.8, "pad": 1.5}
-    options: dict[str, Any] = {"color": theme.muted, "fontsize": 0.82 * theme.font_size, "bbox": back, "zorder": 5}
-    ax.text(0.98, 0.04, text, transform=ax.transAxes, ha="right", **options)
+    _write(ax, text)
     if not np.isfinite(observable_values(trajectory, name)).any():
         ax.set_yticks([])
 
@@ -123,13 +161,13 @@ def approach(trajectory: "Trajectory", *, log: bool | str = "auto", ax: "Axes | 
     ax, theme = new_axes(ax, about=trajectory), style.current()
     log = time_axis(ax, trajectory.times, log)
     times, shown = drawn_times(trajectory.times, log), gap > LEAST_GAP
-    ax.plot(times[shown], gap[shown], color=theme.categories[0], label="1 − mean similarity")
+    ax.plot(times[shown], log_axis(ax, gap[shown]), color=theme.categories[0], label="1 − mean similarity")
     fit = late_law(trajectory.times, gap)
     if fit is not None:
         name = f"$\\propto t^{{{fit.rate:.2f}}}$" if fit.law == "power" else f"$\\propto e^{{{fit.rate:.3g}\\,t}}$"
         law = law_values(fit, trajectory.times[late])
         ax.plot(times[late], law, "--", color=theme.text, linewidth=0.9, label=name, zorder=4)
-    ax.set(yscale="log", ylabel="1 − mean similarity")
+    ax.set_ylabel("1 − mean similarity")
     ax.grid(True, axis="y")
     ax.legend(loc="best", labelcolor=theme.text)
     mark_changes(ax, trajectory)
@@ -143,12 +181,27 @@ def with_band(name: str, values: np.ndarray) -> str:
 
 
 def draw_band(
-    ax: "Axes", times: np.ndarray, values: np.ndarray, color: Any, label: str | None, steps: bool = False
+    ax: "Axes",
+    times: np.ndarray,
+    values: np.ndarray,
+    color: Any,
+    label: str | None,
+    *,
+    steps: bool = False,
+    power: int = 1,
+    among: np.ndarray | None = None,
 ) -> None:
     """One line for (T,), median and 10-90 % band for (T, R); with `steps` a value changes half way between two times.
 
-    Positive values over more than four decades get a logarithmic axis.
+    Positive values over more than four decades get a logarithmic axis, which ends at rounding: `log_axis`, with the
+    `power` of the values there. The range is that of the values `among` others on the axes, if there are any.
     """
+    among = values if among is None else among
+    known = among[np.isfinite(among)]
+    if known.size and not steps and known.min() > 0:
+        least = max(float(known.min()), rounding_level(known, power=power))
+        if known.max() > _WIDE_RANGE * least:
+            values = np.maximum(values, log_axis(ax, known, power=power).min())
     name = None if label is None else style.clean(label, 40)
     middle = values if values.ndim == 1 else np.median(values, axis=1)
     style_of_line = "steps-mid" if steps else "default"
@@ -157,9 +210,6 @@ def draw_band(
         ax.fill_between(times, low, high, color=color, alpha=0.22, linewidth=0, step="mid" if steps else None)
     marker = "o" if len(times) == 1 else None
     ax.plot(times, middle, color=color, label=name, drawstyle=style_of_line, marker=marker, zorder=3)
-    known = values[np.isfinite(values)]
-    if known.size and not steps and known.min() > 0 and known.max() > _WIDE_RANGE * known.min():
-        ax.set_yscale("log")
 
 
 def check_counts(trajectory: "Trajectory", counts: Any) -> np.ndarray:
@@ -252,9 +302,8 @@ def cluster_count(
     counts = check_counts(trajectory, counts)
     log = time_axis(ax, trajectory.times, log)
     shade_plateaus(ax, trajectory, plateaus, log)
-    draw_band(
-        ax, drawn_times(trajectory.times, log), counts.astype(float), color or style.current().categories[3], None, True
-    )
+    color = color or style.current().categories[3]
+    draw_band(ax, drawn_times(trajectory.times, log), counts.astype(float), color, None, steps=True)
     count_axis(ax, counts)
     ax.set_ylabel(with_band(of, counts))
     mark_changes(ax, trajectory)
@@ -317,7 +366,7 @@ def staircase(
         right = ax.twinx()
         times = drawn_times(trajectory.times, ax.get_xscale() == "log")
         values = observable_values(trajectory, drawn)
-        draw_band(right, times, values, theme.categories[0], None)
+        draw_band(right, times, values, theme.categories[0], None, power=power_of(drawn))
         right.set_ylabel(with_band(drawn.replace("_", " "), values))
         _say_overflow(right, trajectory, drawn)
         right.spines["right"].set_visible(True)

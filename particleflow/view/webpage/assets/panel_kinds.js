@@ -1,7 +1,8 @@
 // The kinds of panel: an observable, the number of clusters, the merge tree, and angles on the circle.
 
-// A vertical scale for values: logarithmic when they are positive and span more than `decades`.
-function verticalScale(values, decades) {
+// A vertical scale for values: logarithmic when they are positive and span more than `decades`. A logarithmic one ends
+// at the level at which values are rounding, as in the figures; `clipped` says whether values are below it.
+function verticalScale(values, decades, level = 0) {
   let [low, high] = [Infinity, -Infinity];
   for (const value of values) {
     if (!Number.isFinite(value)) continue;
@@ -9,19 +10,21 @@ function verticalScale(values, decades) {
     high = Math.max(high, value);
   }
   if (!(high >= low)) [low, high] = [0, 1];
-  const log = low > 0 && high / low > 10 ** decades;
+  const log = low > 0 && high / Math.max(low, level) > 10 ** decades;
+  const clipped = log && low < level;
+  if (clipped) low = level;
   if (high === low) [low, high] = [low - (Math.abs(low) * 0.05 || 0.5), high + (Math.abs(high) * 0.05 || 0.5)];
   const forward = log ? Math.log10 : (value) => value;
   const [a, b] = [forward(low), forward(high)];
   const pad = 0.06 * (b - a);
-  const toY = (value, area) => area.top + area.height * (1 - (forward(value) - a + pad) / (b - a + 2 * pad));
+  const toY = (value, area) => area.top + area.height * (1 - (forward(clipped && value < low ? low : value) - a + pad) / (b - a + 2 * pad));
   const ticks = (count) => {
     if (!log) return niceTicks(low, high, count);
     const powers = niceTicks(a, b, count).filter((power) => Math.abs(power - Math.round(power)) < 1e-6);
     if (powers.length > 1) return powers.map((power) => 10 ** Math.round(power));
     return [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000].filter((value) => value >= low && value <= high);
   };
-  return { toY, ticks, low, high, log };
+  return { toY, ticks, low, high, log, clipped };
 }
 
 // A curve with many more samples than pixels keeps the extremes of each column. With `middles`, the places half way in
@@ -46,9 +49,9 @@ function drawCurve(context, xs, ys, middles) {
 }
 
 class CurvePanel extends Panel {
-  setValues(values, decades) {
+  setValues(values, decades, level) {
     this.values = values;
-    this.scale = verticalScale(values, decades);
+    this.scale = verticalScale(values, decades, level);
   }
 
   paint(context, area) {
@@ -56,12 +59,22 @@ class CurvePanel extends Panel {
     const toY = (value) => this.scale.toY(value, area);
     this.guides(context, area, this.ticks(area), toY);
     const toX = (time) => area.left + timeline.toUnit(time) * area.width;
+    if (this.scale.clipped) this.markRounding(context, area, toY(this.scale.low));
     const { times } = timeline;
     const middles = this.steps && Array.from(times.subarray(1), (time, i) => toX((times[i] + time) / 2));
     context.strokeStyle = cssColor(colors.accent);
     context.lineWidth = 1.8;
     context.lineJoin = "round";
     drawCurve(context, Array.from(times, toX), Array.from(this.values, toY), middles);
+  }
+
+  // A dotted line at the level below which values are rounding errors.
+  markRounding(context, area, y) {
+    const { colors } = this.app;
+    context.setLineDash([1, 3]);
+    drawLines(context, [[area.left, y, area.left + area.width, y]], colors.muted, 1, 1);
+    context.setLineDash([]);
+    drawTexts(context, [["at rounding", area.left + area.width - 3, y - 3]], colors.muted, "right", "bottom", 11);
   }
 
   ticks(area) {
@@ -108,7 +121,7 @@ class SeriesPanel extends CurvePanel {
   choose(number) {
     this.title = this.app.facts.observables[number].replaceAll("_", " ");
     if (!this.select) this.heading.textContent = this.title;
-    this.setValues(this.app.arrays["observable" + number], 3);
+    this.setValues(this.app.arrays["observable" + number], 3, this.app.facts.levels[number]);
   }
 }
 
