@@ -310,7 +310,7 @@ def test_fixed_steps_and_evolve_and_a_step_that_is_too_long(run):
     assert np.max(np.abs(np.asarray(fixed.masses) - np.asarray(run.masses))) < 5e-5
     end = pf.evolve(usa(3.0), CircleWave(1, 0.5), 0.4, discretization=CELLS, rtol=1e-4, atol=1e-6)
     assert np.max(np.abs(np.exp(np.asarray(end.log_weights)) - np.asarray(run.masses)[-1])) < 5e-5
-    with pytest.raises(RunError, match="the density stays positive only in steps well below 0"):
+    with pytest.raises(RunError, match="positive, and the scheme stable, only in steps well below 0"):
         pf.simulate(usa(3.0), CircleWave(1, 0.5), TIMES, **{**options, "step": 0.1})
 
 

@@ -356,3 +356,36 @@ def test_a_torus_carries_a_wave_around_and_noise_damps_it():
     left = 0.5 * np.exp(-4 * np.pi**2 * 0.01 * 2 * 0.5)
     expected = oracle.masses_of(volumes, flow, wave(np.array([0.5, -0.25]), left))
     assert np.abs(found - expected).sum() < 4e-3
+
+
+def test_a_step_is_no_longer_than_the_scheme_is_stable():
+    """Where lines lean on the upwind cell a ripple of two cells has the rate −4 v/h, and no step may enlarge it."""
+
+    def enlarged(courant: float) -> float:  # by the method of order three, 1 + z + z²/2 + z³/6
+        z = -4 * courant
+        return abs(1 + z + z**2 / 2 + z**3 / 6)
+
+    how = FiniteVolumes(24)
+    flow = pf.Flow(drifts.Linear(np.array([[0.0, -3.0], [3.0, 0.0]])), geometry=pf.Sphere())
+    level = pf.Measure.weighted(mesh_places(how.mesh(flow, 2)).centres, np.full(24, 1 / 24))
+    bound = float(eqx.filter_jit(how.bounded_velocity)(flow, 0.0, how.begin(flow, level))[1])
+    courant = bound * 3.0 / (2 * np.pi / 24)  # every point turns at the speed 3
+    assert enlarged(courant) < 1 < enlarged(1.1 * courant)
+    assert 0.55 < courant < 0.63
+
+
+@pytest.mark.slow
+def test_symmetric_starts_stay_symmetric_on_grids_that_have_the_symmetry():
+    """Modes that are not in the start stay below 1e-12: 1e-16 times what they grow by in the linear theory, e^9."""
+    flow = pf.Flow(pf.Attend(kernels.Attention(beta=5.0), normalization="none"), geometry=pf.Sphere())
+    options: dict[str, Any] = {"discretization": FiniteVolumes(510), "rtol": 1e-4, "atol": 1e-6}
+    run = pf.simulate(flow, CircleWave(3, 1e-3), np.linspace(0, 0.6, 25), **options)
+    amplitudes = pf.analysis.mode_amplitudes(run, 8)
+    assert amplitudes[-1, 2] > 0.99
+    assert np.delete(amplitudes, [2, 5], axis=1).max() < 1e-12
+    other = pf.simulate(flow, CircleWave(3, 0.1), [0.0, 0.01, 0.35], **options | {"discretization": FiniteVolumes(64)})
+    assert pf.analysis.mode_amplitudes(other, 1)[-1] > 1e-3  # 64 cells cannot be turned by a third
+    section = pf.analysis.summarize(other)["modes"]
+    assert section["errors"] == [1, 2, 4, 5, 7, 8]
+    assert section["asymmetry"] > 1e-3
+    assert section["growth_rates"][0] is None
