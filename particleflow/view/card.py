@@ -26,8 +26,8 @@ _OUTLINE = (
 def notebook_card(trajectory: Any) -> str:
     """The HTML that a notebook shows for a trajectory: title, facts, three snapshots, and a curve.
 
-    The curve is that of the energy, or else of the first observable that is one number a frame. Of an ensemble the
-    first run is shown.
+    The curve is that of the energy (where that overflows, of its logarithm), or else of the first observable that is
+    one number a frame. Of an ensemble the first run is shown.
     """
     run = trajectory if trajectory.runs is None else trajectory.run(0)
     title = html.escape(str(trajectory.metadata.get("title") or "Trajectory")[:200])
@@ -140,7 +140,9 @@ def _figure(body: str, caption: str, kind: str) -> str:
 
 def _curve(run: Any) -> str:
     """A line of the energy, or of the first observable that is one number a frame, against the frame number."""
-    names = sorted(run.observables, key=lambda name: "energy" not in name.lower())
+    from particleflow.view.plots.time.series import energy_name
+
+    names = sorted(run.observables, key=lambda name: (name != energy_name(run), "energy" not in name.lower()))
     for name in names:
         values = np.asarray(run.observables[name])
         if values.shape == (len(run),) and values.dtype.kind in "fiu" and np.isfinite(values).sum() > 1:

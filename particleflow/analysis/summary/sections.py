@@ -100,11 +100,11 @@ def collapse_section(track: ClusterTrack) -> Section:
     return {"target_count": 1, **(never if bracket is None else bracket.to_dict())}
 
 
-def energy_series(trajectory: "Trajectory") -> FloatArray | None:
-    """The recorded energy of a run, if there is a usable one."""
-    if "energy" not in trajectory.observables:
+def energy_series(trajectory: "Trajectory", name: str = "energy") -> FloatArray | None:
+    """The recorded energy of a run, or with the `name` log_energy its logarithm, if there is a usable one."""
+    if name not in trajectory.observables:
         return None
-    energy = np.asarray(trajectory.observables["energy"], dtype=np.float64)
+    energy = np.asarray(trajectory.observables[name], dtype=np.float64)
     if energy.shape != (len(trajectory),) or not np.isfinite(energy).all():
         return None
     return energy
@@ -126,14 +126,20 @@ def energy_section(energy: FloatArray | None) -> Section | None:
     }
 
 
-def plateau_section(track: ClusterTrack, energy: FloatArray | None, minimum: float) -> Section:
-    """The metastable plateaus, treads of the counts, with the energy on them where it was recorded."""
+def plateau_section(
+    track: ClusterTrack, energy: FloatArray | None, logarithm: FloatArray | None, minimum: float
+) -> Section:
+    """The metastable plateaus, treads of the counts, with the mean energy on them, and of its logarithm, if known."""
     plateaus = find_plateaus(track.times, track.counts, energy, minimum=minimum)
+    listed = [plateau.to_dict() for plateau in plateaus[:_LISTED]]
+    if logarithm is not None:
+        for row in listed:
+            row["log_energy"] = float(logarithm[row["first"] : row["last"] + 1].mean())
     return {
         "detected_from": ["counts"],
         "minimum_length": minimum,
         "found": len(plateaus),
-        "listed": [plateau.to_dict() for plateau in plateaus[:_LISTED]],
+        "listed": listed,
     }
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _AGGREGATED = (
     "final_count", "final_peaks", "collapse_time", "merges", "plateaus", "largest_mass", "final_mean_similarity",
-    "energy",
+    "energy", "log_energy",
 )  # fmt: skip
 
 _OF_PARTICLES = (
@@ -171,7 +171,7 @@ def _summarize_run(
     seed = options.seed
     track = track or track_clusters(trajectory, options.threshold, progress=_stage(progress, 0, 2))
     weights = fixed_weights(trajectory)
-    energy = parts.energy_series(trajectory)
+    energy, logarithm = parts.energy_series(trajectory), parts.energy_series(trajectory, "log_energy")
     first, last = frame_points(trajectory, 0), frame_points(trajectory, -1)
     attention, parking, why = parts.attention_section(trajectory, options.beta, options.causal)
     return {
@@ -183,9 +183,10 @@ def _summarize_run(
         "clusters": parts.cluster_section(track, weights),
         "merge_tree": track.tree.to_dict(),
         "words": word_section(track, trajectory.words, weights),
-        "plateaus": parts.plateau_section(track, energy, options.minimum),
+        "plateaus": parts.plateau_section(track, energy, logarithm, options.minimum),
         "collapse": parts.collapse_section(track),
         "energy": parts.energy_section(energy),
+        "log_energy": parts.energy_section(logarithm),
         "similarity": parts.similarity_section(trajectory, seed, _stage(progress, 2, 4)),
         "modes": parts.mode_section(trajectory, options.modes, _stage(progress, 3, 4)),
         "persistence": parts.persistence_section(last[weights > 0], seed),
@@ -212,6 +213,7 @@ def _summarize_density(
         "omitted": dict.fromkeys(_OF_PARTICLES, "the points of a density stay, and only its masses change"),
         "peaks": None if track is None else parts.peak_section(track),
         "energy": parts.energy_section(parts.energy_series(trajectory)),
+        "log_energy": parts.energy_section(parts.energy_series(trajectory, "log_energy")),
         "modes": parts.mode_section(trajectory, options.modes, progress),
         "distances": parts.distance_section(first, last, first_weights, last_weights, options.seed),
     }
@@ -268,6 +270,7 @@ def _main_numbers(summary: dict[str, Any]) -> dict[str, float | None]:
         "largest_mass": None if largest is None else largest[-1],
         "final_mean_similarity": None if similarity is None else similarity[-1],
         "energy": read("energy", "last"),
+        "log_energy": read("log_energy", "last"),
     }
 
 

@@ -154,8 +154,27 @@ def stale_line(folder: Path, before: dict[str, Any] | None, now: dict[str, Any])
 def closing_lines(folder: Path, run: Any) -> list[str]:
     """The lines at the end of a run: clusters and words, its final time and cost, and what to open."""
     summary = read_summary(folder)
-    lines = clusters_line(summary), words_line(summary), _extent_line(run), _page_line(folder)
+    lines = clusters_line(summary), words_line(summary), overflow_line(run), _extent_line(run), _page_line(folder)
     return [line for line in lines if line]
+
+
+def overflow_line(run: Any) -> str | None:
+    """In how many frames the energy is too large for a number, and its logarithm; None where it never is.
+
+    "energy overflows in 3 of 9 frames; log energy 601 → 790 is drawn instead".
+    """
+    import numpy as np
+
+    if not len(run) or "energy" not in run.observables:
+        return None
+    lost = np.isinf(np.asarray(run.observables["energy"], float)).reshape(len(run), -1).any(axis=1)
+    if not lost.any():
+        return None
+    said = f"energy overflows in {int(lost.sum())} of {plural(len(run), 'frame')}"
+    if "log_energy" not in run.observables:
+        return f"{said}; record log_energy"
+    known = np.asarray(run.observables["log_energy"], float).reshape(len(run), -1)[:, 0]
+    return f"{said}; log energy {known[0]:.6g} → {known[-1]:.6g} is drawn instead"
 
 
 def analysis_lines(folder: Path, summary: dict[str, Any]) -> list[str]:

@@ -1,6 +1,7 @@
 """Output of the command line: messages and progress to stderr, results to stdout, so that pipes stay clean."""
 
 import json
+import math
 import sys
 import time
 from functools import partial
@@ -136,8 +137,9 @@ class RunMeter:
         progress = frames.progress
         parts = [f"t = {progress.time:.4g} of {self.end:.4g}", f"step {float(_first(progress.proposed)):.2g}"]
         for name in ("energy", "log_energy"):
-            if name in frames.observables:
-                parts.append(f"{name.replace('_', ' ')} {float(_first(frames.observables[name][-1])):.6g}")
+            if name in frames.observables and math.isfinite(value := float(_first(frames.observables[name][-1]))):
+                parts.append(f"{name.replace('_', ' ')} {value:.6g}")
+                break
         clusters = self._clusters(frames)
         if clusters is not None:
             parts.append(plural(clusters, "cluster"))

@@ -13,8 +13,8 @@ def energy(present: Present) -> Float[Array, ""]:
     """E = (1/2β) ∬ K dμ dμ of the first kernel that acts (β = 1/width² for a Gaussian).
 
     For a kernel of fixed data ν each pair counts once, E = (1/β) ∬ K dμ dν. In both cases dE/dt = `dissipation`.
-    At consensus on the unit sphere, E = exp(β)/2β overflows from β ≈ 717 on (in single precision 94): record
-    `log_energy` beside it there, which pictures show in place of an E that overflowed.
+    At consensus on the unit sphere, E = exp(β)/2β overflows from β ≈ 717 on (in single precision 94). Where a run
+    is not known to stay below that, it records `log_energy` beside E by itself, which is shown where E overflowed.
     """
     return jnp.exp(_log_pairs(present)) / _pair_factor(present)
 

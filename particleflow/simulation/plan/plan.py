@@ -30,6 +30,7 @@ from particleflow.simulation.plan.checks import (
     check_present,
     check_resolution,
 )
+from particleflow.simulation.plan.companions import with_log_energy
 from particleflow.simulation.plan.inputs import as_flows, as_starts, as_times, joined_flows, laid_out, leaf_of, on_grid
 from particleflow.simulation.plan.stepping_method import (
     IMPLICIT,
@@ -178,6 +179,14 @@ class _Moving(NamedTuple):
         return leaf_of(self.flow, 0) if self.flow_per_run else self.flow
 
     @property
+    def different_runs(self) -> list[tuple[Flow, AbstractDiscretization, Measure]]:
+        """Flow, discretization and start of the first run, or of all runs where their flows differ."""
+        if not self.flow_per_run:
+            return [(self.flow, self.discretization, self.first_start)]
+        starts = [leaf_of(self.start, run) for run in range(self.runs or 1)]
+        return [(leaf_of(self.flow, run), self.discretization, start) for run, start in enumerate(starts)]
+
+    @property
     def first_start(self) -> Measure:
         """The start of the first run."""
         return self.start if self.runs is None else leaf_of(self.start, 0)
@@ -222,7 +231,7 @@ def make_plan(
         method=method,
         late_method=late_method,
         numbers=numbers,
-        observe=tuple(observe),
+        observe=with_log_energy(tuple(observe), moving.different_runs, saved_times),
         event=event,
         window=window or longest,
         passing=None if window else passing,
