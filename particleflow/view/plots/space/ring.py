@@ -7,13 +7,16 @@ import numpy as np
 from particleflow.view import style
 from particleflow.view.plots.base import angles, inches
 from particleflow.view.plots.crowds import nested_shares
-from particleflow.view.plots.density.histograms import around
+from particleflow.view.plots.density.histograms import around, cell_count
 from particleflow.view.plots.space.shown_particles import ShownParticles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 RING_NOTE = "bars: root of the density of all particles"  # a cluster in one cell would dwarf the others' linear bars
+_EVEN_CURVE = 0.12  # the height of an even density in a curve of it, in radii
+_CURVE_CELLS = 360  # around the circle, of a curve
+CURVE_REACH = 1.5  # of the axes of a ring with a curve, in radii
 _EVEN = 0.04  # the height of an even density, in radii
 _CELLS = 180  # around the circle
 _REACH = 1.35  # of the axes, in radii
@@ -65,6 +68,40 @@ def ring_bars(
     corners = bar_corners(np.linspace(-np.pi, np.pi, cells + 1), _EVEN * np.sqrt(2 * np.pi * density))[cell[bar]]
     inner = corners[:, [0, 0, 3, 3]]
     return inner + share[bar, None, None] * (corners - inner), tones[bar]
+
+
+def curve_width(count: int) -> float:
+    """The standard deviation of the kernel that the density of so many particles is smoothed by, as an angle."""
+    return 2 * np.pi / cell_count(count)
+
+
+def curve_note(count: int) -> str:
+    """Small print about the curve around a ring of dots."""
+    return f"curve: root of the density, kernel of width {np.degrees(curve_width(count)):.2g}°"
+
+
+def smooth_density(theta: np.ndarray, weights: np.ndarray, width: float) -> tuple[np.ndarray, np.ndarray]:
+    """Angles (360,) and there the density of weighted angles, smoothed by a wrapped Gaussian of the given width.
+
+    The mean over the angle is 1/2π times the mass. Mode k of a histogram is multiplied by exp(−k² width²/2).
+    """
+    _, density = around(theta, weights, _CURVE_CELLS)
+    modes = np.fft.rfft(density) * np.exp(-0.5 * np.square(np.arange(_CURVE_CELLS // 2 + 1) * width))
+    middles = (np.arange(_CURVE_CELLS) + 0.5) * (2 * np.pi / _CURVE_CELLS) - np.pi
+    return middles, np.maximum(np.fft.irfft(modes, _CURVE_CELLS), 0.0)
+
+
+def draw_density_curve(ax: "Axes", coordinates: np.ndarray, weights: np.ndarray) -> None:
+    """Outside of the unit circle, the root of the density of all particles as a filled curve; dots hide each other."""
+    theme = style.current()
+    known = np.isfinite(coordinates).all(axis=-1)
+    theta, density = smooth_density(angles(coordinates[known]), weights[known], curve_width(len(coordinates)))
+    closed = np.append(theta, theta[0] + 2 * np.pi)
+    heights = 1.0 + _EVEN_CURVE * np.sqrt(2 * np.pi * np.append(density, density[0]))
+    rays = np.stack([np.cos(closed), np.sin(closed)], axis=1)
+    outside, inside = heights[:, None] * rays, rays[::-1]
+    ax.fill(*np.concatenate([outside, inside]).T, facecolor=theme.categories[0], alpha=0.25, linewidth=0, zorder=1.5)
+    ax.plot(*outside.T, color=theme.categories[0], linewidth=0.9, zorder=2)
 
 
 def bar_corners(edges: np.ndarray, heights: np.ndarray) -> np.ndarray:

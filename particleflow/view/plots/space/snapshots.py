@@ -6,6 +6,7 @@ import numpy as np
 
 from particleflow.analysis.motion import even_in_motion
 from particleflow.analysis.reading import first_run
+from particleflow.analysis.run_character import character_of
 from particleflow.analysis.samples import stored_points, thinned
 from particleflow.view import style
 from particleflow.view.plots.base import (
@@ -28,6 +29,7 @@ from particleflow.view.plots.colors import has_labels, may_blend, particle_color
 from particleflow.view.plots.crowds import SHARES_NOTE, crowd_colors, find_crowds, marker_areas, shown_weights
 from particleflow.view.plots.density.density_frame import BARS_NOTE, draw_cells
 from particleflow.view.plots.density.density_scale import Field, field_of
+from particleflow.view.plots.density.histograms import cell_count
 from particleflow.view.plots.matrices.pair_matrices import color_bar
 from particleflow.view.plots.space.law import (
     DEVIATIONS,
@@ -37,7 +39,15 @@ from particleflow.view.plots.space.law import (
     law_levels,
     law_lines,
 )
-from particleflow.view.plots.space.ring import RING_NOTE, bare, draw_ring, empty_ring
+from particleflow.view.plots.space.ring import (
+    CURVE_REACH,
+    RING_NOTE,
+    bare,
+    curve_note,
+    draw_density_curve,
+    draw_ring,
+    empty_ring,
+)
 from particleflow.view.plots.space.shown_particles import ShownParticles
 from particleflow.view.plots.word_labels import write_words
 
@@ -45,6 +55,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from particleflow.trajectory.trajectory import Trajectory
+
+_CLOUD = 50  # particles on a circle, from which a curve of their density is drawn
+_MOST_ROWS = 200  # particles on a line that have a row each; of more a histogram is drawn
+_MOST_STACKED = 12  # colours of the bars of a histogram
 
 
 def snapshot(
@@ -60,8 +74,9 @@ def snapshot(
 ) -> "Axes":
     """Draw the particles of one frame; an ensemble shows its run 0.
 
-    The picture follows geometry and dimension: a strip (d = 1), a ring or the plane (d = 2), a sphere or a box with
-    nearer particles larger and stronger (d = 3), principal components (d > 3). Areas are proportional to mass.
+    The picture follows geometry and dimension: a strip (d = 1; of more than 200 particles a histogram), a ring (with a
+    curve of the density around 50 or more that noise or repulsion keeps apart) or the plane (d = 2), a sphere or a box
+    with nearer particles larger and stronger (d = 3), principal components (d > 3). Areas are proportional to mass.
     Particles with words are named by them where there is room: those at one place together, none over another. Of more
     than 20,000 particles a ring shows the density of all, and other pictures so many of them, evenly chosen. A density
     is drawn as such: a curve over the line, bars around the circle, a heat map of the plane, a coloured sphere, all
@@ -81,7 +96,7 @@ def snapshot(
         draw_cells(ax, run, view, density, frame, azimuth, bar=alone)
     else:
         draw = {"line": _line, "circle": _circle, "ring": draw_ring, "plane": _plane, "pca": _plane}
-        draw |= {"sphere": _sphere, "space": _space, "law": _law}
+        draw |= {"sphere": _sphere, "space": _space, "law": _law, "heap": _heap}
         draw[_kind(run, view)](ax, _shown_particles(run, view, frame, labels, colors, azimuth))
     _name(ax, run, frame, title)
     return ax
@@ -92,11 +107,11 @@ def _shown_particles(
 ) -> ShownParticles:
     """The particles of a frame that a picture shows, projected and coloured."""
     kind = _kind(run, view)
-    chosen = slice(None) if kind in ("ring", "law") else thinned(run.count, MAX_DOTS)
+    chosen = slice(None) if kind in ("ring", "law", "heap") else thinned(run.count, MAX_DOTS)
     coordinates, weights = view(stored_points(run, frame))[chosen], shown_weights(run, frame, chosen)
     inks = (particle_colors(run, labels, frame) if colors is None else colors)[chosen]
     blended = colors is None and may_blend(run, labels)
-    if blended and kind not in ("line", "ring", "law"):
+    if blended and kind not in ("line", "ring", "law", "heap"):
         inks = crowd_colors(coordinates, inks, crowd_cell(run, view))
     words = None if run.words is None else run.words[chosen]
     return ShownParticles(run, view, coordinates, inks, weights, words, azimuth, blended)
@@ -111,10 +126,22 @@ def _name(ax: "Axes", run: "Trajectory", frame: int, title: str | None) -> None:
 
 
 def _kind(run: "Trajectory", view: Projection) -> str:
-    """The picture: that of the projection, the ring of a crowd, or that of a normal law."""
+    """The picture: that of the projection, the ring of a crowd, the histogram of many on a line, or a normal law's."""
     if run.facts.is_law:
         return "law"
+    if view.kind == "line" and _is_heap(run):
+        return "heap"
     return "ring" if view.kind == "circle" and is_crowd(run) else view.kind
+
+
+def _is_cloud(run: "Trajectory") -> bool:
+    """Whether noise or repulsion keeps many particles spread: dots alone hide how many there are at a place."""
+    return run.count >= _CLOUD and character_of(run).apart in ("noise", "repulsion")
+
+
+def _is_heap(run: "Trajectory") -> bool:
+    """Whether there are too many particles on a line to tell their rows apart, and rows mean nothing else."""
+    return run.count > _MOST_ROWS and run.words is None and run.positions is None
 
 
 def _note(run: "Trajectory", view: Projection, labels: Any = None) -> str:
@@ -123,6 +150,8 @@ def _note(run: "Trajectory", view: Projection, labels: Any = None) -> str:
         return BARS_NOTE if view.kind == "circle" else ""
     if _kind(run, view) != view.kind:
         return RING_NOTE if _kind(run, view) == "ring" else "" if view.kind == "line" else ELLIPSES_NOTE
+    if view.kind == "circle" and _is_cloud(run):
+        return curve_note(run.count)
     mixture = SHARES_NOTE if view.kind != "line" and has_labels(run, labels) else ""
     return " · ".join(filter(None, [sample_note(run, MAX_DOTS), mixture]))
 
@@ -151,6 +180,10 @@ def snapshots(trajectory: "Trajectory", frames: Any = None, *, labels: Any = Non
         top = max(ax.get_ylim()[1] for ax in axes)
         for ax in axes:
             ax.set_ylim(0.0, top)
+    if _kind(run, view) == "heap" and field_of(run) is None:  # a cluster would leave nothing of the other frames
+        for ax in axes:
+            ax.set_yticks([])
+        axes[0].set_ylabel("density, scaled to each frame")
     field = field_of(run)
     if field is not None and field.cells.kind != "line":  # heights of curves have an axis of their own
         _shared_bar(axes[-1], field)
@@ -224,12 +257,38 @@ def _line(ax: "Axes", shown: ShownParticles) -> None:
     write_words(ax, shown.words, above, shown.weights, 0.0, axes=1)
 
 
+def _heap(ax: "Axes", shown: ShownParticles) -> None:
+    """A histogram of particles on the line, in the colours of those in a cell: their mean, or one on another."""
+    places, known = shown.coordinates[:, 0], np.isfinite(shown.coordinates[:, 0])
+    low, high = frame_limits(shown.run, shown.view)
+    edges = np.linspace(low[0], high[0], cell_count(len(places)) + 1)
+    cell = np.clip(np.searchsorted(edges, places[known], side="right") - 1, 0, len(edges) - 2)
+    mass, colors = shown.weights[known], shown.colors[known]
+    tones, tone = np.unique(colors.round(6), axis=0, return_inverse=True)
+    if shown.blended or len(tones) > _MOST_STACKED:
+        whole = np.bincount(cell, mass, len(edges) - 1)
+        mixed = np.stack([np.bincount(cell, mass * each, len(whole)) for each in colors.T], axis=1)
+        mixed /= np.where(whole > 0, whole, 1.0)[:, None]
+        ax.bar(edges[:-1], whole / np.diff(edges), np.diff(edges), align="edge", color=np.clip(mixed, 0, 1))
+    else:
+        below = np.zeros(len(edges) - 1)
+        for index, color in enumerate(tones):
+            heights = np.bincount(cell, mass * (tone.ravel() == index), len(below)) / np.diff(edges)
+            ax.bar(edges[:-1], heights, np.diff(edges), bottom=below, align="edge", color=color)
+            below += heights
+    ax.set(xlim=(low[0], high[0]), xlabel=shown.view.labels[0], ylabel="density")
+    ax.set_ylim(bottom=0.0)
+
+
 def _circle(ax: "Axes", shown: ShownParticles) -> None:
-    """Dots on a ring, with areas by the mass at each place."""
+    """Dots on a ring, with areas by the mass at each place, and of a cloud a curve of its density around it."""
     empty_ring(ax, 3.0 if inches(ax) > 1.5 else 1.6)
+    cloud = _is_cloud(shown.run)
+    if cloud:
+        draw_density_curve(ax, shown.coordinates, shown.weights)
     _discs(ax, shown.coordinates, shown.colors, shown.weights, alpha=0.9)
     write_words(ax, shown.words, shown.coordinates, shown.weights, _marker_scale(ax))
-    bare(ax, 1.16)
+    bare(ax, CURVE_REACH if cloud else 1.16)
 
 
 def _plane(ax: "Axes", shown: ShownParticles) -> None:
