@@ -65,8 +65,8 @@ def stream(
     Parameters: `flow`; for an ensemble a list of flows of one structure, or one made by `equinox.filter_vmap`.
     `start`, a measure or points (n, d); for an ensemble also points (runs, n, d) or a list of measures. Increasing
     `times` at which frames are saved, the first one being the start. `discretization` says how the measure is carried,
-    by `Particles()` if left out. Steps are adaptive with `rtol` and `atol`, or fixed with `step`. `solver` is a diffrax
-    solver by its snake-case name, or "map" for explicit layers x ← N(x + step · v). `observe` lists observables.
+    by `Particles()` if left out. Steps are adaptive with `rtol` and `atol` (see `simulate`), or fixed with `step`.
+    `solver` is a diffrax solver by its snake-case name, or "map" for explicit layers x ← N(x + step · v). `observe` lists observables.
     `event` stops the run; maps and noisy runs check it at the ends of their steps only. `key` drives the noise.
     `window` is the number of frames computed at once, with a step that ends at the last of them; if left out, first
     two, then more, up to 32, or for large clouds those that the steps of about two seconds pass. `max_steps` is the
@@ -101,6 +101,7 @@ def simulate(
     particles: Any = None,
     labels: Any = None,
     words: Any = None,
+    title: str = "",
     fsync: bool = True,
     provenance: dict[str, Any] | None = None,
     progress: bool | Callable[[Frames], None] | None = None,
@@ -115,8 +116,9 @@ def simulate(
         discretization  how the measure is carried; by `Particles()` if left out
         key             a random key that drives the noise of a flow with temperature
     How time is stepped:
-        rtol, atol      tolerances of adaptive steps
-        step            the size of fixed steps, instead of tolerances
+        rtol, atol      tolerances of adaptive steps; if left out rtol is 1e-6, in single precision 1e-4, and atol a
+                        hundredth of rtol, as in scenario files, and both are reported as chosen
+        step            the size of fixed steps, instead of tolerances; noise and "map" need it
         solver          a diffrax solver by its snake-case name, or "map" for explicit layers x ← N(x + step · v);
                         chosen from tolerances, noise and length of the run if left out, and reported as chosen
         event           what stops the run, see `events`; maps and noisy runs check it at the ends of steps only
@@ -134,7 +136,8 @@ def simulate(
         labels          whole numbers, one a particle, kept with the particles
         words           texts, one a particle (for an ensemble also a row for each run); figures, movie, page and
                         summary name the words that merge; up to 200 bytes of UTF-8 are kept of each
-        provenance      plain values by name, kept with the file
+        title           a line of text, kept with the run; figures, movie and page have it as their title
+        provenance      plain values by name, kept with the run
         fsync           whether every window survives a power cut
         progress        true for a bar on the terminal, or a function that is called with every window
 
@@ -145,7 +148,7 @@ def simulate(
         observe=observe, event=event, key=key, window=window,
     )  # fmt: skip
     kept = Recording(
-        None if store is None else Path(store), resume, overwrite, storage, particles, labels, words, fsync,
+        None if store is None else Path(store), resume, overwrite, storage, particles, labels, words, title, fsync,
         provenance or {},
     )  # fmt: skip
     return record(plan, kept, progress)
@@ -219,7 +222,7 @@ def evolve(
             "Particles are merged between the windows of a run, and `evolve` has no windows; use `simulate`."
         )
     dtype = measure.points.dtype
-    stepping = Stepping(rtol, atol, step, solver, max_steps)
+    stepping = Stepping(rtol, atol, step, solver, max_steps).with_tolerances(dtype)
     method = make_method(flow, how, measure, stepping, float("nan"), key)
     numbers = make_numbers(stepping, begin, key, None)
     times = jnp.asarray(begin, float), jnp.asarray(end, float)

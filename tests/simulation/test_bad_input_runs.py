@@ -126,8 +126,16 @@ CASES = {
         ArgumentError,
         "`rtol` must be zero or positive",
     ),
-    "no tolerance": (SPHERE, START, TIMES, {}, ArgumentError, "`rtol` and `atol` must be given"),
-    "half a tolerance": (SPHERE, START, TIMES, {"rtol": 1e-6}, ArgumentError, "`rtol` and `atol` must be given"),
+    "a title that is no text": (SPHERE, START, TIMES, {"title": 3}, ArgumentError, "`title` must be a text"),
+    "two titles": (
+        SPHERE,
+        START,
+        TIMES,
+        {"title": "a", "provenance": {"title": "b"}},
+        ArgumentError,
+        "The title is given twice",
+    ),
+    "a map without a step": (SPHERE, START, TIMES, {"solver": "map"}, ArgumentError, "give a fixed `step`"),
     "tolerance and step": (
         SPHERE,
         START,

@@ -117,15 +117,14 @@ def _recorded(planned: PlannedRun, folder: Path, say: Listener) -> "Trajectory":
     scenario, setup, path = planned.scenario, planned.setup, folder / TRAJECTORY_FILE
     text = scenario.text if planned.resumed else freeze(scenario, folder, setup.drawing)
     provenance = {
-        "title": scenario.title,
         "name": scenario.name,
         "scenario": text,
         **setup.facts,
         "chosen": scenario.document.chosen,
     }
     kept = Recording(
-        path, resume=planned.resumed and path.exists(), labels=setup.labels, words=setup.words, provenance=provenance,
-        **setup.storing,
+        path, resume=planned.resumed and path.exists(), labels=setup.labels, words=setup.words, title=scenario.title,
+        provenance=provenance, **setup.storing,
     )  # fmt: skip
     say.cost(setup.cost())
     try:

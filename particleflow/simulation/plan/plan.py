@@ -209,6 +209,7 @@ def make_plan(
     how, first = moving.discretization, moving.first_start
     saved_times = as_times(times)
     duration = float(saved_times[-1] - saved_times[0])
+    asked, stepping = stepping, stepping.with_tolerances(first.points.dtype)
     method = make_method(moving.flow, how, first, stepping, duration, key)
     check_begin(moving.flow, how, moving.start, flow_per_run=moving.flow_per_run)
     if isinstance(how, SpecialisesSums) and not moving.flow_per_run:
@@ -236,7 +237,11 @@ def make_plan(
         window=window or longest,
         passing=None if window else passing,
         growing=window is None,
-        choices={"solver": chosen, "summation": _summation_note(acting, how, first, moving.runs)},
+        choices={
+            "solver": chosen,
+            "summation": _summation_note(acting, how, first, moving.runs),
+            **_tolerance_note(asked, stepping),
+        },
         approximates=moving.runs is None and any(allowed_error(each.summation) is not None for each in acting),
     )
 
@@ -267,6 +272,12 @@ def _late_method(method: Method, stepping: Stepping, how: AbstractDiscretization
     """The implicit method of the last points of a long run that merges, unless the user has chosen a solver."""
     late = stepping.solver is None and resolution_of(how) > 0 and method.adaptive and duration > LONG_TIME
     return replace(method, solver=IMPLICIT) if late and method.solver != IMPLICIT else None
+
+
+def _tolerance_note(asked: Stepping, stepping: Stepping) -> dict[str, str]:
+    """The tolerances that the user left out, as they were chosen; empty where none was."""
+    left = [name for name in ("rtol", "atol") if getattr(asked, name) is None and getattr(stepping, name) is not None]
+    return {"tolerances": ", ".join(f"{name} = {getattr(stepping, name):g}" for name in left)} if left else {}
 
 
 def _window_sizes(

@@ -1,6 +1,6 @@
 """How time is stepped: what the user asked for, completed by what the flow needs, as a `Method` and its `Numbers`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -20,12 +20,14 @@ from particleflow.simulation.stepping import ADAPTIVE_SOLVERS, STOCHASTIC_SOLVER
 LONG_TIME = 1e4
 IMPLICIT = "kvaerno5"
 IMPLICIT_UNKNOWNS = 1024  # Newton's matrices have this many rows at most
+_CHOSEN_RTOL = {"float64": 1e-6, "float32": 1e-4}  # of adaptive steps, by the precision of the run
+_ATOL_SHARE = 0.01  # of rtol
 _TIGHT = 1e-7  # relative tolerances below this are cheaper with a method of order eight
 
 
 @dataclass(frozen=True)
 class Stepping:
-    """What the user asks of the steps in time; a solver left None is chosen, and reported as chosen.
+    """What the user asks of the steps in time; tolerances and a solver left None are chosen, and reported as chosen.
 
     Parameters: `rtol` and `atol`, tolerances of adaptive steps, or `step`, the size of fixed ones; `solver`, a diffrax
     solver by its snake-case name or "map"; `max_steps`, how many steps one window may take.
@@ -42,6 +44,25 @@ class Stepping:
         """Whether the size of steps follows from tolerances."""
         return self.step is None
 
+    def with_tolerances(self, precision: Any) -> "Stepping":
+        """These steps with the tolerances that were left out, in a precision such as "float64"."""
+        return replace(self, **({} if self.step is not None else chosen_tolerances(self.rtol, self.atol, precision)))
+
+
+def chosen_tolerances(rtol: float | None, atol: float | None, precision: Any) -> dict[str, float]:
+    """The tolerances of adaptive steps that are left out (None), by their names.
+
+    `rtol` is 1e-6, in single precision 1e-4, and `atol` a hundredth of `rtol`; of one that is given, the other one
+    follows.
+    """
+    found: dict[str, float] = {}
+    usual = _CHOSEN_RTOL[str(np.dtype(precision))]
+    if rtol is None:
+        found["rtol"] = float(f"{atol / _ATOL_SHARE:.6g}") if atol else usual
+    if atol is None:
+        found["atol"] = float(f"{_ATOL_SHARE * (rtol or usual):.6g}")
+    return found
+
 
 def make_method(
     flow: Flow,
@@ -53,8 +74,8 @@ def make_method(
 ) -> Method:
     """Choose the solver and the kind of steps, from what the user asked for and what the flow needs.
 
-    Parameters: `start` of the first run; `duration` of the run, NaN if unknown; `key` of the noise. Arguments that do
-    not go together are an `ArgumentError`.
+    Parameters: `start` of the first run; `stepping`, with its tolerances (see `Stepping.with_tolerances`); `duration`
+    of the run, NaN if unknown; `key` of the noise. Arguments that do not go together are an `ArgumentError`.
     """
     # The temperature of a traced flow is not known; then there is noise if a key is given.
     noisy = flow.is_noisy or (flow.may_be_noisy and key is not None)
@@ -79,15 +100,13 @@ def make_method(
 
 
 def _check_steps(stepping: Stepping, key: Array | None, *, noisy: bool) -> None:
-    """Raise unless either tolerances or a step are given, with noise a step and a key, and some steps are allowed."""
+    """Raise if both tolerances and a step are given, for noise without a step or a key, and if no step is allowed."""
     whole_number(stepping.max_steps, "max_steps")
     given = [value is not None for value in (stepping.rtol, stepping.atol)]
-    if stepping.adaptive and not all(given):
-        raise ArgumentError("Arguments `rtol` and `atol` must be given for adaptive steps; or give a fixed `step`.")
     if not stepping.adaptive and any(given):
         raise ArgumentError("Arguments `rtol` and `atol` are for adaptive steps, but a fixed `step` is given, too.")
     if noisy and stepping.adaptive:
-        raise ArgumentError("A flow with temperature needs a fixed `step`, but `rtol` and `atol` are given.")
+        raise ArgumentError("A flow with temperature needs a fixed `step`, but there is none: its steps cannot adapt.")
     if noisy and key is None:
         raise ArgumentError("A flow with temperature needs a random `key`, but there is none.")
 

@@ -74,7 +74,9 @@ class Recorder:
             "labels": _as_labels(self.labels),
             "words": None if self.words is None else to_bytes(self.words),
         }
-        self._describe = partial(_provenance, plan, recorded, dict(recording.provenance))
+        _check_recording(recording)
+        about = {"title": recording.title} if recording.title else {}
+        self._describe = partial(_provenance, plan, recorded, about | dict(recording.provenance))
         if brings_code(plan):  # a user's function may refer to objects that change later: describe it now
             self._describe = partial(dict, self._describe())
         self.resumed: RunProgress | None = None
@@ -82,7 +84,6 @@ class Recorder:
         self._changes: str | None = None
         self._progress: RunProgress | None = None
         self._writer: TrajectoryWriter | None = None
-        _check_recording(recording)
         if self.path is not None:
             refuse_link(checkpoint_folder(self.path))
             self._writer = self._reopen(self.path) if recording.resume else self._create(self.path)
@@ -324,7 +325,7 @@ class Recorder:
 
 
 def _check_recording(recording: Recording) -> None:
-    """Raise where arguments for a file are given without `store`, or contradict each other."""
+    """Raise where arguments for a file are given without `store`, contradict each other, or the title is no text."""
     resume, overwrite = recording.resume, recording.overwrite
     about_files = resume or overwrite or recording.storage or recording.particles is not None
     if recording.store is None and about_files:
@@ -333,6 +334,10 @@ def _check_recording(recording: Recording) -> None:
         )
     if resume and overwrite:
         raise ArgumentError("Arguments `resume` and `overwrite` must not both be true: go on, or begin anew.")
+    if not isinstance(recording.title, str):
+        raise ArgumentError(f"Argument `title` must be a text, but is {recording.title!r}."[:300])
+    if recording.title and "title" in recording.provenance:
+        raise ArgumentError("The title is given twice, as `title` and in `provenance`: leave one of them out.")
 
 
 def _provenance(plan: Plan, recorded: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:

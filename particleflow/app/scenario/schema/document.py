@@ -25,8 +25,6 @@ from particleflow.errors import UserError
 
 _MOST_FRAMES = 1_000_000
 _CHOSEN_FRAMES = 200
-_CHOSEN_RTOL = {"float64": 1e-6, "float32": 1e-4}
-_ATOL_SHARE = 0.01
 _FORBID = ConfigDict(extra="forbid")
 _StrictInt = Annotated[int, Strict()]
 _StrictBool = Annotated[bool, Strict()]
@@ -82,17 +80,17 @@ class TimeTable(BaseModel):
     window: Annotated[int, Strict(), Field(ge=1, le=_MOST_FRAMES)] | None = None
 
     def chosen(self, precision: str) -> dict[str, Any]:
-        """The values for keys that were left out: the number of frames, and tolerances that fit each other.
+        """The values for keys that were left out: the number of frames, and the tolerances that `simulate` chooses.
 
-        `atol` is a hundredth of `rtol`, and the other way round. With a fixed step there are no tolerances.
+        With a fixed step there are no tolerances.
         """
+        from particleflow.simulation.plan.stepping_method import chosen_tolerances
+
         found: dict[str, Any] = {}
         if self.times is None and self.frames is None:
             found["frames"] = _CHOSEN_FRAMES
-        if self.step is None and self.rtol is None:
-            found["rtol"] = float(f"{self.atol / _ATOL_SHARE:.6g}") if self.atol else _CHOSEN_RTOL[precision]
-        if self.step is None and self.atol is None:
-            found["atol"] = float(f"{_ATOL_SHARE * (self.rtol or _CHOSEN_RTOL[precision]):.6g}")
+        if self.step is None:
+            found |= chosen_tolerances(self.rtol, self.atol, precision)
         return found
 
 
