@@ -66,11 +66,11 @@ def stream(
     `start`, a measure or points (n, d); for an ensemble also points (runs, n, d) or a list of measures. Increasing
     `times` at which frames are saved, the first one being the start. `discretization` says how the measure is carried,
     by `Particles()` if left out. Steps are adaptive with `rtol` and `atol` (see `simulate`), or fixed with `step`.
-    `solver` is a diffrax solver by its snake-case name, or "map" for explicit layers x ← N(x + step · v). `observe` lists observables.
-    `event` stops the run; maps and noisy runs check it at the ends of their steps only. `key` drives the noise.
-    `window` is the number of frames computed at once, with a step that ends at the last of them; if left out, first
-    two, then more, up to 32, or for large clouds those that the steps of about two seconds pass. `max_steps` is the
-    most steps that one window may take.
+    `solver` is a diffrax solver by its snake-case name, or "map" for explicit layers x ← N(x + step · v). `observe`
+    lists observables. `event` stops the run; maps and noisy runs check it at the ends of their steps only. `key` drives
+    the noise. `window` is the number of frames computed at once, with a step that ends at the last of them; if left
+    out, first two, then more, up to 32, or for large clouds those that the steps of about two seconds pass. `max_steps`
+    is the most steps that one window may take.
     """
     plan = make_plan(
         flow, start, times, Stepping(rtol, atol, step, solver, max_steps), discretization=discretization,

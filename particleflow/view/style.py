@@ -1,20 +1,23 @@
 """One look for every picture: themes, colours that colour-blind readers can tell apart, and harmless text.
 
-A *theme* is a set of colours and fonts ("light", "dark", "print"). `use(name)` switches it on for a block:
+A *theme* is a set of colours and fonts: "light", "dark", "print" (for a paper, whose caption says what title and small
+print say), and "user", which is made of the reader's own matplotlib settings. `use(name)` switches it on for a block:
 
     with style.use("dark"):
         axes = view.kymograph(run)
 
-Categories take the Okabe-Ito colours first; past seven, hues step by the golden angle in the OKLCH colour space while
+Categories take the Okabe-Ito colours first, on a dark page lighter ones of the same hues: a category has one hue in
+every theme. Past seven, hues step by the golden angle in the OKLCH colour space while
 the lightness alternates, so that neighbours differ in lightness too. Continuous and cyclic scales are built in the same
 space with a monotone (cyclic: single-humped) lightness, so they keep their order in greyscale.
 """
 
+import re
 import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -30,6 +33,9 @@ class Theme:
     `background` and `panel` are the colours of the page and of axes, `muted` and `grid` those of frames and lines,
     `shade` that of plateaus and of fog; `categories` are the first category colours and `lightness` the range of OKLCH
     lightness of all others. `font_size` and `line_width` are in points, `width`, of a whole figure, in inches.
+    `sequential` is the matplotlib colour map of plain numbers; `annotated`, whether figures have a title and small
+    print; `size`, (width, height) of every figure in inches, or None for that of each figure's own shape. `own` says
+    that the settings are the user's.
     """
 
     name: str
@@ -45,11 +51,27 @@ class Theme:
     font_size: float
     line_width: float
     width: float
+    sequential: str = "viridis"
+    annotated: bool = True
+    size: tuple[float, float] | None = None
+    own: bool = False
+
+    @property
+    def is_dark(self) -> bool:
+        """Whether the page is darker than a middle grey."""
+        from matplotlib.colors import to_rgb
+
+        return bool(oklab(np.array(to_rgb(self.background)))[0] < 0.5)
 
 
 FALLBACK = "DejaVu Sans"  # the font of letters that a theme's own lacks
+_MOST_PIXELS, _MOST_INCHES = 20_000, 100.0  # of a side of a picture
+_LONGEST = 300  # letters of a title
 _OKABE_ITO_LIGHT = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#5D4E8C")
-_OKABE_ITO_DARK = ("#56B4E9", "#E69F00", "#2CC295", "#F2764B", "#F0E442", "#CC79A7", "#8FA6FF")
+_OKABE_ITO_DARK = ("#008DDC", "#F7AE22", "#35D5A0", "#F27528", "#A8DCFD", "#DE81B5", "#B4A2F6")  # of the same hues
+_USER = "user"
+EDITABLE_TEXT: dict[str, Any] = {"pdf.fonttype": 42, "ps.fonttype": 42, "svg.fonttype": "none"}  # text stays text
+REPEATABLE: dict[str, Any] = {"svg.hashsalt": "particleflow"}
 
 THEMES = {
     "light": Theme(
@@ -63,6 +85,7 @@ THEMES = {
     "print": Theme(
         "print", "#ffffff", "#ffffff", "#000000", "#4d4d4d", "#e0e0e0", "#efefef",
         _OKABE_ITO_LIGHT, (0.42, 0.72), "STIXGeneral", 8.0, 0.9, 3.4,
+        sequential="cividis", annotated=False,
     ),
 }  # fmt: skip
 
@@ -73,9 +96,64 @@ def find(theme: str | Theme) -> Theme:
     """The theme of a name; a theme is returned as it is."""
     if isinstance(theme, Theme):
         return theme
+    if theme == _USER:
+        return _of_user()
     if theme not in THEMES:
-        raise ArgumentError(f"Argument `theme` must be one of {', '.join(map(repr, THEMES))}, but is {theme!r}.")
+        known = ", ".join(map(repr, (*THEMES, _USER)))
+        raise ArgumentError(f"Argument `theme` must be one of {known}, but is {theme!r}.")
     return THEMES[theme]
+
+
+def sized(theme: str | Theme, size: Any = None, dpi: Any = None) -> Theme:
+    """The theme with figures of a size (width, height) in inches, if one is given.
+
+    An error unless size and resolution `dpi` are positive and make pictures of a reasonable size.
+    """
+    found = find(theme)
+    sides: list[float] = [found.width] if size is None else np.ravel(size).tolist()
+    if size is not None and not (len(sides) == 2 and all(0 < side <= _MOST_INCHES for side in sides)):
+        raise ArgumentError(
+            f"Argument `size` must be a width and a height of up to {_MOST_INCHES:g} inches, but is {size!r}."
+        )
+    if dpi is not None and not 1 <= dpi * max(sides) <= _MOST_PIXELS:
+        raise ArgumentError(f"Argument `dpi` must make pictures of 1 to {_MOST_PIXELS:,} pixels, but is {dpi!r}.")
+    return found if size is None else replace(found, size=(float(sides[0]), float(sides[1])))
+
+
+def _of_user() -> Theme:
+    """The theme of the matplotlib settings in use: a style sheet, a matplotlibrc, or assignments to `rcParams`."""
+    import matplotlib as mpl
+    from matplotlib.colors import to_hex
+    from matplotlib.font_manager import FontProperties, findfont, get_font
+
+    settings = mpl.rcParams
+    names = ("figure.facecolor", "axes.facecolor", "text.color")
+    background, panel, text = (_hex(_rgb(settings[name])) for name in names)
+    usual = THEMES["dark" if oklab(_rgb(background))[0] < 0.5 else "light"]
+    cycle = [to_hex(color) for color in settings["axes.prop_cycle"].by_key().get("color", ())]
+    size = FontProperties(size=settings["font.size"]).get_size_in_points()
+    muted, grid, shade = (_hex((1 - part) * _rgb(background) + part * _rgb(text)) for part in (0.6, 0.15, 0.08))
+    return Theme(
+        _USER, background, panel, text, muted, grid, shade, (*cycle, *usual.categories[len(cycle) :]),
+        usual.lightness, get_font(findfont(FontProperties())).family_name, size, float(settings["lines.linewidth"]),
+        float(settings["figure.figsize"][0]), sequential=settings["image.cmap"], own=True,
+    )  # fmt: skip
+
+
+def _hex(channels: np.ndarray) -> str:
+    """The text #rrggbb of a colour in [0, 1], (3,)."""
+    from matplotlib.colors import to_hex
+
+    red, green, blue = channels.tolist()
+    return to_hex((red, green, blue))
+
+
+def _rgb(color: Any) -> np.ndarray:
+    """A matplotlib colour on white paper, as sRGB in [0, 1], (3,)."""
+    from matplotlib.colors import to_rgba
+
+    *channels, opacity = to_rgba(color)
+    return opacity * np.array(channels) + (1 - opacity)
 
 
 def current() -> Theme:
@@ -84,7 +162,12 @@ def current() -> Theme:
 
 
 def settings(theme: Theme) -> dict[str, Any]:
-    """The matplotlib settings of a theme."""
+    """The matplotlib settings of a theme; of the user's own only those that text from files needs."""
+    import matplotlib as mpl
+
+    if theme.own:
+        families = [*mpl.rcParams["font.family"], FALLBACK]
+        return {"font.family": families, "text.usetex": False, **EDITABLE_TEXT, **REPEATABLE}
     return {**_page_settings(theme), **_axes_settings(theme), **_font_settings(theme)}
 
 
@@ -98,8 +181,8 @@ def _page_settings(theme: Theme) -> dict[str, Any]:
         "figure.constrained_layout.w_pad": 0.09,
         "savefig.dpi": 160,
         "savefig.facecolor": theme.background,
-        "svg.fonttype": "path",
-        "svg.hashsalt": "particleflow",
+        **EDITABLE_TEXT,
+        **REPEATABLE,
         "legend.frameon": False,
         "lines.linewidth": theme.line_width,
         "lines.solid_capstyle": "round",
@@ -157,7 +240,10 @@ def _font_settings(theme: Theme) -> dict[str, Any]:
 
 @contextmanager
 def use(theme: str | Theme = "light") -> Iterator[Theme]:
-    """Switch a theme on for a block, for our plots and for anything else drawn with matplotlib inside it."""
+    """Switch a theme on for a block, for our plots and for anything else drawn with matplotlib inside it.
+
+    After the block matplotlib's settings are what they were before.
+    """
     import matplotlib as mpl
 
     found = find(theme)
@@ -263,9 +349,9 @@ def _density_map(theme: Theme):
     from matplotlib.colors import LinearSegmentedColormap, to_rgb
 
     value = np.linspace(0, 1, 33)[1:]
-    light = 0.93 - 0.66 * value if theme.name != "dark" else 0.26 + 0.68 * value
+    light = 0.26 + 0.68 * value if theme.is_dark else 0.93 - 0.66 * value
     chroma = 0.04 + 0.32 * value * (1 - value)
-    hue = np.interp(value, [0, 1], [3.0, 4.9] if theme.name != "dark" else [4.9, 1.75])
+    hue = np.interp(value, [0, 1], [4.9, 1.75] if theme.is_dark else [3.0, 4.9])
     return LinearSegmentedColormap.from_list("density", np.vstack([to_rgb(theme.panel), oklch(light, chroma, hue)]))
 
 
@@ -274,7 +360,7 @@ def _diverging_map(theme: Theme):
     from matplotlib.colors import LinearSegmentedColormap, to_rgb
 
     ends = ["#0b4f80", "#4f9ccb"], ["#e79a4c", "#a33d05"]
-    if theme.name == "dark":
+    if theme.is_dark:
         ends = ["#9bd4f7", "#2c7fb0"], ["#c0611b", "#ffc58a"]
     stops = [*ends[0], theme.panel, *ends[1]]
     return LinearSegmentedColormap.from_list("diverging", [to_rgb(stop) for stop in stops])
@@ -290,10 +376,10 @@ def colormap(kind: str = "density", theme: Theme | None = None):
 
 
 def _sequential_map(theme: Theme):
-    """Matplotlib's viridis, or cividis in print, whose lightness is even in greyscale."""
+    """The theme's colour map of matplotlib; that of print is even in greyscale."""
     from matplotlib import colormaps
 
-    return colormaps["cividis" if theme.name == "print" else "viridis"]
+    return colormaps[theme.sequential]
 
 
 @cache
@@ -316,6 +402,53 @@ def clean(text: object, limit: int = 80) -> str:
     known = glyphs(current().font) | glyphs(FALLBACK)
     kept = "".join(character if ord(character) in known else "?" for character in kept)
     return kept.replace("$", r"\$")
+
+
+def wrapped(text: str, tail: str, width: float, size: float, most: int = 4) -> str:
+    """Clean text and a tail in at most so many lines of a width in points; text that is too long ends with "…".
+
+    Parameters: `text`; `tail`, such as a time, which is never shortened; `width` of the lines and `size` of the letters
+    in points.
+    """
+    words, cut = clean(text, _LONGEST).split(), ""
+    while True:
+        joined = ", ".join(part for part in (" ".join(words) + cut, tail) if part)
+        lines = _broken(joined, width, size)
+        if len(lines) <= most or not words:
+            return "\n".join(lines[:most])
+        words, cut = words[:-1], "…"
+
+
+def _broken(text: str, width: float, size: float) -> list[str]:
+    """Text in lines of at most a width in points, broken between words, and inside of a word that is longer."""
+    lines, line = [], ""
+    for word in text.split():
+        if line and _width_of(f"{line} {word}", size) <= width:
+            line = f"{line} {word}"
+            continue
+        lines += [line] if line else []
+        pieces = _pieces(word, width, size)
+        lines += pieces[:-1]
+        line = pieces[-1]
+    return [*lines, line] if line else lines
+
+
+def _pieces(word: str, width: float, size: float) -> list[str]:
+    """A word in pieces of at most a width in points; an escaped $ is never divided."""
+    pieces = [""]
+    for letter in re.findall(r"\\\$|.", word):
+        if pieces[-1] and _width_of(pieces[-1] + letter, size) > width:
+            pieces.append("")
+        pieces[-1] += letter
+    return pieces
+
+
+def _width_of(text: str, size: float) -> float:
+    """The width of text in points, in the font of the settings in use."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import text_to_path
+
+    return text_to_path.get_text_width_height_descent(text, FontProperties(size=size), ismath=False)[0]
 
 
 def _visible(character: str) -> bool:

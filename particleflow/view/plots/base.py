@@ -5,7 +5,7 @@ is drawn over time. Long or crowded runs are thinned evenly (`MAX_LINES` particl
 no more.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 MAX_LINES = 512  # particles drawn as lines
 MAX_FRAMES = 600  # frames along a line
 MAX_DOTS = 20_000  # a crowd of more particles is drawn as a density, or by so many of them
+_ALONE = 0.8  # of a figure: the width of a title over its only axes, which begins where these begin
 _MOST_CHANGES = 64  # of the field that are marked on a time axis
 ROUNDING_ULPS = 64.0  # of the largest value: what is below is rounding of sums over thousands of terms
 
@@ -94,8 +95,24 @@ def projection(trajectory: "Trajectory") -> Projection:
     """
     run = first_run(trajectory)
     points = sample_points(run)
-    dimension = points.shape[-1]
     radius = None if run.facts.is_law else common_norm(run, points)
+    return _projection_of(points, radius)
+
+
+def shared_projection(runs: "Sequence[Trajectory]") -> Projection:
+    """One projection for several runs of one space: that of the first up to d = 3, else components of all of them."""
+    check_one_space([("", run) for run in runs], runs[0])
+    first = projection(runs[0])
+    if first.kind != "pca" or len(runs) == 1:
+        return first
+    return _projection_of(
+        np.concatenate([sample_points(run) for run in runs]), first.radius if first.spherical else None
+    )
+
+
+def _projection_of(points: np.ndarray, radius: float | None) -> Projection:
+    """The projection for points (..., d), on a sphere of a radius about zero or, with None, in space."""
+    dimension = points.shape[-1]
     basis = np.eye(dimension)
     if radius and dimension > 2:
         sums = np.abs(np.nan_to_num(points).sum(axis=-1)).max()
@@ -111,6 +128,20 @@ def projection(trajectory: "Trajectory") -> Projection:
     return Projection(
         kinds[size], np.zeros(dimension), basis, scale, radius is not None, names if size > 1 else ("$x$",)
     )
+
+
+def check_one_space(runs: "Sequence[tuple[str, Trajectory]]", base: "Trajectory") -> None:
+    """Raise unless named runs live in the space of the base: one dimension, one kind of picture, one radius."""
+    wanted = projection(base)
+    for name, run in runs:
+        found = projection(run)
+        alike = found.kind == wanted.kind and abs(found.radius - wanted.radius) <= 1e-2 * wanted.radius
+        if not alike or run.dimension != base.dimension:
+            which = f"{style.clean(name, 60)!r}" if name else "another one"
+            raise ArgumentError(
+                f"Runs in one picture must live in one space, but the first is in dimension {base.dimension} "
+                f"({wanted.kind}) and {which} in {run.dimension} ({found.kind})."
+            )
 
 
 def angles(coordinates: np.ndarray, cut: float = -np.pi) -> np.ndarray:
@@ -163,8 +194,9 @@ def new_figure(shape: tuple[float, float], about: "Trajectory | None" = None, no
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    width = style.current().width
-    figure = Figure(figsize=(shape[0] * width, shape[1] * width), layout="constrained")
+    theme = style.current()
+    size = theme.size or (shape[0] * theme.width, shape[1] * theme.width)
+    figure = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(figure)
     if about is not None:
         write_small_print(figure, " · ".join(filter(None, [small_print(about), note])))
@@ -172,11 +204,12 @@ def new_figure(shape: tuple[float, float], about: "Trajectory | None" = None, no
 
 
 def write_small_print(figure: "Figure", text: str) -> None:
-    """Write a line of small print below everything else, at the right."""
+    """Write small print below everything else, at the right, in a theme that has some."""
     theme = style.current()
-    if text:
+    if text and theme.annotated:
         size = 0.74 * theme.font_size
-        figure.supxlabel(text, x=0.985, ha="right", fontsize=size, color=theme.muted)
+        lines = style.wrapped(text, "", 0.97 * 72 * figure.get_figwidth(), size)
+        figure.supxlabel(lines, x=0.985, ha="right", fontsize=size, color=theme.muted)
 
 
 def small_print(trajectory: "Trajectory") -> str:
@@ -313,22 +346,34 @@ def mark_changes(ax: "Axes", trajectory: "Trajectory", *, axis: str = "x") -> No
 
 
 def set_title(ax: "Axes", trajectory: "Trajectory | None", fallback: str = "", *, time: float | None = None) -> None:
-    """Title the axes by the run's title, cleaned and cut to fit the axes, and by the time of a frame."""
+    """Title the axes by the run's title, where the theme has titles, and by the time of a frame."""
     title = str((trajectory.metadata or {}).get("title") or "") if trajectory is not None else ""
     when = "" if time is None else f"t = {format_time(time)}"
+    write_title(ax, title or fallback if style.current().annotated else "", when)
+
+
+def write_title(ax: "Axes", text: str, tail: str = "") -> None:
+    """Title the axes by cleaned text and a tail that is never shortened, in as many lines as their width needs."""
+    from matplotlib import rcParams
+    from matplotlib.font_manager import FontProperties
+
     place, figure = ax.get_position(), ax.figure
-    share = 0.98 - place.x0 if len(figure.axes) == 1 else place.width  # alone it may be wider than its axes
-    points = share * figure.get_figwidth() * 72  # type: ignore[union-attr]
-    limit = int(np.clip(points / (0.58 * style.current().font_size), 16, 90)) - len(when)
-    words = [style.clean(title or fallback, max(limit, 8)), when]
-    ax.set_title(", ".join(word for word in words if word))
+    alone = len(figure.axes) == 1 and rcParams["axes.titlelocation"] == "left"  # then it may be wider than its axes
+    points = (_ALONE if alone else place.width) * figure.get_figwidth() * 72  # type: ignore[union-attr]
+    size = FontProperties(size=rcParams["axes.titlesize"]).get_size_in_points()
+    ax.set_title(style.wrapped(text, tail, points, size))
 
 
 def title_figure(figure: "Figure", trajectory: "Trajectory", words: str = "") -> None:
-    """Title a figure of several axes by the run's title."""
+    """Title a figure of several axes by the run's title, where the theme has titles."""
+    if style.current().annotated:
+        write_figure_title(figure, str((trajectory.metadata or {}).get("title") or words))
+
+
+def write_figure_title(figure: "Figure", text: str, tail: str = "") -> None:
+    """Title a figure by cleaned text and a tail that is never shortened, in as many lines as its width needs."""
     size = 1.15 * style.current().font_size
-    limit = int(np.clip(figure.get_figwidth() * 72 / (0.58 * size), 16, 110))
-    title = style.clean((trajectory.metadata or {}).get("title") or words, limit)
+    title = style.wrapped(text, tail, 0.97 * 72 * figure.get_figwidth(), size)
     if title:
         figure.suptitle(title, x=0.012, ha="left", fontsize=size)
 

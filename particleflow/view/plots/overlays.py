@@ -19,6 +19,7 @@ from particleflow.view import style
 from particleflow.view.plots.base import (
     MAX_FRAMES,
     angles,
+    check_one_space,
     drawn_times,
     format_time,
     new_figure,
@@ -56,7 +57,7 @@ def overlay(
     if len(runs) < 2:
         raise ArgumentError(f"An overlay needs at least two runs, but there is {len(runs)}.")
     base = next((run for _, run in runs if is_density(run)), runs[0][1])
-    _check_spaces(runs, base)
+    check_one_space(runs, base)
     shown = _common_times(runs, base) if times is None else np.atleast_1d(np.asarray(times, float))
     figure = figure or new_figure((1.5, 0.95), base)
     grid = figure.add_gridspec(2, len(shown), height_ratios=(1.25, 1.0))
@@ -73,19 +74,6 @@ def overlay(
         ax.set_title(f"t = {format_time(float(time))}")
     _dress(below, base, ruler)
     return np.array([above, *below])
-
-
-def _check_spaces(runs: "Sequence[tuple[str, Trajectory]]", base: "Trajectory") -> None:
-    """Refuse runs that do not live in one space."""
-    wanted = projection(base)
-    for name, run in runs:
-        found = projection(run)
-        alike = found.kind == wanted.kind and abs(found.radius - wanted.radius) <= 1e-2 * wanted.radius
-        if not alike or run.dimension != base.dimension:
-            raise ArgumentError(
-                f"Runs that are drawn over each other must live in one space, but the first is in dimension "
-                f"{base.dimension} ({wanted.kind}) and {style.clean(name, 60)!r} in {run.dimension} ({found.kind})."
-            )
 
 
 def _common_times(runs: "Sequence[tuple[str, Trajectory]]", base: "Trajectory") -> np.ndarray:

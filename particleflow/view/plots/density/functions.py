@@ -7,7 +7,7 @@ import numpy as np
 from particleflow.analysis.samples import thinned
 from particleflow.errors import ShapeError
 from particleflow.view import style
-from particleflow.view.plots.base import drawn_times, format_time, new_axes, rounding_level, time_axis
+from particleflow.view.plots.base import drawn_times, format_time, new_axes, rounding_level, time_axis, write_title
 from particleflow.view.plots.matrices.pair_matrices import color_bar, edges_between
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def regression(
         _mark_query(ax, at, float(np.interp(at, queries[order], estimates[order])))
     ax.set(xlabel="x", ylabel="y")
     _regression_legend(ax, weights is not None)
-    ax.set_title(style.clean(title))
+    write_title(ax, title)
     return ax
 
 
@@ -136,7 +136,7 @@ def density(
     log = time_axis(ax, times, log)
     density_mesh(ax, edges_between(drawn_times(times, log), log), edges_between(grid, False), densities)
     ax.set_ylabel(style.clean(label))
-    ax.set_title(style.clean(title))
+    write_title(ax, title)
     return ax
 
 
@@ -201,5 +201,5 @@ def density_profiles(
     ax.spines["left"].set_visible(False)
     ax.tick_params(axis="y", length=0)
     ax.set(xlim=(grid.min(), grid.max()), xlabel=style.clean(label))
-    ax.set_title(style.clean(title))
+    write_title(ax, title)
     return ax

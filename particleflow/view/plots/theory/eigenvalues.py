@@ -6,7 +6,7 @@ import numpy as np
 
 from particleflow.errors import ShapeError
 from particleflow.view import style
-from particleflow.view.plots.base import SQUARE, new_axes, new_figure, rounding_level
+from particleflow.view.plots.base import SQUARE, new_axes, new_figure, rounding_level, title_figure, write_figure_title
 from particleflow.view.plots.space.snapshots import snapshot
 
 if TYPE_CHECKING:
@@ -119,6 +119,8 @@ def fixed_point(
     left, right = figure.subplots(1, 2, width_ratios=(1.0, 1.05))
     snapshot(trajectory, title="", ax=left)
     eigenvalues(values, multiplicities, layers=layers, tolerance=tolerance, ax=right)
-    named = title or str((trajectory.metadata or {}).get("title") or "Fixed point")
-    figure.suptitle(style.clean(named, 90), x=0.012, ha="left", fontsize=1.15 * style.current().font_size)
+    if title:
+        write_figure_title(figure, title)
+    else:
+        title_figure(figure, trajectory, "Fixed point")
     return figure

@@ -8,7 +8,7 @@ import numpy as np
 
 from particleflow.errors import ShapeError
 from particleflow.view import style
-from particleflow.view.plots.base import new_axes, new_figure
+from particleflow.view.plots.base import new_axes, new_figure, set_title, write_title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,7 +38,7 @@ def growth_rates(modes: Any, rates: Any, *, title: str = "", ax: "Axes | None" =
             ax.plot(modes[best], values[best], "o", color=color, markersize=8, zorder=3)
     ax.set(xlabel="mode $l$", ylabel="growth rate")
     ax.locator_params(axis="x", integer=True)
-    ax.set_title(style.clean(title) or "Growth of modes around the uniform state")
+    _name(ax, title, "Growth of modes around the uniform state")
     if any(several):
         ax.legend()
     return ax
@@ -78,8 +78,16 @@ def branches(found: Sequence[Any], *, title: str = "", figure: Any = None) -> np
     if energetic:
         axes[1].set(ylabel=r"free energy $F - F_{\mathrm{uniform}}$")
     axes[-1].set(xlabel="temperature $T$")
-    axes[0].set_title(style.clean(title) or "Stationary states on the circle")
+    _name(axes[0], title, "Stationary states on the circle")
     return axes
+
+
+def _name(ax: "Axes", title: str, usual: str) -> None:
+    """The title that is given, else the usual one where the theme has titles."""
+    if title:
+        write_title(ax, title)
+    else:
+        set_title(ax, None, usual)
 
 
 def _draw(ax: "Axes", branch: Any, values: np.ndarray, color: Any, name: str) -> None:

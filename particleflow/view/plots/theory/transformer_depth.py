@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from particleflow.view import style
-from particleflow.view.plots.base import new_figure
+from particleflow.view.plots.base import new_figure, write_figure_title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,8 +30,7 @@ def depth_figure(depth: "Depth", spectra: "list[HeadSpectrum] | None" = None, ti
     _numbers(axes[1], depth)
     if spectra is not None:
         _spectra(axes[2], spectra)
-    if title:
-        figure.suptitle(style.clean(title))
+    write_figure_title(figure, title)
     return figure
 
 

@@ -7,13 +7,15 @@ import numpy as np
 
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.view import style
-from particleflow.view.plots.base import new_axes
+from particleflow.view.plots.base import new_axes, write_title
 from particleflow.view.plots.matrices.pair_matrices import color_bar, edges_between
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+_MOST_TICKS = 8  # values that are written at an axis one by one
+_ROOM = 0.05  # of an axis, that the name of a value needs
 SYMBOLS = {
     "time": "time t",
     "t": "time t",
@@ -87,7 +89,8 @@ def phase_diagram(
 ) -> "Axes":
     """Draw values (Y, X) over x (X,) and y (Y,) as cells; `overlay` is a curve (xs, ys) drawn on top.
 
-    Cells reach halfway to their neighbours, in the logarithm on a logarithmic axis; missing values stay empty.
+    Cells reach halfway to their neighbours, in the logarithm on a logarithmic axis; missing values stay empty. Up to
+    eight values along an axis are its ticks.
 
     Parameters: `x_label`, `y_label` and `value_label`, of which names of parameters ("beta", "time") become symbols;
     `overlay_label`, for the legend; `log_x` and `log_y`; `limits`, the ends of the colour scale; `title`; `runs`, of
@@ -102,10 +105,31 @@ def phase_diagram(
     color_bar(ax, mesh, style.clean(mean_label(value_label, runs)))
     if overlay is not None:
         _overlay(ax, overlay, overlay_label)
+    value_ticks(ax.xaxis, x)
+    value_ticks(ax.yaxis, y)
     ax.set_xlabel(style.clean(SYMBOLS.get(x_label, x_label)))
     ax.set_ylabel(style.clean(SYMBOLS.get(y_label, y_label)))
-    ax.set_title(style.clean(title))
+    write_title(ax, title)
     return ax
+
+
+def value_ticks(axis: Any, values: np.ndarray) -> None:
+    """Ticks at up to eight different values of an axis, and nowhere else; those too near to the last have no name.
+
+    With more values the ticks of the axis stay.
+    """
+    values = np.unique(values)
+    if values.size > _MOST_TICKS:
+        return
+    low, high = axis.get_view_interval()
+    shown = axis.get_transform().transform(np.array([low, high, *values]))
+    names, last = [], -np.inf
+    for value, place in zip(values.tolist(), shown[2:] / abs(shown[1] - shown[0]), strict=True):
+        roomy = place - last >= _ROOM
+        names.append(f"{value:g}".replace("-", "−") if roomy else "")
+        last = place if roomy else last
+    axis.set_ticks(values, names)
+    axis.set_ticks([], minor=True)
 
 
 def _cells(
