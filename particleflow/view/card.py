@@ -95,7 +95,7 @@ def _clouds(run: Any, frames: list[int]) -> tuple[str, list[np.ndarray]]:
             return view.kind, [np.column_stack([cloud, reach * (2 * level - 1)]) for cloud, level in pairs]
         return view.kind, [np.column_stack([cloud, np.linspace(-reach, reach, len(cloud))]) for cloud in clouds]
     if view.kind in ("sphere", "space"):
-        camera = camera_of(run)
+        camera = camera_of(run).rotation
         return view.kind, [cloud @ camera.T for cloud in clouds]
     return view.kind, clouds
 

@@ -11,11 +11,11 @@ import pytest
 
 import particleflow
 from figure_oracles import make, offsets
+from particleflow.errors import ArgumentError
 from particleflow.trajectory.trajectory import Trajectory
 from particleflow.view.plots.base import projection
-from particleflow.view.plots.camera import camera_of, depth_style, rotation
+from particleflow.view.plots.camera import camera_of, depth_cues, frame_limits, rotation
 from particleflow.view.plots.crowds import crowd_colors, crowd_mass
-from particleflow.view.plots.space.snapshots import frame_limits
 
 view: Any = particleflow.view  # the drawn artists are read by names that type stubs do not know
 
@@ -60,15 +60,33 @@ def test_marker_areas_are_proportional_to_mass(shape):
         np.testing.assert_allclose(sizes / sizes[0], np.array([1, 2 / 3, 1 / 3])[cluster])
 
 
-def test_what_is_behind_keeps_three_fifths_of_its_size_and_colour():
+def test_what_is_behind_keeps_three_fifths_of_its_size_and_colour_and_is_open_on_a_solid():
     depth, colors = np.linspace(-1, 1, 41), np.tile([[0.2, 0.4, 0.8]], (41, 1))
     for solid in (True, False):
-        sizes, shades = depth_style(depth, colors, "white", solid)
-        strength = (1 - shades) / (1 - colors)  # how much of the colour is left over the white fog
-        assert (sizes**2).min() >= 0.6
+        cues = depth_cues(depth, colors, "white", solid)
+        strength = (1 - cues.rims) / (1 - colors)  # how much of the colour is left over the white fog
+        inside = (1 - cues.fills) / (1 - colors)
+        assert (cues.sizes**2).min() >= 0.6
         assert strength.min() >= 0.6
-        assert (np.diff(sizes) > 0).all()
+        assert (np.diff(cues.sizes) > 0).all()
         assert (np.diff(strength, axis=0) > 0).all()
+        np.testing.assert_array_equal(cues.open, (depth < 0) & solid)
+        np.testing.assert_allclose(inside[~cues.open], strength[~cues.open])
+        assert inside[cues.open].max(initial=0.0) < 0.2
+
+
+def test_a_sphere_is_drawn_with_open_dots_behind_it():
+    """Poles of the camera's axis, half a turn apart: one is full with a rim of the page, one open with a rim of ink."""
+    pole = rotation(30.0, 22.0)[2]
+    points = np.stack([pole, -pole])[None]
+    run = Trajectory.from_arrays([0.0], points, metadata={"geometry": "sphere"})
+    dots = view.snapshot(run, colors=np.array([[0.0, 0.45, 0.7]] * 2), azimuth=30.0).collections[0]
+    far, near = dots.get_facecolors()[:, :3]
+    assert np.abs(near - [0.0, 0.45, 0.7]).max() < 0.01
+    assert far.min() > 0.8
+    assert dots.get_edgecolors()[0, 0] < 0.5
+    assert dots.get_edgecolors()[1, :3].min() == 1
+    assert dots.get_linewidths()[0] > dots.get_linewidths()[1]
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -82,7 +100,7 @@ def test_the_camera_is_aimed_at_the_last_clusters(seed):
     points = np.stack([generator.normal(size=(50, 3)), last])
     points /= np.linalg.norm(points, axis=-1, keepdims=True)
     run = Trajectory.from_arrays([0.0, 1.0], points, metadata={"geometry": "sphere"})
-    seen = points[-1][[0, 30, 45]] @ camera_of(run).T
+    seen = points[-1][[0, 30, 45]] @ camera_of(run).rotation.T
     assert (seen[:, 2] > 0).all()
     drawn = offsets(view.snapshot(run))
     np.testing.assert_allclose(np.unique(drawn.round(9), axis=0), np.unique(seen[:, :2].round(9), axis=0), atol=1e-8)
@@ -102,3 +120,36 @@ def test_particles_at_one_place_share_their_mass_and_their_mean_colour():
     groups = [slice(0, 6), slice(6, 9), slice(9, 10), slice(10, 11)]
     expected = np.concatenate([colors[part].mean(axis=0) + np.zeros_like(colors[part]) for part in groups])
     np.testing.assert_allclose(crowd_colors(coordinates, colors), expected)
+
+
+def test_runs_share_a_direction_a_scale_and_a_projection():
+    """Of several runs the box holds all places, and in many dimensions both lie on the components of all points."""
+    small, large = make(3, seed=1), make(3, seed=2, count=30)
+    shared = view.camera_of([small, large])
+    low, high = shared.limits
+    for run in (small, large):
+        one, other = view.camera_of(run).limits
+        assert (low <= one).all()
+        assert (other <= high).all()
+    high_dimensional = [make(8, seed=seed) for seed in (1, 2)]
+    shared = view.camera_of(high_dimensional)
+    points = np.concatenate([np.asarray(run.points).reshape(-1, 8) for run in high_dimensional])
+    _, _, axes = np.linalg.svd(points - points.mean(axis=0), full_matrices=False)
+    np.testing.assert_allclose(np.abs(axes[:2] @ shared.view.matrix), np.eye(2), atol=1e-9)
+    drawn = [view.snapshot(run, 3, camera=shared) for run in high_dimensional]
+    assert drawn[0].get_xlim() == drawn[1].get_xlim()
+    assert drawn[0].get_ylim() == drawn[1].get_ylim()
+    with pytest.raises(ArgumentError, match="must live in one space"):
+        view.camera_of([make(2), make(3)])
+
+
+def test_one_sphere_is_seen_alike_in_two_runs():
+    """The same points, which end at other places in the second run, lie at the same places of the first pictures."""
+    one, other = make(3, sphere=True, seed=1), make(3, sphere=True, seed=2)
+    start = np.asarray(one.points[0])
+    changed = np.concatenate([start[None], np.asarray(other.points)[1:]])
+    other = Trajectory.from_arrays(one.times, changed, metadata={"geometry": "sphere"})
+    shared = view.camera_of([one, other])
+    pictures = [view.snapshots(run, [0, -1], camera=shared) for run in (one, other)]
+    np.testing.assert_allclose(offsets(pictures[0][0]), offsets(pictures[1][0]))
+    assert view.camera_of(one).rotation.tolist() != view.camera_of(other).rotation.tolist()

@@ -45,7 +45,7 @@ def test_dots_are_where_the_figures_have_them(case):
 def test_what_is_behind_the_sphere_is_fainter():
     run = make(3, sphere=True, count=200)
     faint = re.findall(r'fill-opacity="([\d.]+)">(.*?)</g>', notebook_card(run))
-    towards = camera_of(run)[2]
+    towards = camera_of(run).rotation[2]
     behind = [int((np.asarray(run.points[frame]) @ towards < 0).sum()) for frame in (0, 3, 6)]
     assert [body.count("<circle") for opacity, body in faint if opacity == "0.42"] == behind
 

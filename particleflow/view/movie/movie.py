@@ -18,7 +18,7 @@ from particleflow.view.movie.sprites import SpriteBank
 from particleflow.view.movie.stage import Stage, build_stage, draw_lines, render_backgrounds
 from particleflow.view.movie.word_sprites import WordWriter
 from particleflow.view.plots.base import MAX_DOTS, projection
-from particleflow.view.plots.camera import box_coordinates, depth_style, facing, rotation
+from particleflow.view.plots.camera import DepthCues, box_coordinates, camera_of, depth_cues, facing, rotation
 from particleflow.view.plots.colors import check_labels, may_blend, particle_colors
 from particleflow.view.plots.crowds import crowd_colors, find_crowds, shown_weights
 from particleflow.view.plots.density.density_scale import frame_density
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from particleflow.trajectory.trajectory import Trajectory
 
+_FILL = 0.68  # of the radius of an open dot
 _RADIUS_OF_ALL = 24.0  # pixels, at 720 lines, of a dot that holds all of the mass
 
 
@@ -113,7 +114,7 @@ class Movie:
     @cached_property
     def _crowd_cell(self) -> float:
         """The side of a cell whose particles are drawn as one crowd."""
-        return crowd_cell(self.run, self.view)
+        return crowd_cell(camera_of(self.run))
 
     def _word_writer(self) -> WordWriter | None:
         """The writer of the particles' words, which keeps off the text of the main axes; None without words."""
@@ -262,8 +263,8 @@ class Movie:
         order = crowds.order(seen[:, 2] if seen.shape[-1] == 3 else None)
         seen, radii, colors = seen[order], radii[order], colors[order]
         if seen.shape[-1] == 3:
-            sizes, colors = depth_style(seen[:, 2], colors, self._theme.shade, self.view.kind == "sphere")
-            radii = radii * sizes
+            cues = depth_cues(seen[:, 2], colors, self._theme.shade, self.view.kind == "sphere")
+            seen, radii, colors = _with_rims(seen, radii * cues.sizes, cues)
         pixels = self._pixels(seen)
         inside = self._is_inside(pixels)
         return pixels[inside] - 0.5, radii[inside] * self.stage.scale, colors[inside]
@@ -291,6 +292,15 @@ class Movie:
         column = self.stage.panels[0].columns[index]
         time = self.stage.main.transData.inverted().transform((column, 0))[0]
         return np.column_stack([np.full(len(coordinates), time), coordinates[:, 0]])
+
+
+def _with_rims(seen: np.ndarray, radii: np.ndarray, cues: DepthCues) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Places (m, 3), radii (m,) and colours (m, 3) of discs in drawing order: an open dot is a rim and a fill on it."""
+    parts = np.where(cues.open, 2, 1)
+    inner = np.concatenate([[False], np.diff(np.repeat(np.arange(len(parts)), parts)) == 0])[: parts.sum()]
+    filled = inner | ~np.repeat(cues.open, parts)
+    colors = np.where(filled[:, None], np.repeat(cues.fills, parts, axis=0), np.repeat(cues.rims, parts, axis=0))
+    return np.repeat(seen, parts, axis=0), np.repeat(radii, parts) * np.where(inner, _FILL, 1.0), colors
 
 
 def _least_radius(count: int) -> float:

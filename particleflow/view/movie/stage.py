@@ -15,14 +15,23 @@ from particleflow.view.movie.clock import Clock
 from particleflow.view.movie.density_layer import DensityLayer
 from particleflow.view.movie.panels import KnownClusters, Panel, build_panels, panel_count
 from particleflow.view.plots.base import MAX_DOTS, Projection, drawn_times, sample_note, small_print, wants_log
-from particleflow.view.plots.camera import ELEVATION, GRATICULE, box_coordinates, box_edges, globe, graticule, rotation
+from particleflow.view.plots.camera import (
+    BEHIND_NOTE,
+    ELEVATION,
+    GRATICULE,
+    box_coordinates,
+    box_edges,
+    frame_limits,
+    globe,
+    graticule,
+    rotation,
+)
 from particleflow.view.plots.colors import has_labels
 from particleflow.view.plots.crowds import SHARES_NOTE
 from particleflow.view.plots.density.density_scale import Field, field_of
 from particleflow.view.plots.space.law import ELLIPSES_NOTE, LEVELS_NOTE, law_lines
 from particleflow.view.plots.space.paths import kymograph
 from particleflow.view.plots.space.ring import empty_ring
-from particleflow.view.plots.space.snapshots import frame_limits
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -168,7 +177,9 @@ def _write_texts(stage: Stage, figure: Any, run: Any, instants: "Resampling", mo
     baseline = _TITLE_HEIGHT - 0.26 * pixels / stage.size[1]  # the middle of the letters is at that height
     figure.text(0.032, baseline, title, fontsize=size, va="baseline")
     stage.clock = Clock(instants.times, 0.965 * stage.size[0], (1 - baseline) * stage.size[1], pixels)
-    shown = "" if stage.density_layer is not None else sample_note(run, MAX_DOTS)
+    sides = BEHIND_NOTE if stage.view.kind == "sphere" else ""
+    noted = " · ".join(filter(None, [sample_note(run, MAX_DOTS), sides]))
+    shown = "" if stage.density_layer is not None else noted
     if run.facts.is_law:
         shown = ELLIPSES_NOTE if stage.ellipses else LEVELS_NOTE
     sample = " · ".join(filter(None, [small_print(run), shown, more]))

@@ -1,15 +1,19 @@
-"""The camera of 3-D pictures: its direction, cues of depth, and the globe or box around the particles."""
+"""The camera of pictures of space: projection, direction and scale, cues of depth, and the globe or box around."""
 
-from functools import cache
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from particleflow.analysis.reading import first_run
-from particleflow.analysis.samples import stored_points
+from particleflow.analysis.samples import stored_points, thinned
+from particleflow.errors import ArgumentError
 from particleflow.view import style
-from particleflow.view.plots.base import cached_by_run, projection
+from particleflow.view.plots.base import Projection, cached_by_run, projection, shared_projection
 from particleflow.view.plots.crowds import crowd_mass, shown_weights
+from particleflow.view.plots.space.law import law_levels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,6 +23,8 @@ if TYPE_CHECKING:
 ELEVATION = 22.0  # degrees above the equator, where the camera usually stands
 GRATICULE = 30.0  # degrees between its lines
 FAINTEST = 0.62  # of area and colour, at the farthest point
+OPEN = 0.12  # of its colour, inside of an open dot
+BEHIND_NOTE = "open dots: behind the sphere"
 _MOST_CENTRES = 16  # of clusters that the camera is aimed at
 
 
@@ -30,29 +36,72 @@ def rotation(azimuth: float, elevation: float) -> np.ndarray:
     return np.stack([right, np.cross(toward, right), toward])
 
 
-def camera_of(trajectory: "Trajectory", azimuth: float | None = None) -> np.ndarray:
-    """The camera of a run: aimed at its last clusters, or from a given azimuth at the usual elevation."""
-    return rotation(*(facing(trajectory) if azimuth is None else (azimuth, ELEVATION)))
+@dataclass(frozen=True, eq=False)
+class Camera:
+    """From where pictures are drawn: the projection of points, the direction in 3-D (degrees), and one scale.
+
+    `runs` are those that the scale has room for. Pictures with one camera can be laid side by side.
+    """
+
+    runs: "tuple[Trajectory, ...]"
+    view: Projection
+    azimuth: float
+    elevation: float
+
+    @cached_property
+    def rotation(self) -> np.ndarray:
+        """The axes of a 3-D picture (3, 3): rows are right, up and towards the viewer."""
+        return rotation(self.azimuth, self.elevation)
+
+    @cached_property
+    def limits(self) -> tuple[np.ndarray, np.ndarray]:
+        """Lower and upper corners of all places that the runs visit, padded."""
+        low, high = zip(*(frame_limits(run, self.view) for run in self.runs), strict=True)
+        return np.min(low, axis=0), np.max(high, axis=0)
+
+    def turned(self, azimuth: float | None) -> "Camera":
+        """This camera at a given azimuth and the usual elevation; itself for None."""
+        return self if azimuth is None else replace(self, azimuth=float(azimuth), elevation=ELEVATION)
+
+
+def camera_of(trajectories: "Trajectory | Sequence[Trajectory]") -> Camera:
+    """The camera of a run, or one for several runs of one space, aimed at their last clusters; of ensembles, of run 0.
+
+    camera = pf.view.camera_of([first, second])
+    pf.view.snapshot(first, camera=camera), pf.view.snapshot(second, camera=camera)
+    """
+    given = trajectories if isinstance(trajectories, list | tuple) else [trajectories]
+    if not given:
+        raise ArgumentError("Argument `trajectories` must hold at least one run, but is empty.")
+    runs = tuple(first_run(run) for run in given)
+    if len(runs) == 1:
+        return Camera(runs, projection(runs[0]), *facing(runs[0]))
+    view = shared_projection(runs)
+    return Camera(runs, view, *_best_direction(view, runs))
 
 
 @cached_by_run
 def facing(run: "Trajectory") -> tuple[float, float]:
-    """Azimuth and elevation (degrees) from which the last frame is seen best; of an ensemble, of its run 0.
+    """Azimuth and elevation (degrees) from which the last frame is seen best; of an ensemble, of its run 0."""
+    return _best_direction(projection(run), (first_run(run),))
+
+
+def _best_direction(view: Projection, runs: "Sequence[Trajectory]") -> tuple[float, float]:
+    """Azimuth and elevation (degrees) from which the last frames of some runs are seen best.
 
     On a sphere the direction u maximises Σ_k √m_k (v(⟨u, c_k⟩) + ⅓ s_k) over the centres c_k and masses m_k of the
     clusters: v grows from 0 behind the rim to 1 well in front of it, and s_k from 0 to 1 with the distance on the page
     to the next cluster. In a box the elevation stays.
     """
-    run = first_run(run)
-    view = projection(run)
     if view.kind not in ("sphere", "space"):
         return 0.0, ELEVATION
-    last = np.nan_to_num(view(stored_points(run, -1)))
+    last = np.concatenate([np.nan_to_num(view(stored_points(run, -1))) for run in runs])
     if view.kind == "space":
         mean = last.mean(axis=0)
         aside = float(np.degrees(np.arctan2(mean[1], mean[0]))) - 28.0 if np.hypot(mean[0], mean[1]) > 0.1 else -50.0
         return aside, ELEVATION
-    centres, masses = _heaviest(last, shown_weights(run, -1))
+    weights = np.concatenate([shown_weights(run, -1) for run in runs]) / len(runs)
+    centres, masses = _heaviest(last, weights)
     places = [(azimuth, elevation) for elevation in range(-35, 50, 5) for azimuth in range(-180, 180, 6)]
     cameras = np.stack([rotation(*place) for place in places])
     seen = np.einsum("cij,kj->cki", cameras, centres)
@@ -62,6 +111,24 @@ def facing(run: "Trajectory") -> tuple[float, float]:
     usual = 1e-3 * np.abs(np.array([elevation for _, elevation in places]) - ELEVATION)
     best = int(np.argmax((visible + apart / 3) @ np.sqrt(masses) - usual))
     return float(places[best][0]), float(places[best][1])
+
+
+def frame_limits(run: "Trajectory", view: Projection) -> tuple[np.ndarray, np.ndarray]:
+    """Lower and upper corners of all places in sampled frames, padded by 6 %, so that frames share one scale.
+
+    Of a normal law the places are those within two standard deviations of the mean.
+    """
+    corners = []
+    for frame in thinned(len(run), 60):
+        seen = view(stored_points(run, int(frame)))
+        seen = law_levels(seen, shown_weights(run, int(frame))) if run.facts.is_law else seen
+        seen = seen[np.isfinite(seen).all(axis=-1)]
+        corners += [seen.min(axis=0), seen.max(axis=0)] if len(seen) else []
+    corners = np.stack(corners or [np.zeros(view.matrix.shape[1])])
+    low, high = corners.min(axis=0), corners.max(axis=0)
+    middle, half = (low + high) / 2, np.maximum((high - low) / 2, 1e-9 + 0.02 * np.max(high - low))
+    half = np.where(half < 1e-6, 1.0, half)
+    return middle - 1.12 * half, middle + 1.12 * half
 
 
 def _heaviest(points: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -98,20 +165,38 @@ def graticule(camera: np.ndarray, step: float = GRATICULE) -> tuple[np.ndarray, 
     return front, behind
 
 
-def depth_style(depth: np.ndarray, colors: np.ndarray, fog: Any, solid: bool = True) -> tuple[np.ndarray, np.ndarray]:
-    """Depth cue for depths in [−1, 1] (1 = near): relative sizes, and colours that fade into the fog behind.
+@dataclass(frozen=True)
+class DepthCues:
+    """How dots (n,) are drawn by their depth: relative `sizes`, the colours of `fills` and `rims` (n, 3), which `open`.
 
-    What is behind the middle of a solid body is weaker than anything in front of it; in open space colours fade evenly.
-    Everything keeps at least `FAINTEST` of its area and of its colour: a cluster at the back stays visible.
+    A full dot has the colour of its fill as its rim.
+    """
+
+    sizes: np.ndarray
+    fills: np.ndarray
+    rims: np.ndarray
+    open: np.ndarray
+
+
+def depth_cues(depth: np.ndarray, colors: np.ndarray, fog: Any, solid: bool = True) -> DepthCues:
+    """Depth cues for depths in [−1, 1] (1 = near): sizes, and colours that fade into the fog with the distance.
+
+    Behind the middle of a solid body dots are open: a rim around what is nearly the fog, so that no fading is needed to
+    tell the sides apart and a pale colour in front is not taken for a strong one behind. In open space all dots are
+    full. Everything keeps at least `FAINTEST` of its area and, as a rim or a fill, of its colour.
     """
     from matplotlib.colors import to_rgb
 
     near = np.clip((depth + 1) / 2, 0, 1)
-    behind = FAINTEST + 0.2 * near
-    strength = np.where(depth >= 0, 0.88 + 0.12 * near, behind) if solid else FAINTEST + (1 - FAINTEST) * near
-    strength = strength[:, None]
-    area = FAINTEST + (1 - FAINTEST) * near
-    return np.sqrt(area), strength * colors + (1 - strength) * np.array(to_rgb(fog))
+    behind = (depth < 0) & solid
+    sizes = np.sqrt(FAINTEST + (1 - FAINTEST) * near)
+    strength = (
+        np.where(behind, FAINTEST + 0.2 * near, 0.88 + 0.12 * near) if solid else FAINTEST + (1 - FAINTEST) * near
+    )
+    mist = np.array(to_rgb(fog))
+    rims = strength[:, None] * colors + (1 - strength[:, None]) * mist
+    fills = np.where(behind[:, None], OPEN * colors + (1 - OPEN) * mist, rims)
+    return DepthCues(sizes, fills, rims, behind)
 
 
 def globe(ax: "Axes", camera: np.ndarray) -> None:

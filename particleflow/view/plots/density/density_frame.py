@@ -6,8 +6,7 @@ import numpy as np
 
 from particleflow.analysis.density.cells import Cells
 from particleflow.view import style
-from particleflow.view.plots.base import Projection
-from particleflow.view.plots.camera import camera_of, globe, graticule
+from particleflow.view.plots.camera import Camera, globe, graticule
 from particleflow.view.plots.density.density_scale import Field, frame_density
 from particleflow.view.plots.matrices.pair_matrices import color_bar
 from particleflow.view.plots.space.ring import bar_corners, bare, empty_ring
@@ -23,16 +22,11 @@ _SHADE = 0.22  # the share of light that the rim of a sphere loses
 _HEADROOM = 1.06
 
 
-def draw_cells(
-    ax: "Axes", run: "Trajectory", view: Projection, field: Field, frame: int, azimuth: float | None, *, bar: bool
-) -> None:
-    """Draw the density of one frame in the picture that suits its space, with its colour scale if `bar` is true.
-
-    `azimuth`, in degrees, is where the camera of a sphere stands; None aims it at the last peaks.
-    """
+def draw_cells(ax: "Axes", run: "Trajectory", camera: Camera, field: Field, frame: int, *, bar: bool) -> None:
+    """Draw the density of one frame in the picture that suits its space, with its colour scale if `bar` is true."""
     density = frame_density(run, field.cells, frame)
     draw = {"line": _line, "circle": _ring, "plane": _plane, "sphere": _sphere}[field.cells.kind]
-    colored = draw(ax, run, view, field, density, azimuth)
+    colored = draw(ax, camera, field, density)
     if bar and colored is not None:
         color_bar(ax, colored, "density")
 
@@ -45,14 +39,14 @@ def density_axis(ax: "Axes", field: Field) -> None:
     ax.set_ylabel(f"density per {field.unit}")
 
 
-def _line(ax: "Axes", run: Any, view: Projection, field: Field, density: np.ndarray, _: Any) -> None:
+def _line(ax: "Axes", camera: Camera, field: Field, density: np.ndarray) -> None:
     """A filled curve over the line."""
     theme, cells = style.current(), field.cells
     places, heights = cells.points[cells.order, 0], cells.ordered(density)
     ax.fill_between(places, heights, color=theme.categories[0], alpha=0.22, linewidth=0)
     ax.plot(places, heights, color=theme.categories[0])
     density_axis(ax, field)
-    ax.set(xlim=(cells.edges[0][0], cells.edges[0][-1]), xlabel=view.labels[0])
+    ax.set(xlim=(cells.edges[0][0], cells.edges[0][-1]), xlabel=camera.view.labels[0])
 
 
 def ring_of(field: Field, density: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -61,7 +55,7 @@ def ring_of(field: Field, density: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return bar_corners(field.cells.edges[0], _TALLEST * np.sqrt(along / field.high)), field.colors(along)
 
 
-def _ring(ax: "Axes", run: Any, view: Projection, field: Field, density: np.ndarray, _: Any) -> Any:
+def _ring(ax: "Axes", camera: Camera, field: Field, density: np.ndarray) -> Any:
     """Coloured bars around the circle with an outline; returns the scale of the colours."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.collections import PolyCollection
@@ -75,9 +69,9 @@ def _ring(ax: "Axes", run: Any, view: Projection, field: Field, density: np.ndar
     return ScalarMappable(field.norm(), style.colormap("density"))
 
 
-def _plane(ax: "Axes", run: Any, view: Projection, field: Field, density: np.ndarray, _: Any) -> Any:
+def _plane(ax: "Axes", camera: Camera, field: Field, density: np.ndarray) -> Any:
     """A heat map of the plane; returns it, with its scale of colours."""
-    across, up = field.cells.edges
+    view, (across, up) = camera.view, field.cells.edges
     grid = field.cells.ordered(density)
     mesh = ax.pcolormesh(
         across, up, grid.T, norm=field.norm(), cmap=style.colormap("density"), rasterized=True, zorder=1
@@ -113,17 +107,17 @@ def lit(colors: np.ndarray, light: np.ndarray) -> np.ndarray:
     return colors * light[:, None]
 
 
-def _sphere(ax: "Axes", run: Any, view: Projection, field: Field, density: np.ndarray, azimuth: Any) -> Any:
+def _sphere(ax: "Axes", camera: Camera, field: Field, density: np.ndarray) -> Any:
     """The coloured cells of the sphere that the camera sees; returns the scale of the colours."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.collections import PolyCollection
 
-    camera = camera_of(run, azimuth)
-    globe(ax, camera)
-    front, corners, light = seen_cells(field.cells, camera)
+    turn = camera.rotation
+    globe(ax, turn)
+    front, corners, light = seen_cells(field.cells, turn)
     colors = lit(field.colors(density[front]), light)
     ax.add_collection(PolyCollection(list(corners), facecolors=colors, edgecolors=colors, linewidths=0.4, zorder=2))
-    ax.plot(*graticule(camera)[0].T, color=style.current().muted, linewidth=0.5, alpha=0.35, zorder=3)
+    ax.plot(*graticule(turn)[0].T, color=style.current().muted, linewidth=0.5, alpha=0.35, zorder=3)
     draw_rim(ax)
     bare(ax, 1.09)
     return ScalarMappable(field.norm(), style.colormap("density"))

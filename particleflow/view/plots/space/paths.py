@@ -24,11 +24,11 @@ from particleflow.view.plots.base import (
     set_title,
     time_axis,
 )
-from particleflow.view.plots.camera import box_coordinates, camera_of, globe
+from particleflow.view.plots.camera import BEHIND_NOTE, Camera, box_coordinates, camera_of, globe
 from particleflow.view.plots.colors import check_labels, may_blend, particle_colors
 from particleflow.view.plots.crowds import crowd_colors, shown_weights
 from particleflow.view.plots.space.law import LEVELS_NOTE, law_levels
-from particleflow.view.plots.space.snapshots import draw_depth, frame_limits, snapshot
+from particleflow.view.plots.space.snapshots import draw_depth, snapshot
 from particleflow.view.plots.word_labels import write_words
 
 if TYPE_CHECKING:
@@ -151,21 +151,28 @@ def angle_names(angle: float) -> str:
 
 
 def paths(
-    trajectory: "Trajectory", *, labels: Any = None, azimuth: float | None = None, ax: "Axes | None" = None
+    trajectory: "Trajectory",
+    *,
+    labels: Any = None,
+    azimuth: float | None = None,
+    camera: Camera | None = None,
+    ax: "Axes | None" = None,
 ) -> "Axes":
     """Draw every particle's path, faint where it began, and the last frame on top (d ≥ 2; d = 1 is a kymograph).
 
     An ensemble shows its run 0; at most 512 particles and 600 frames are drawn.
 
     Parameters: `labels` (N,) or (T, N), clusters to colour by; `azimuth`, in degrees, where the camera stands, else it
-    is aimed at the last clusters; `ax`, the axes to draw on, else new ones. Returns the axes.
+    is aimed at the last clusters; `camera`, one that several runs share (see `camera_of`); `ax`, the axes to draw on,
+    else new ones. Returns the axes.
     """
     run = run_of_particles(trajectory, "A picture of paths")
-    view = projection(run)
+    camera = (camera or camera_of(run)).turned(azimuth)
+    view = camera.view
     if view.kind == "line":
         raise ArgumentError("Paths need at least two dimensions, but the trajectory has one: draw a kymograph instead.")
-    ax = new_axes(ax, SQUARE, about=trajectory, note=sample_note(run, MAX_LINES))
-    camera = camera_of(run, azimuth)
+    notes = [sample_note(run, MAX_LINES), BEHIND_NOTE if view.kind == "sphere" else ""]
+    ax = new_axes(ax, SQUARE, about=trajectory, note=" · ".join(filter(None, notes)))
     particles, frames = thinned(run.count, MAX_LINES), thinned(len(run), MAX_FRAMES)
     colors = particle_colors(run, labels, -1)
     seen = view(gather(run, frames, particles))
@@ -173,17 +180,19 @@ def paths(
         blended = may_blend(run, labels)
         dots = crowd_colors(seen[-1], colors[particles]) if blended else colors[particles]
         weights, words = shown_weights(run, -1, particles), None if run.words is None else run.words[particles]
-        _sphere_paths(ax, seen @ camera.T, colors[particles], dots, weights, camera, words)
+        _sphere_paths(ax, seen @ camera.rotation.T, colors[particles], dots, weights, camera.rotation, words)
     else:
-        snapshot(run, -1, labels=labels, azimuth=azimuth, view=view, title="", ax=ax)
+        snapshot(run, -1, labels=labels, camera=camera, title="", ax=ax)
         if view.kind == "space":
-            seen = box_coordinates(seen, frame_limits(run, view)) @ camera.T
+            seen = box_coordinates(seen, camera.limits) @ camera.rotation.T
         _fading_lines(ax, seen[..., :2], colors[particles])
     set_title(ax, run)
     return ax
 
 
-def _fading_lines(ax: "Axes", seen: np.ndarray, colors: np.ndarray, strength: float = 0.6) -> None:
+def _fading_lines(
+    ax: "Axes", seen: np.ndarray, colors: np.ndarray, strength: float = 0.6, thickness: float = 1.0
+) -> None:
     """Paths whose opacity grows along the path in `_FADES` steps; `seen` is (T, n, 2), NaN where hidden.
 
     Lines of many corners are drawn ten times faster than their pieces; a stretch at rest, or hidden, is left out.
@@ -202,7 +211,7 @@ def _fading_lines(ax: "Axes", seen: np.ndarray, colors: np.ndarray, strength: fl
         age = 0.15 + 0.85 * (first + last) / (2 * (len(seen) - 1))
         lines += list(stretch[moving])
         inks.append(np.column_stack([colors[moving], np.full(len(moving), strength * age)]))
-    width = 0.6 * style.current().line_width
+    width = 0.6 * thickness * style.current().line_width
     ax.add_collection(LineCollection(lines, colors=np.concatenate(inks), linewidths=width, zorder=2), autolim=False)
 
 
@@ -210,10 +219,10 @@ def _sphere_paths(
     ax: "Axes", turned: np.ndarray, colors: np.ndarray, dots: np.ndarray, weights: np.ndarray, camera: np.ndarray,
     words: np.ndarray | None,
 ) -> None:  # fmt: skip
-    """Paths on the globe, (T, n, 3) in camera axes: those behind it fainter, the last places as dots with words."""
+    """Paths on the globe, (T, n, 3) in camera axes: those behind it faint and thin, the last places as dots."""
     globe(ax, camera)
     front = turned[..., 2:] >= 0
-    _fading_lines(ax, np.where(front, np.nan, turned[..., :2]), colors, 0.3)
+    _fading_lines(ax, np.where(front, np.nan, turned[..., :2]), colors, 0.28, 0.6)
     _fading_lines(ax, np.where(front, turned[..., :2], np.nan), colors, 0.75)
     draw_depth(ax, turned[-1], dots, weights, words)
     ax.set(xlim=(-1.09, 1.09), ylim=(-1.09, 1.09), aspect="equal")

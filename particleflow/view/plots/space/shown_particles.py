@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from particleflow.view.plots.base import Projection
+from particleflow.view.plots.camera import Camera
 
 if TYPE_CHECKING:
     from particleflow.trajectory.trajectory import Trajectory
@@ -15,16 +16,20 @@ if TYPE_CHECKING:
 class ShownParticles:
     """Projected `coordinates` (n, 1 … 3), `colors` (n, 3) and `weights` (n,), which sum to one, of the shown particles.
 
-    `run` and `view` are the run and its projection; `words` (n,) are the particles' words, if they have some; `azimuth`
-    is where the camera of a 3-D picture stands, in degrees, or None to aim it at the last clusters; `blended` says that
-    the colours are those of places, of which a mean may be drawn, and not of labels or clusters.
+    `camera` holds the projection of the `run`, the direction and the scale; `words` (n,) are the particles' words, if
+    they have some; `blended` says that the colours are those of places, of which a mean may be drawn, and not of labels
+    or clusters.
     """
 
     run: "Trajectory"
-    view: Projection
+    camera: Camera
     coordinates: np.ndarray
     colors: np.ndarray
     weights: np.ndarray
     words: np.ndarray | None = None
-    azimuth: float | None = None
     blended: bool = False
+
+    @property
+    def view(self) -> Projection:
+        """The projection to the page."""
+        return self.camera.view

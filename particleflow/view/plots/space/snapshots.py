@@ -23,8 +23,9 @@ from particleflow.view.plots.base import (
     sample_note,
     set_title,
     title_figure,
+    write_title,
 )
-from particleflow.view.plots.camera import box_coordinates, box_edges, camera_of, depth_style, globe
+from particleflow.view.plots.camera import BEHIND_NOTE, Camera, box_coordinates, box_edges, camera_of, depth_cues, globe
 from particleflow.view.plots.colors import has_labels, may_blend, particle_colors
 from particleflow.view.plots.crowds import SHARES_NOTE, crowd_colors, find_crowds, marker_areas, shown_weights
 from particleflow.view.plots.density.density_frame import BARS_NOTE, draw_cells
@@ -36,7 +37,6 @@ from particleflow.view.plots.space.law import (
     ELLIPSES_NOTE,
     draw_law_density,
     law_curves,
-    law_levels,
     law_lines,
 )
 from particleflow.view.plots.space.ring import (
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 _CLOUD = 50  # particles on a circle, from which a curve of their density is drawn
 _MOST_ROWS = 200  # particles on a line that have a row each; of more a histogram is drawn
 _MOST_STACKED = 12  # colours of the bars of a histogram
+_RIM = 0.14  # of an open dot, in roots of its area
 
 
 def snapshot(
@@ -68,7 +69,7 @@ def snapshot(
     labels: Any = None,
     colors: np.ndarray | None = None,
     azimuth: float | None = None,
-    view: Projection | None = None,
+    camera: Camera | None = None,
     title: str | None = None,
     ax: "Axes | None" = None,
 ) -> "Axes":
@@ -76,45 +77,47 @@ def snapshot(
 
     The picture follows geometry and dimension: a strip (d = 1; of more than 200 particles a histogram), a ring (with a
     curve of the density around 50 or more that noise or repulsion keeps apart) or the plane (d = 2), a sphere or a box
-    with nearer particles larger and stronger (d = 3), principal components (d > 3). Areas are proportional to mass.
-    Particles with words are named by them where there is room: those at one place together, none over another. Of more
+    with nearer particles larger and stronger (d = 3), those behind the sphere as open dots, principal components (d >
+    3). Areas are proportional to mass. Particles with words are named by them where there is room: those at one place
+    together, none over another. Of more
     than 20,000 particles a ring shows the density of all, and other pictures so many of them, evenly chosen. A density
     is drawn as such: a curve over the line, bars around the circle, a heat map of the plane, a coloured sphere, all
     frames on one scale; a normal law as its density on a line, else as ellipses on equal scales.
 
     Parameters: the index of the `frame`; `labels` (N,) or (T, N), clusters to colour by, or `colors` (N, 3), else the
     cluster that a particle ends in, or its first place; `azimuth`, in degrees, where the camera stands, else it is
-    aimed at the last clusters; `view`, a projection that several frames share; `title`, else that of the run with the
-    time; `ax`, the axes to draw on, else new ones. Returns the axes.
+    aimed at the last clusters; `camera`, one that several runs share (see `camera_of`); `title`, else that of the run
+    with the time; `ax`, the axes to draw on, else new ones. Returns the axes.
     """
     run = first_run(trajectory)
-    view = view or projection(run)
-    alone, density = ax is None, field_of(run)
+    camera = (camera or camera_of(run)).turned(azimuth)
+    view, alone, density = camera.view, ax is None, field_of(run)
     ax = new_axes(ax, WIDE if view.kind == "line" else SQUARE, about=trajectory, note=_note(run, view, labels))
     if density is not None:
         stored_points(run, frame)  # an error where there is no such frame
-        draw_cells(ax, run, view, density, frame, azimuth, bar=alone)
+        draw_cells(ax, run, camera, density, frame, bar=alone)
     else:
         draw = {"line": _line, "circle": _circle, "ring": draw_ring, "plane": _plane, "pca": _plane}
         draw |= {"sphere": _sphere, "space": _space, "law": _law, "heap": _heap}
-        draw[_kind(run, view)](ax, _shown_particles(run, view, frame, labels, colors, azimuth))
+        draw[_kind(run, view)](ax, _shown_particles(run, camera, frame, labels, colors))
     _name(ax, run, frame, title)
     return ax
 
 
 def _shown_particles(
-    run: "Trajectory", view: Projection, frame: int, labels: Any, colors: np.ndarray | None, azimuth: float | None
+    run: "Trajectory", camera: Camera, frame: int, labels: Any, colors: np.ndarray | None
 ) -> ShownParticles:
     """The particles of a frame that a picture shows, projected and coloured."""
+    view = camera.view
     kind = _kind(run, view)
     chosen = slice(None) if kind in ("ring", "law", "heap") else thinned(run.count, MAX_DOTS)
     coordinates, weights = view(stored_points(run, frame))[chosen], shown_weights(run, frame, chosen)
     inks = (particle_colors(run, labels, frame) if colors is None else colors)[chosen]
     blended = colors is None and may_blend(run, labels)
     if blended and kind not in ("line", "ring", "law", "heap"):
-        inks = crowd_colors(coordinates, inks, crowd_cell(run, view))
+        inks = crowd_colors(coordinates, inks, crowd_cell(camera))
     words = None if run.words is None else run.words[chosen]
-    return ShownParticles(run, view, coordinates, inks, weights, words, azimuth, blended)
+    return ShownParticles(run, camera, coordinates, inks, weights, words, blended)
 
 
 def _name(ax: "Axes", run: "Trajectory", frame: int, title: str | None) -> None:
@@ -122,7 +125,7 @@ def _name(ax: "Axes", run: "Trajectory", frame: int, title: str | None) -> None:
     if title is None:
         set_title(ax, run, time=float(run.times[frame]))
     else:
-        ax.set_title(style.clean(title))
+        write_title(ax, title)
 
 
 def _kind(run: "Trajectory", view: Projection) -> str:
@@ -153,26 +156,37 @@ def _note(run: "Trajectory", view: Projection, labels: Any = None) -> str:
     if view.kind == "circle" and _is_cloud(run):
         return curve_note(run.count)
     mixture = SHARES_NOTE if view.kind != "line" and has_labels(run, labels) else ""
-    return " · ".join(filter(None, [sample_note(run, MAX_DOTS), mixture]))
+    sides = BEHIND_NOTE if view.kind == "sphere" else ""
+    return " · ".join(filter(None, [sample_note(run, MAX_DOTS), mixture, sides]))
 
 
-def snapshots(trajectory: "Trajectory", frames: Any = None, *, labels: Any = None, figure: Any = None) -> np.ndarray:
+def snapshots(
+    trajectory: "Trajectory",
+    frames: Any = None,
+    *,
+    labels: Any = None,
+    camera: Camera | None = None,
+    figure: Any = None,
+) -> np.ndarray:
     """A row of snapshots that share projection, camera and colours, titled by the run; returns the array of axes.
 
     Parameters: `frames`, frame indices, else four that are even in the motion between the first and the last frame;
-    `labels` (N,) or (T, N), clusters to colour by; `figure`, the figure to draw on, else a new one.
+    `labels` (N,) or (T, N), clusters to colour by; `camera`, one that several runs share (see `camera_of`); `figure`,
+    the figure to draw on, else a new one.
     """
     run = first_run(trajectory)
-    frames = np.unique(even_in_motion(run, 4) if frames is None else np.asarray(frames, int))
+    frames = even_in_motion(run, 4) if frames is None else np.asarray(frames, int)
+    frames = np.unique(np.where(frames < 0, frames + len(run), frames))
     if figure is None:
         side = 2.5 / 6.4
         figure = new_figure((side * max(len(frames), 2), side * 1.32), trajectory, _note(run, projection(run), labels))
         title_figure(figure, run, "Snapshots")
-    view = projection(run)
+    camera = camera or camera_of(run)
+    view = camera.view
     axes = figure.subplots(1, len(frames), squeeze=False)[0]
     for ax, frame in zip(axes, frames, strict=True):
         when = f"t = {format_time(float(run.times[int(frame)]))}"
-        snapshot(run, int(frame), labels=labels, view=view, title=when, ax=ax)
+        snapshot(run, int(frame), labels=labels, camera=camera, title=when, ax=ax)
         if ax is not axes[0]:
             ax.set_ylabel("")
             ax.tick_params(labelleft=False)
@@ -218,36 +232,18 @@ def _discs(
     _scatter(ax, places[order], colors[order], area[order], **options)
 
 
-def frame_limits(run: "Trajectory", view: Projection) -> tuple[np.ndarray, np.ndarray]:
-    """Lower and upper corners of all places in sampled frames, padded by 6 %, so that frames share one scale.
-
-    Of a normal law the places are those within two standard deviations of the mean.
-    """
-    corners = []
-    for frame in thinned(len(run), 60):
-        seen = view(stored_points(run, int(frame)))
-        seen = law_levels(seen, shown_weights(run, int(frame))) if run.facts.is_law else seen
-        seen = seen[np.isfinite(seen).all(axis=-1)]
-        corners += [seen.min(axis=0), seen.max(axis=0)] if len(seen) else []
-    corners = np.stack(corners or [np.zeros(view.matrix.shape[1])])
-    low, high = corners.min(axis=0), corners.max(axis=0)
-    middle, half = (low + high) / 2, np.maximum((high - low) / 2, 1e-9 + 0.02 * np.max(high - low))
-    half = np.where(half < 1e-6, 1.0, half)
-    return middle - 1.12 * half, middle + 1.12 * half
-
-
-def crowd_cell(run: "Trajectory", view: Projection) -> float:
+def crowd_cell(camera: Camera) -> float:
     """The side of a cell whose particles are drawn as one crowd: 0.01 of the radius, or of half the picture."""
-    if view.kind in ("circle", "sphere"):
+    if camera.view.kind in ("circle", "sphere"):
         return 0.01
-    low, high = frame_limits(run, view)
+    low, high = camera.limits
     return 0.005 * float(max(high - low))
 
 
 def _line(ax: "Axes", shown: ShownParticles) -> None:
     """A strip: the coordinate along x, the particle's index along y, so that particles do not overlap."""
     theme, places = style.current(), shown.coordinates[:, 0]
-    low, high = frame_limits(shown.run, shown.view)
+    low, high = shown.camera.limits
     heights = (np.arange(len(places)) + 0.5) / len(places)
     _scatter(ax, np.column_stack([places, heights]), shown.colors, marker_areas(shown.weights))
     ax.plot(places, np.full(len(places), -0.08), "|", color=theme.text, markersize=9, alpha=0.5)
@@ -293,18 +289,18 @@ def _circle(ax: "Axes", shown: ShownParticles) -> None:
 
 def _plane(ax: "Axes", shown: ShownParticles) -> None:
     """Dots in the plane, or in two principal components, on equal scales; of places in a sliver on unequal ones."""
-    run, view, places = shown.run, shown.view, shown.coordinates[:, :2]
-    _discs(ax, shown.coordinates, shown.colors, shown.weights, crowd_cell(run, view), alpha=0.9)
+    view, places = shown.view, shown.coordinates[:, :2]
+    _discs(ax, shown.coordinates, shown.colors, shown.weights, crowd_cell(shown.camera), alpha=0.9)
     write_words(ax, shown.words, places, shown.weights, _marker_scale(ax))
-    low, high = frame_limits(run, view)
-    _plane_axes(ax, run, view)
+    low, high = shown.camera.limits
+    _plane_axes(ax, shown.camera)
     if view.kind == "plane" and max(high - low) > 12 * min(high - low):  # a sliver is stretched rather than lost
         ax.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), aspect="auto")
 
 
-def _plane_axes(ax: "Axes", run: "Trajectory", view: Projection) -> None:
+def _plane_axes(ax: "Axes", camera: Camera) -> None:
     """Equal scales over all places of the run, a grid, and the names of the axes."""
-    low, high = frame_limits(run, view)
+    (low, high), view = camera.limits, camera.view
     half, middle = max(high - low) / 2, (low + high) / 2
     ax.set(xlim=(middle[0] - half, middle[0] + half), ylim=(middle[1] - half, middle[1] + half), aspect="equal")
     ax.grid(True, color=style.current().grid)
@@ -313,58 +309,63 @@ def _plane_axes(ax: "Axes", run: "Trajectory", view: Projection) -> None:
 
 def _law(ax: "Axes", shown: ShownParticles) -> None:
     """A normal law: its density on a line; in the plane, in space and in components its ellipses."""
-    run, view = shown.run, shown.view
+    view = shown.view
     if view.kind == "line":
-        low, high = frame_limits(run, view)
+        low, high = shown.camera.limits
         draw_law_density(ax, shown.coordinates, shown.weights, (float(low[0]), float(high[0])))
         ax.set_xlabel(view.labels[0])
         return
-    camera = _box(ax, shown) if view.kind == "space" else np.eye(2)
+    turn = _box(ax, shown.camera) if view.kind == "space" else np.eye(2)
     for line, deviations in zip(law_lines(ax), DEVIATIONS, strict=True):
         curve = law_curves(shown.coordinates, shown.weights, deviations)
-        curve = box_coordinates(curve, frame_limits(run, view)) if view.kind == "space" else curve
-        line.set_data(*(curve @ camera.T)[:, :2].T)
+        curve = box_coordinates(curve, shown.camera.limits) if view.kind == "space" else curve
+        line.set_data(*(curve @ turn.T)[:, :2].T)
     if view.kind == "space":
         bare(ax, 1.04)
     else:
-        _plane_axes(ax, run, view)
+        _plane_axes(ax, shown.camera)
 
 
 def _sphere(ax: "Axes", shown: ShownParticles) -> None:
     """Dots on a globe, seen from the camera."""
-    camera = camera_of(shown.run, shown.azimuth)
-    globe(ax, camera)
-    draw_depth(ax, shown.coordinates @ camera.T, shown.colors, shown.weights, shown.words)
+    turn = shown.camera.rotation
+    globe(ax, turn)
+    draw_depth(ax, shown.coordinates @ turn.T, shown.colors, shown.weights, shown.words)
     bare(ax, 1.09)
 
 
 def draw_depth(
     ax: "Axes", seen: np.ndarray, colors: np.ndarray, weights: np.ndarray, words: Any = None, *, solid: bool = True
 ) -> None:
-    """Particles from far to near, (N, 3) in camera axes with depth in [−1, 1], and their words (N,) beside them."""
+    """Particles from far to near, (N, 3) in camera axes with depth in [−1, 1], and their words (N,) beside them.
+
+    Those behind a solid body are open dots.
+    """
+    from matplotlib.colors import to_rgb
+
     theme = style.current()
     crowds = find_crowds(seen, weights, colors)
     order = crowds.order(seen[:, 2])
-    sizes, shades = depth_style(seen[order, 2], colors[order], theme.shade, solid)
-    area = (marker_areas(crowds.mass) * crowds.share)[order] * sizes**2
-    _scatter(ax, seen[order], shades, area, edgecolors=theme.panel, linewidths=0.25)
+    cues = depth_cues(seen[order, 2], colors[order], theme.shade, solid)
+    area = (marker_areas(crowds.mass) * crowds.share)[order] * cues.sizes**2
+    widths = np.where(cues.open, _RIM * np.sqrt(_marker_scale(ax) * area), 0.25)
+    edges = np.where(cues.open[:, None], cues.rims, to_rgb(theme.panel))
+    _scatter(ax, seen[order], cues.fills, area, edgecolors=edges, linewidths=widths)
     write_words(ax, words, seen[:, :2], weights, _marker_scale(ax), depth=seen[:, 2])
 
 
 def _space(ax: "Axes", shown: ShownParticles) -> None:
     """Dots in the box that the run visits, seen from the camera."""
-    seen = box_coordinates(shown.coordinates, frame_limits(shown.run, shown.view)) @ _box(ax, shown).T
+    seen = box_coordinates(shown.coordinates, shown.camera.limits) @ _box(ax, shown.camera).T
     draw_depth(ax, seen, shown.colors, shown.weights, shown.words, solid=False)
     bare(ax, 1.04)
 
 
-def _box(ax: "Axes", shown: ShownParticles) -> np.ndarray:
-    """Draw the edges of the box that the run visits; returns the camera (3, 3)."""
-    limits = frame_limits(shown.run, shown.view)
-    camera = camera_of(shown.run, shown.azimuth)
-    low, high = (box_coordinates(corner, limits) for corner in limits)
+def _box(ax: "Axes", camera: Camera) -> np.ndarray:
+    """Draw the edges of the box that the run visits; returns the rotation of the camera (3, 3)."""
+    low, high = (box_coordinates(corner, camera.limits) for corner in camera.limits)
     for edge in box_edges(low, high):
-        ends = np.stack(edge) @ camera.T
+        ends = np.stack(edge) @ camera.rotation.T
         strength = 0.35 + 0.2 * np.sign(ends[:, 2].mean())
         ax.plot(ends[:, 0], ends[:, 1], color=style.current().muted, linewidth=0.6, alpha=strength)
-    return camera
+    return camera.rotation
