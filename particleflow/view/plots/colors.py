@@ -67,10 +67,15 @@ def has_labels(run: "Trajectory", labels: Any) -> bool:
 
 @dataclass(frozen=True)
 class ColoredClusters:
-    """The last clusters of a run: the frame they were found in, each particle's one (N,), and their colours (k, 3)."""
+    """The last clusters of a run: the frame they were found in, each particle's one (N,), and their colours.
+
+    `categories` (k,) are numbers of the palette, the same in every theme of ours; `colors` (k, 3) are those of the
+    theme in use.
+    """
 
     frame: int
     labels: np.ndarray
+    categories: np.ndarray
     colors: np.ndarray
 
 
@@ -78,22 +83,29 @@ class ColoredClusters:
 def colored_clusters(run: "Trajectory") -> ColoredClusters | None:
     """The last clusters of one run (see `analysis.clusters.last_clusters`) with a colour for each; None without any."""
     found = last_clusters(run)
-    return None if found is None else ColoredClusters(found.frame, found.labels, contrasting_colors(found.centres))
+    if found is None:
+        return None
+    chosen = contrasting_categories(found.centres)
+    return ColoredClusters(found.frame, found.labels, chosen, style.palette(int(chosen.max()) + 1)[chosen])
 
 
-def contrasting_colors(centres: np.ndarray) -> np.ndarray:
-    """Colours (k, 3) of the palette for clusters at (k, d), such that near clusters have unlike hues.
+def contrasting_categories(centres: np.ndarray, known: dict[int, int] | None = None) -> np.ndarray:
+    """Numbers of the palette (k,) for clusters at (k, d), such that near clusters have unlike hues.
 
     Minimises Σ_{i<j} w_ij / (difference of the colours i, j), w_ij = (¼ + distance/mean distance)⁻², by exchanging two
-    colours, or one for an unused one, as long as that helps.
+    colours, or one for an unused one, as long as that helps. Colours are compared in the light theme (or in that of the
+    user), so that a cluster has one category in figures, movie and page, light or dark.
+
+    Parameters: `known`, cluster → its number, of those that keep theirs.
     """
-    count = len(centres)
-    table = style.palette(max(count, len(style.current().categories)))
+    count, kept = len(centres), dict(known or {})
+    theme = style.current() if style.current().own else style.THEMES["light"]
+    table = style.palette(max(count, len(theme.categories), *(number + 1 for number in kept.values())), theme)
     unlike = style.differences(table)
     distance = np.linalg.norm(centres[:, None] - centres[None], axis=-1)
     weight = (_NEAREST + distance / (distance.sum() / max(count * (count - 1), 1) or 1.0)) ** -2.0
     np.fill_diagonal(weight, 0.0)
-    chosen = np.arange(len(table))  # the first `count` are in use, the others are spare
+    chosen, fixed = _begun(len(table), kept), np.isin(np.arange(len(table)), list(kept))
 
     def cost(order: np.ndarray) -> float:
         used = order[:count]
@@ -102,13 +114,19 @@ def contrasting_colors(centres: np.ndarray) -> np.ndarray:
     lowest, improved = cost(chosen), True
     while improved:
         improved = False
-        for first in range(count):
-            for second in range(first + 1, len(table)):
+        for first in np.flatnonzero(~fixed[:count]).tolist():
+            for second in np.flatnonzero(~fixed[first + 1 :]) + first + 1:
                 other = chosen.copy()
                 other[[first, second]] = other[[second, first]]
                 if (tried := cost(other)) < lowest - 1e-9:
                     chosen, lowest, improved = other, tried, True
-    return table[chosen[:count]]
+    return chosen[:count]
+
+
+def _begun(size: int, known: dict[int, int]) -> np.ndarray:
+    """All numbers of a palette (size,), those of clusters first: known ones at their clusters, the others in order."""
+    spare = iter([number for number in range(size) if number not in known.values()])
+    return np.array([known[place] if place in known else next(spare) for place in range(size)])
 
 
 def position_colors(coordinates: np.ndarray) -> np.ndarray:

@@ -58,7 +58,6 @@ SCRIPTS = (
     "app.js",
     "page.js",
 )
-PALETTE_SIZE = 96  # colours of clusters, which repeat beyond
 _WORD_LETTERS = 40  # of a word on the page
 _THEMES = ("light", "dark")
 
@@ -126,9 +125,11 @@ def _content(trajectory: Any, clusters: Clusters, runs: int | None, max_bytes: f
     if levels is not None:
         meta["ramps"] = {name: _hex(levels.ramp(name)) for name in _THEMES}
     if trajectory.labels is not None:
-        meta["labelPalettes"] = {name: _hex(data.label_colors(trajectory, name, PALETTE_SIZE)) for name in _THEMES}
+        meta["labelPalettes"] = {name: _hex(data.label_colors(trajectory, name, data.PALETTE_SIZE)) for name in _THEMES}
     if codes is not None:
-        meta["palettes"] = {name: _hex(data.cluster_colors(trajectory, codes, name, PALETTE_SIZE)) for name in _THEMES}
+        categories = data.cluster_categories(trajectory, codes, data.PALETTE_SIZE)
+        table = {name: style.palette(int(categories.max()) + 1, style.find(name)) for name in _THEMES}
+        meta["palettes"] = {name: _hex(table[name][categories]) for name in _THEMES}
     return meta, fixed + stored
 
 
@@ -187,7 +188,7 @@ def _facts(trajectory: Any) -> dict:
     """Title, geometry, status, scenario and seed of a run as text cut to a limit, and the colours of both themes."""
     metadata = trajectory.metadata
     text = {key: _text(metadata.get(key), limit) for key, limit in _TEXT_LIMITS.items()}
-    palettes = {name: _hex(style.palette(PALETTE_SIZE, style.find(name))) for name in _THEMES}
+    palettes = {name: _hex(style.palette(data.PALETTE_SIZE, style.find(name))) for name in _THEMES}
     steps = np.linspace(0.0, 1.0, 33)
     ramps = {name: _hex(style.ordered_colors(steps, style.find(name))) for name in _THEMES}
     seed = metadata.get("seed")

@@ -14,7 +14,7 @@ from particleflow.analysis.shape import PrincipalComponents, common_norm, princi
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.view import style
 from particleflow.view.plots.base import projection, rounding_level
-from particleflow.view.plots.colors import check_labels, contrasting_colors
+from particleflow.view.plots.colors import check_labels, colored_clusters, contrasting_categories
 from particleflow.view.plots.time.series import energy_name, in_stored_precision, only_errors, power_of
 from particleflow.view.webpage.codec import (
     BITS,
@@ -31,6 +31,7 @@ SAMPLE_FRAMES, SAMPLE_ROWS = 50, 50_000  # frames, and particles × frames, that
 MINIMUM_FRAMES = 120  # fewer frames than this look like a slide show: particles are thinned out instead
 CROWD, SHOWN_OF_A_CROWD = 100_000, 20_000  # particles from which on a sample is shown, and of how many
 TIMELINE_LIMIT = 20_000  # samples of the curves in the panels
+PALETTE_SIZE = 96  # colours of clusters, which repeat beyond
 NO_CLUSTER = 65_535  # the code of particles without a cluster
 
 Coded = Callable[[Any, Any], np.ndarray]  # 16-bit numbers of some frames and particles: clusters, or levels
@@ -200,26 +201,51 @@ class CodedLabels:
         return np.stack([table[np.searchsorted(known, self.labels[row][particles])] for row in rows])
 
 
-def cluster_colors(trajectory: Any, codes: CodedLabels, theme: str, size: int) -> np.ndarray:
-    """The palette (size, 3) in which large clusters have unlike hues if they were last seen beside each other.
+def cluster_categories(trajectory: Any, codes: CodedLabels, size: int) -> np.ndarray:
+    """The number in the palette (size,) of every code: that of the last cluster which it is in figures and movie.
 
-    At most as many clusters as the theme has basic colours are compared; the others take the colours that are left.
+    The other large clusters have hues unlike those they were last seen beside; the rest take what is left.
     """
     chosen = thinned(trajectory.count, 1000)
-    some, colors = codes(particles=chosen), style.palette(size, style.find(theme))
-    centres: list[np.ndarray] = []
-    for code in range(min(int(some.max(initial=0)) + 1, len(style.find(theme).categories))):
-        there = np.flatnonzero((some == code).any(axis=1))
-        if there.size == 0:
-            break
-        points = np.asarray(trajectory.points[int(there[-1])], float)[chosen][some[there[-1]] == code]
-        centres.append(np.nan_to_num(points.mean(axis=0)))
-    if len(centres) < 2:
-        return colors
-    with style.use(theme):
-        best = contrasting_colors(np.stack(centres))
-    spare = [color for color in colors if not (np.abs(best - color).max(axis=1) < 1e-9).any()]
-    return np.concatenate([best, spare])[:size]
+    some, known = codes(particles=chosen), _codes_of_last_clusters(trajectory, codes)
+    most = int(np.max(some, initial=0, where=some != NO_CLUSTER)) + 1
+    first = range(min(most, len(style.THEMES["light"].categories)))
+    compared = sorted({*first, *known})
+    seen = [code for code in compared if (some == code).any() or code in known]
+    numbers: dict[int, int] = dict(known)
+    if seen:
+        centres = np.stack([_last_place(trajectory, chosen, some, code) for code in seen])
+        fixed = {place: known[code] for place, code in enumerate(seen) if code in known}
+        numbers |= dict(zip(seen, contrasting_categories(centres, fixed).tolist(), strict=True))
+    spare = iter([number for number in range(size + len(numbers)) if number not in numbers.values()])
+    return np.array([numbers[code] if code in numbers else next(spare) for code in range(size)])
+
+
+def _codes_of_last_clusters(trajectory: Any, codes: CodedLabels) -> dict[int, int]:
+    """Code → number in the palette of the last clusters of a run, each with the code that most of its particles have.
+
+    It is empty where figures do not colour by clusters.
+    """
+    found = colored_clusters(trajectory)
+    if found is None:
+        return {}
+    there = codes(np.array([found.frame]))[0]
+    pairs, shared = np.unique(np.column_stack([found.labels, there]), axis=0, return_counts=True)
+    known: dict[int, int] = {}
+    for cluster, code in pairs[np.argsort(-shared, kind="stable")].tolist():
+        number = int(found.categories[cluster])
+        if code < PALETTE_SIZE and code not in known and number not in known.values():
+            known[code] = number
+    return known
+
+
+def _last_place(trajectory: Any, chosen: np.ndarray, some: np.ndarray, code: int) -> np.ndarray:
+    """The middle (d,) of the chosen particles of a code in the last frame that has some; the origin without any."""
+    there = np.flatnonzero((some == code).any(axis=1))
+    if there.size == 0:
+        return np.zeros(trajectory.dimension)
+    points = np.asarray(trajectory.points[int(there[-1])], float)[chosen][some[there[-1]] == code]
+    return np.nan_to_num(points.mean(axis=0))
 
 
 def label_colors(trajectory: Any, theme: str, size: int) -> np.ndarray:
