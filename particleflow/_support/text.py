@@ -1,5 +1,7 @@
-"""Readable text: sizes, counts, names of kinds, and text from untrusted files."""
+"""Readable text: sizes, counts, names of kinds, suggestions for wrong names, and text from untrusted files."""
 
+import difflib
+from collections.abc import Iterable
 from typing import Any
 
 
@@ -15,6 +17,15 @@ def readable_size(size: float) -> str:
 def plural(count: int, noun: str) -> str:
     """A count with its noun: 1 frame, 2 frames, 1,200 frames."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def suggestion(wrong: Any, known: Iterable[str]) -> str:
+    """The nearest known name as a question, else the list of all known names."""
+    names = sorted(known)
+    close = difflib.get_close_matches(str(wrong)[:80], names, n=1, cutoff=0.6)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    return f"there is: {', '.join(names)}" if names else "there is none"
 
 
 def printable(text: Any) -> str:

@@ -1,6 +1,8 @@
 from . import style as style
 from .card import notebook_card as notebook_card
 from .movie.movie import animate as animate
+from .plots.camera import Camera as Camera
+from .plots.camera import camera_of as camera_of
 from .plots.comparison_plot import compare as compare
 from .plots.density.density_curves import density_map as density_map
 from .plots.density.density_curves import modes as modes
@@ -14,6 +16,7 @@ from .plots.density.distributions import schedule as schedule
 from .plots.density.functions import density as density
 from .plots.density.functions import density_profiles as density_profiles
 from .plots.density.functions import regression as regression
+from .plots.figure_set import figure_names as figure_names
 from .plots.figure_set import figures as figures
 from .plots.matrices.low_rank_plots import block_ranks as block_ranks
 from .plots.matrices.low_rank_plots import feature_convergence as feature_convergence

@@ -4,8 +4,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from particleflow._support.progress import Progress
 from particleflow.analysis.clusters.plateaus import spreads
 from particleflow.analysis.density.cells import is_density
+from particleflow.analysis.reading import first_run
 from particleflow.analysis.run_character import character_of
 
 if TYPE_CHECKING:
@@ -19,6 +21,29 @@ def pick(analysis: Any, *names: str) -> Any:
         if value is not None:
             return value
     return None
+
+
+def found_structure(trajectory: "Trajectory", threshold: float | None = None, progress: Progress | None = None) -> Any:
+    """The clusters of the (first) run through time, of a density its peaks; None for a density that is not on cells.
+
+    Parameters: `threshold`, the linking distance of clusters, chosen by the analysis if left out; `progress`, called
+    with (done, total).
+    """
+    from particleflow.analysis.clusters.tracking import track_clusters
+    from particleflow.analysis.density.cells import cells_of, refuse_threshold
+    from particleflow.analysis.density.peaks import track_peaks
+
+    run = first_run(trajectory)
+    if not is_density(run):
+        return track_clusters(run, threshold, progress=progress)
+    refuse_threshold(threshold)
+    return None if cells_of(run) is None else track_peaks(run, progress=progress)
+
+
+def expected_structure(trajectory: "Trajectory") -> Any:
+    """`found_structure`, or None where it would mean nothing: noise, repulsion or the flow keeps particles apart."""
+    expected = is_density(trajectory) or character_of(trajectory).gathers
+    return found_structure(trajectory) if expected else None
 
 
 def worth_showing(trajectory: "Trajectory", analysis: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.image import imread
 
 import particleflow as pf
 from particleflow import scenario
@@ -57,7 +58,7 @@ def sweep(swept, tmp_path):
 def kept(monkeypatch):
     """The figures that are drawn, instead of their files."""
     drawn = []
-    monkeypatch.setattr(figures, "_saved", lambda figure, manifest, name: drawn.append(figure) or name)
+    monkeypatch.setattr(figures, "_saved", lambda figure, manifest, name, look: drawn.append(figure) or name)
     return drawn
 
 
@@ -162,6 +163,19 @@ def test_commands_open_a_run_of_a_sweep(sweep, capsys):
     assert main(["info", str(sweep / "7")]) == 0
 
 
+def test_a_sweep_is_drawn_again_with_another_look(sweep, tmp_path, capsys):
+    """Ticks are the three matrices that were swept, and a picture for print has no title."""
+    look = ["--theme", "print", "--format", "svg", "--output", str(tmp_path / "drawn")]
+    assert main(["plot", str(sweep), *look]) == 0
+    assert capsys.readouterr().out == f"{tmp_path / 'drawn' / 'sweep.svg'}\n"
+    text = (tmp_path / "drawn" / "sweep.svg").read_text(encoding="utf-8")
+    assert "A small sweep of layers" not in text
+    assert all(f">{value}</text>" in text for value in ("−0.5", "−0.25", "0.5"))
+    assert main(["plot", str(sweep), "--size", "5", "4", "--dpi", "50", "--json"]) == 0
+    (path,) = json.loads(capsys.readouterr().out)["paths"]
+    assert imread(path).shape[:2] == (200, 250)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -169,7 +183,9 @@ def test_commands_open_a_run_of_a_sweep(sweep, capsys):
         (["replay", "SWEEP/figures", "0"], "holds no sweep"),
         (["plot", "SWEEP/9"], "must be from 0 to 8"),
         (["plot", "SWEEP/figures/1"], "There is no run at"),
-        (["plot", "SWEEP"], "is its first run"),
+        (["analyze", "SWEEP"], "is its first run"),
+        (["plot", "SWEEP", "--only", "gram"], "--only is for the figures of one run"),
+        (["plot", "SWEEP", "--size", "0", "3"], "`size`"),
         (["info", "SWEEP/8"], "particleflow replay SWEEP 8"),
     ],
 )

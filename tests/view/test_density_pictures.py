@@ -22,6 +22,7 @@ from particleflow.app.cli.main import main
 from particleflow.app.runs.run_outputs import Outcome, make_products
 from particleflow.errors import ArgumentError
 from particleflow.view import style
+from particleflow.view.findings import expected_structure
 from particleflow.view.movie.movie import Movie
 from particleflow.view.plots.base import small_print
 from particleflow.view.plots.camera import ELEVATION, rotation
@@ -52,7 +53,7 @@ def truth(run, frame):
 @pytest.mark.parametrize("kind", SETS)
 def test_a_density_has_the_figures_that_mean_something(kind):
     run = scattered() if kind == "scattered" else make(kind)
-    plan = dict(_plan(run, None))
+    plan = dict(_plan(run, expected_structure(run)))
     assert plan.keys() == SETS[kind]
     assert dict(_plan(run, None if kind == "scattered" else pf.analysis.track_peaks(run))).keys() == SETS[kind]
 

@@ -4,11 +4,15 @@ JAX is not imported, with one exception: a run of a sweep that has no folder of 
 """
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from particleflow.app.cli.console import Meter, note, result, result_json
-from particleflow.app.cli.options import Flag, Quiet, Run, Threshold
+from particleflow.app.cli.options import Dpi, Flag, Format, Only, Quiet, Run, Size, ThemeOption, Threshold
 from particleflow.app.cli.sweep_members import ready
+from particleflow.errors import UserError
+
+if TYPE_CHECKING:
+    from particleflow.app.sweep.sweep_figures import Look
 
 
 def analyze(run: Run, /, *, threshold: Threshold = None, json: Flag = False, quiet: Quiet = False) -> int:
@@ -49,14 +53,19 @@ def plot(
     run: Run,
     /,
     *others: Run,
+    only: Only = [],  # noqa: B006
     output: Path | None = None,
-    format: Literal["png", "svg", "pdf"] = "png",
-    theme: Literal["light", "dark", "print"] = "light",
+    format: Format = "png",
+    theme: ThemeOption = "light",
+    size: Size = None,
+    dpi: Dpi = None,
     threshold: Threshold = None,
     json: Flag = False,
     quiet: Quiet = False,
 ) -> int:
-    """Draw the figures of a run, or one figure of several runs over each other, and print their paths.
+    """Draw the figures of a run or of a sweep, or one figure of several runs over each other, and print their paths.
+
+    The path of the lead picture comes first.
 
     Parameters
     ----------
@@ -64,19 +73,19 @@ def plot(
         More runs of the same space, drawn over the first one.
     output
         The folder of the figures; if left out, figures/ in the run folder, or comparisons/ in that of the first run.
-    format
-        The format of the files.
-    theme
-        The colours.
     json
         Print the paths as JSON.
     """
     from particleflow.app.runs import run_folder
+    from particleflow.app.sweep.sweep_figures import Look
 
-    run = ready(run, quiet=quiet)
-    if others:
+    run, look = ready(run, quiet=quiet), Look(theme, format, size, dpi, output)
+    if others or _is_sweep(run):
+        _refuse(["--only"] if only else [], ["--threshold"] if threshold is not None else [])
+        _headless()
         together = [run, *(ready(other, quiet=quiet) for other in others)]
-        _print_paths([str(_overlay(together, output, format, theme))], json=json)
+        paths = [_overlay(together, look)] if others else _of_sweep(run, look)
+        _print_paths([str(path) for path in paths], json=json)
         return 0
     folder = output or run_folder.folder_of(run) / "figures"
     _headless()
@@ -86,7 +95,11 @@ def plot(
         note(f"drawing into {folder}", quiet=quiet)
         analysis = _track(run, trajectory, threshold, meter)
         progress = meter.stage("drawing")
-        paths = view.figures(trajectory, folder, theme=theme, analysis=analysis, format=format, progress=progress)
+        wanted = only[0] if only == ["all"] else only or None
+        paths = view.figures(
+            trajectory, folder, only=wanted, theme=theme, analysis=analysis or False, format=format, size=size,
+            dpi=dpi, progress=progress,
+        )  # fmt: skip
     _print_paths([str(path) for path in paths], json=json)
     return 0
 
@@ -99,7 +112,7 @@ def animate(
     frames: int = 240,
     fps: float = 30.0,
     spacing: Literal["auto", "linear", "log", "arc"] = "auto",
-    theme: Literal["light", "dark", "print"] = "dark",
+    theme: ThemeOption = "dark",
     threshold: Threshold = None,
     json: Flag = False,
     quiet: Quiet = False,
@@ -116,8 +129,6 @@ def animate(
         How many pictures are shown in a second.
     spacing
         How the pictures are spread over time.
-    theme
-        The colours.
     json
         Print the path as JSON.
     """
@@ -243,7 +254,34 @@ def _track(run: Path, trajectory: Any, threshold: float | str | None, meter: Met
     return track(trajectory, distance, meter.stage("finding clusters"))
 
 
-def _overlay(runs: list[Path], output: Path | None, format: str, theme: str) -> Path:
+def _is_sweep(run: Path) -> bool:
+    """Whether a path is the folder of a sweep."""
+    from particleflow.app.runs import run_folder
+
+    return run.is_dir() and (run_folder.folder_of(run) / run_folder.MANIFEST_FILE).is_file()
+
+
+def _refuse(*options: list[str]) -> None:
+    """Raise where options of a single run's figures are given for a sweep or for several runs."""
+    named = [name for names in options for name in names]
+    if named:
+        raise UserError(
+            f"{' and '.join(named)} is for the figures of one run; leave it out for a sweep or several runs."
+        )
+
+
+def _of_sweep(folder: Path, look: "Look") -> list[Path]:
+    """Draw the figures of a sweep again, from what its finished runs left."""
+    from particleflow.app.sweep.manifest import Manifest
+    from particleflow.app.sweep.sweep_figures import draw_figures
+
+    paths = draw_figures(Manifest.open(folder), look)
+    if not paths:
+        raise UserError(f"{folder} has nothing to draw: its finished runs differ in no key, or in more than two.")
+    return paths
+
+
+def _overlay(runs: list[Path], look: "Look") -> Path:
     """Draw several runs over each other, particles over densities, and return the path of the picture."""
     from contextlib import ExitStack
 
@@ -255,17 +293,18 @@ def _overlay(runs: list[Path], output: Path | None, format: str, theme: str) -> 
     folders = [run_folder.folder_of(run) for run in runs]
     own = folders[0] / COMPARISONS_FOLDER
     refuse_link(own)
-    folder = output or own
-    _headless()
+    folder = look.folder or own
     from particleflow import view
     from particleflow.view.plots.saving import save_figure
 
-    with ExitStack() as open_files, view.style.use(theme):
+    with ExitStack() as open_files, view.style.use(view.style.sized(look.theme, look.size, look.dpi)):
         found = [open_files.enter_context(run_folder.open_run(run)) for run in runs]
         names = run_names(folders, [scenario_of(run, folder) for run, folder in zip(found, folders, strict=True)])
         axes = view.overlay(dict(zip(names, found, strict=True)))
         folder.mkdir(parents=True, exist_ok=True)
-        return save_figure(axes[0].figure, folder / f"over-{safe_label(folder_names(folders)[-1])}.{format}")
+        return save_figure(
+            axes[0].figure, folder / f"over-{safe_label(folder_names(folders)[-1])}.{look.format}", look.dpi
+        )
 
 
 def _headless() -> None:

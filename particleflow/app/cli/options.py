@@ -31,6 +31,31 @@ Overrides = Annotated[
         "its name (geometry=sphere); a key without a value (time.rtol=) is removed.",
     ),
 ]
+Theme = Literal["light", "dark", "print", "user"]
+ThemeOption = Annotated[
+    Theme,
+    Parameter(
+        help="The colours and fonts: print is for papers, without title and small print; user is the matplotlib style "
+        "of your own matplotlibrc."
+    ),
+]
+Format = Annotated[Literal["png", "svg", "pdf"], Parameter(help="The format of the files; SVG and PDF keep text.")]
+Only = Annotated[
+    list[str],
+    Parameter(
+        negative=(),
+        show_default=False,
+        help="A figure to draw, by its name; may be repeated. All that suit the run with --only all; if left out, the "
+        "three to five that show what the run is about.",
+    ),
+]
+Size = Annotated[
+    tuple[float, float] | None,
+    Parameter(negative=(), help="Width and height in inches; that of each figure's own if left out."),
+]
+Dpi = Annotated[
+    float | None, Parameter(help="Pixels an inch; if left out so many that a picture is 1,600 pixels wide.")
+]
 Device = Annotated[str | None, Parameter(help="Where to compute: cpu, gpu, tpu, or one of several, as in gpu:1.")]
 Native = Annotated[
     Literal["on", "off"], Parameter(help="Whether sums may use native code, which is compiled once for this processor.")

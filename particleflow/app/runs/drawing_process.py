@@ -66,12 +66,15 @@ class DrawingProcesses:
             self.stop()
             raise
 
-    def begin(self, track: "ClusterTrack | None", counts: Any = None) -> None:
-        """Start drawing with the clusters of `track`, and with cluster `counts` (T,) in the movie."""
+    def begin(self, track: "ClusterTrack | None", counts: Any = None, only: Any = None) -> None:
+        """Start drawing with the clusters of `track`, and with cluster `counts` (T,) in the movie.
+
+        Parameters: `only`, which figures, as `view.figures` takes it.
+        """
         labels = None
         if track is not None:  # the labels of a large run are a file, and are not sent through a pipe
             labels, track = str(self._labels), replace(track, labels=_save(self._labels, track.labels))
-        figures = {"folder": str(self._partial.absolute()), "track": track, "labels": labels}
+        figures = {"folder": str(self._partial.absolute()), "track": track, "labels": labels, "only": only}
         self._workers["figures"].begin((str(self._path), figures))
         if self._movie is not None:
             distance = None if track is None else track.threshold.value
@@ -209,12 +212,12 @@ def _work(pipe: Connection, product: str) -> None:
         pipe.send(" ".join(f"{kind}{str(error)[:300]}".split()) or type(error).__name__)
 
 
-def _figures(trajectory: Any, progress: Progress, folder: str, track: Any, labels: str | None) -> None:
+def _figures(trajectory: Any, progress: Progress, folder: str, track: Any, labels: str | None, only: Any) -> None:
     from particleflow.view.plots.figure_set import figures
 
     if labels is not None:
         track = replace(track, labels=np.load(labels, mmap_mode="r", allow_pickle=False))
-    figures(trajectory, folder, analysis=track, progress=progress)
+    figures(trajectory, folder, only=only, analysis=track, progress=progress)
 
 
 def _film(trajectory: Any, progress: Progress, path: str, counts: Any, threshold: float | None) -> None:

@@ -44,10 +44,11 @@ class Outcome:
 
 
 def make_products(
-    folder: Path, trajectory: "Trajectory", wanted: dict[str, bool], outcome: Outcome, report: Report | None = None
+    folder: Path, trajectory: "Trajectory", wanted: dict[str, Any], outcome: Outcome, report: Report | None = None
 ) -> None:
     """Make the products that are wanted and not there yet, and again those that are older than the run.
 
+    Parameters: `wanted`, whether each product is, true if left out; for figures also "all" or a list of their names.
     One that fails is noted, and the others are still made. For the command line other processes draw figures and movie
     meanwhile, if they are not there yet; from Python no process is started.
     """
@@ -55,14 +56,14 @@ def make_products(
         return
     say = report or (lambda *_: None)
     makers: dict[str, Maker] = {"summary": _summary, "figures": _figures, "movie": _movie, "page": _page}
-    analysis, due = _Analysis(trajectory, kept_threshold(folder), say), []
+    analysis, due = _Analysis(trajectory, kept_threshold(folder), say, _only(wanted)), []
     there, old = products_in(folder), older_files(folder, len(trajectory))
     for name in PRODUCTS:
         if name in old:
             due.append(name)
         elif name in there:
             outcome.products[name] = there[name]
-        elif wanted.get(name, True):
+        elif wanted.get(name, True) is not False:
             due.append(name)
     with contextlib.ExitStack() as until:
         elsewhere = is_command_line() and "figures" in due and len(due) > 1 and not old
@@ -70,6 +71,12 @@ def make_products(
         for name in [*(name for name in due if name not in waited), *waited]:  # other processes are awaited last
             maker = waited.get(name) or makers[name]
             _make(name, outcome, partial(maker, folder, trajectory, analysis, partial(say, name)))
+
+
+def _only(wanted: dict[str, Any]) -> str | list[str] | None:
+    """Which figures are wanted, as `view.figures` takes it: "all", a list of names, or None for those that lead."""
+    figures = wanted.get("figures", True)
+    return None if isinstance(figures, bool) else figures
 
 
 def _make(name: str, outcome: Outcome, maker: Callable[[], str]) -> None:
@@ -101,7 +108,7 @@ def _drawn_elsewhere(
     until.callback(drawing.stop)
     failure: Exception | None = None
     try:
-        drawing.begin(*_found(trajectory, analysis, movie is not None))
+        drawing.begin(*_found(trajectory, analysis, movie is not None), analysis.only)
     except Exception as error:
         failure = error
 
@@ -132,10 +139,13 @@ def _found(trajectory: "Trajectory", analysis: "_Analysis", movie: bool) -> tupl
 
 
 class _Analysis:
-    """The clusters of a run, or its peaks, computed when they are first needed and then shared by all products."""
+    """The clusters of a run, or its peaks, computed when they are first needed and then shared by all products.
 
-    def __init__(self, trajectory: "Trajectory", threshold: float | None, say: Report):
-        self._trajectory, self._threshold, self._say = trajectory, threshold, say
+    `only` says which figures are wanted.
+    """
+
+    def __init__(self, trajectory: "Trajectory", threshold: float | None, say: Report, only: Any = None):
+        self._trajectory, self._threshold, self._say, self.only = trajectory, threshold, say, only
         self._track: Any = None
 
     @property
@@ -149,20 +159,11 @@ class _Analysis:
 
 
 def track(trajectory: "Trajectory", threshold: float | None = None, progress: Progress | None = None) -> Any:
-    """The clusters of the (first) run through time, linked at a distance that the analysis chooses if left out.
-
-    A density has peaks instead, for which there is no distance; None where it is not on cells.
-    """
-    from particleflow.analysis import track_clusters, track_peaks
-    from particleflow.analysis.density.cells import cells_of, refuse_threshold
-    from particleflow.analysis.reading import first_run
+    """The clusters or peaks of a run that is small enough to be analysed; parameters as for `found_structure`."""
+    from particleflow.view.findings import found_structure
 
     check_extent(trajectory)
-    run = first_run(trajectory)
-    if not is_density(run):
-        return track_clusters(run, threshold, progress=progress)
-    refuse_threshold(threshold)
-    return None if cells_of(run) is None else track_peaks(run, progress=progress)
+    return found_structure(trajectory, threshold, progress)
 
 
 def _summary(folder: Path, trajectory: "Trajectory", analysis: _Analysis, progress: Progress) -> str:
@@ -176,10 +177,11 @@ def _summary(folder: Path, trajectory: "Trajectory", analysis: _Analysis, progre
 
 
 def _figures(folder: Path, trajectory: "Trajectory", analysis: _Analysis, progress: Progress) -> str:
-    """Draw every figure into a folder that appears when all of them are there.
+    """Draw the figures that are wanted into a folder that appears when all of them are there.
 
-    In a folder that is there, figures that are older than the run are drawn again in the same formats; those that do
-    not suit it any more are removed. What else is in the folder stays, copies under other names among it.
+    In a folder that is there, figures that are older than the run are drawn again in the same formats, and those that
+    are wanted with them; those that do not suit it any more are removed. What else is in the folder stays, copies under
+    other names among it.
     """
     from particleflow import view
     from particleflow.view.plots.figure_set import FORMATS
@@ -188,12 +190,17 @@ def _figures(folder: Path, trajectory: "Trajectory", analysis: _Analysis, progre
     progress(0, 0)
     if not target.exists():
         with written_folder(target) as unfinished:  # a folder of figures is always a complete one
-            view.figures(trajectory, unfinished, analysis=clusters, progress=progress)
+            view.figures(trajectory, unfinished, only=analysis.only, analysis=clusters, progress=progress)
         return "figures"
     refuse_link(target)
     old = older_files(folder, len(trajectory)).get("figures", ())
+    there = [name for name in view.figure_names(trajectory, clusters) if name in {path.stem for path in old}]
     for format in sorted({path.suffix.removeprefix(".") for path in old} & set(FORMATS)):
-        view.figures(trajectory, target, analysis=clusters, format=format, progress=progress)
+        drawn = view.figures(
+            trajectory, target, only=analysis.only, analysis=clusters, format=format, progress=progress
+        )
+        others = [name for name in there if name not in {path.stem for path in drawn}]
+        view.figures(trajectory, target, only=others, analysis=clusters, format=format)
     for path in older_files(folder, len(trajectory)).get("figures", ()):
         path.unlink()
     return "figures"

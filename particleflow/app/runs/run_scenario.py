@@ -21,7 +21,7 @@ def run(
     set: Mapping[str, Any] | None = None,
     output: str | Path | None = None,
     summary: bool | None = None,
-    figures: bool | None = None,
+    figures: bool | str | list[str] | None = None,
     movie: bool | None = None,
     page: bool | None = None,
     allow_code: bool = False,
@@ -32,7 +32,8 @@ def run(
     Parameters: `scenario`, a TOML file or the name of a shipped one; `set`, other values for some of its keys by their
     dotted paths, such as {"drift.0.kernel.beta": 4}; `output`, the run's own folder, which must not be in use,
     outputs/SCENARIO/NUMBER if left out; `summary`, `figures`, `movie` and `page` make a product or leave it out, as the
-    scenario says if None; `allow_code` lets the file name code of yours; `progress` as for `simulate`.
+    scenario says if None (`figures` may be "all" or a list of names, as `only` of `view.figures`); `allow_code` lets
+    the file name code of yours; `progress` as for `simulate`.
     A [sweep] in the file is left aside. A product that cannot be made is a warning, and the others are made.
     """
     if not isinstance(set, Mapping | None):

@@ -14,15 +14,14 @@ from particleflow.app.sweep.manifest import Manifest
 from particleflow.app.sweep.replay import member_folder, member_scenario, member_values
 from particleflow.app.sweep.results import write_results
 from particleflow.app.sweep.sweep_driver import complete, new_sweep
-from particleflow.app.sweep.sweep_figures import draw_phase_diagram, draw_sweep
+from particleflow.app.sweep.sweep_figures import draw_figures
 from particleflow.app.sweep.sweep_plan import SweepPlan, plan_sweep
 
 __all__ = [
     "Manifest",
     "SweepPlan",
     "complete",
-    "draw_phase_diagram",
-    "draw_sweep",
+    "draw_figures",
     "member_folder",
     "member_scenario",
     "member_values",

@@ -13,7 +13,7 @@ from particleflow.app.runs.run_folder import discard_if_empty, new_folder
 from particleflow.app.sweep.execute import Report, run_sweep, start_sweep
 from particleflow.app.sweep.manifest import DONE, Manifest
 from particleflow.app.sweep.results import write_results
-from particleflow.app.sweep.sweep_figures import draw_phase_diagram, draw_sweep
+from particleflow.app.sweep.sweep_figures import draw_figures
 from particleflow.app.sweep.sweep_plan import SweepPlan
 from particleflow.errors import UserError
 
@@ -53,16 +53,7 @@ def complete(
         raise KeyboardInterrupt(hint) from None
     products = write_results(manifest)
     try:
-        return [*products, *_figures(plan, manifest)]
+        return [*products, *draw_figures(manifest)]
     except UserError as error:
         (note or (lambda _: None))(f"The figure could not be drawn: {error}")
         return products
-
-
-def _figures(plan: SweepPlan, manifest: Manifest) -> list[Path]:
-    """Draw the phase diagram that the [sweep] table names, or else the figure for its one or two axes."""
-    phase = plan.table.phase
-    if phase is not None:
-        return [draw_phase_diagram(manifest, phase, plan.scenario.document.initial.count)]
-    path = draw_sweep(manifest)
-    return [] if path is None else [path]

@@ -2,74 +2,109 @@
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from particleflow._support.files import own_folder
+from particleflow._support import toml
+from particleflow._support.files import own_folder, reason_of
 from particleflow._support.text import plural
+from particleflow.app.runs.run_folder import SCENARIO_FILE
 from particleflow.app.scenario.key_labels import key_label
+from particleflow.app.scenario.schema.sweep_table import PhaseTable
 from particleflow.app.sweep.manifest import DONE, Manifest
 from particleflow.app.sweep.results import finished_groups, is_number, phase_values, repetitions, table
+from particleflow.errors import UserError
 
 _MOST_PANELS = 6
-_MOST_TICKS = 8  # swept values that are written at the axis one by one
+_PANEL = (0.94, 0.62)  # width and height of a panel, in widths of the theme
 _SPARSE = 4  # with more than so many times as many cells as runs, runs are drawn as points instead of a grid
 _NOT_DRAWN = ("run", "state", "message")
 
 Row = dict[str, Any]
 
 
-def draw_phase_diagram(manifest: Manifest, phase: Any, count: int | None = None) -> Path:
+@dataclass(frozen=True)
+class Look:
+    """How the pictures of a sweep are written; parameters as for `view.figures`, and the `folder`, else figures/."""
+
+    theme: str = "light"
+    format: str = "png"
+    size: tuple[float, float] | None = None
+    dpi: float | None = None
+    folder: Path | None = None
+
+
+def draw_figures(manifest: Manifest, look: Look | None = None) -> list[Path]:
+    """Draw the phase diagram that the [sweep] table names, or else the figure for its one or two axes.
+
+    The table is read from the scenario in the folder of the sweep.
+    """
+    look = look or Look()
+    path = manifest.folder / SCENARIO_FILE
+    try:
+        scenario = toml.loads(path.read_text(encoding="utf-8"), SCENARIO_FILE)
+        named = scenario["sweep"].get("phase")
+        phase = None if named is None else PhaseTable.model_validate(named)
+        count = scenario["initial"].get("count") if isinstance(scenario["initial"], dict) else None
+    except (OSError, ValueError, KeyError, AttributeError) as error:
+        raise UserError(f"{path} cannot be read as the scenario of a sweep: {reason_of(error)}.") from error
+    drawn = draw_sweep(manifest, look) if phase is None else draw_phase_diagram(manifest, phase, count, look)
+    return [] if drawn is None else [drawn]
+
+
+def draw_phase_diagram(
+    manifest: Manifest, phase: PhaseTable, count: int | None = None, look: Look | None = None
+) -> Path:
     """Draw the mean of one observable over two keys (one may be "time") into figures/phase_diagram.png."""
     from particleflow import view
 
     x, y, values = phase_values(manifest, phase.x, phase.y, phase.value)
-    overlay = _overlay(phase, x, y, count)
-    with view.style.use("light"):
+    overlay, look = _overlay(phase, x, y, count), look or Look()
+    with view.style.use(view.style.sized(look.theme, look.size, look.dpi)) as theme:
         axes = view.phase_diagram(
             x, y, values, x_label=key_label(phase.x), y_label=key_label(phase.y), value_label=key_label(phase.value),
             overlay=overlay, overlay_label="equiangular tokens" if overlay is not None else "",
-            title=manifest.title, runs=repetitions(manifest, {phase.x, phase.y} - {"time"}),
+            title=manifest.title if theme.annotated else "", runs=repetitions(manifest, {phase.x, phase.y} - {"time"}),
         )  # fmt: skip
-        return _saved(axes.figure, manifest, "phase_diagram")
+        return _saved(axes.figure, manifest, "phase_diagram", look)
 
 
-def draw_sweep(manifest: Manifest) -> Path | None:
+def draw_sweep(manifest: Manifest, look: Look | None = None) -> Path | None:
     """Draw the numbers of a sweep over its axes into figures/sweep.png; None where it has no axis, or more than two.
 
     One axis: the median of the runs at each value, with the band from 10 to 90 % where there are several. Two axes: the
     mean of the runs at each pair.
     """
     from particleflow import view
-    from particleflow.view.plots.base import new_figure
+    from particleflow.view.plots.base import new_figure, write_figure_title
 
     rows = [row for row in table(manifest) if row["state"] == DONE]
     axes, values = swept_axes(manifest.keys, rows), drawn_values(manifest.keys, rows)
     if not 1 <= len(axes) <= 2 or not values:
         return None
     columns = 1 if len(values) == 1 else 2
-    lines = -(-len(values) // columns)
-    with view.style.use("light"):
-        width = view.style.current().width
-        figure = new_figure((6.0 * columns / width, 4.0 * lines / width))
+    lines, look = -(-len(values) // columns), look or Look()
+    with view.style.use(view.style.sized(look.theme, look.size, look.dpi)) as theme:
+        figure = new_figure((_PANEL[0] * columns, _PANEL[1] * lines))
         panels = figure.subplots(lines, columns, squeeze=False)
-        figure.suptitle("\n".join([view.style.clean(manifest.title), *_statistic(rows, axes)]))
+        write_figure_title(figure, manifest.title if theme.annotated else "", _statistic(rows, axes))
         draw: Callable[..., None] = _draw_line if len(axes) == 1 else _draw_plane
         for place, ax in enumerate(panels.flat):
             if place < len(values):
                 draw(ax, rows, axes, values[place])
             else:
                 ax.set_visible(False)
-        return _saved(figure, manifest, "sweep")
+        return _saved(figure, manifest, "sweep", look)
 
 
-def _statistic(rows: list[Row], axes: list[str]) -> list[str]:
-    """The line below the title that says which statistic is drawn where several runs share a place on the axes."""
+def _statistic(rows: list[Row], axes: list[str]) -> str:
+    """Which statistic is drawn where several runs share a place on the axes; empty where none do."""
     most = max(Counter(tuple(_hashable(row[axis]) for axis in axes) for row in rows).values())
     words = "median, and 10 to 90 %," if len(axes) == 1 else "mean"
-    return [f"{words} of {most} runs at each place"] if most > 1 else []
+    return f"{words} of {most} runs at each place" if most > 1 else ""
 
 
 def swept_axes(keys: list[str], rows: list[Row]) -> list[str]:
@@ -156,13 +191,12 @@ def _name(value: Any) -> str:
 def _set_ticks(axis: Any, places: np.ndarray, names: list[str] | None) -> None:
     """Ticks at the values that were swept, where they are few or have names."""
     from particleflow.view import style
+    from particleflow.view.plots.time.phase import value_ticks
 
-    values = np.unique(places)
-    if names is not None:
+    if names is None:
+        value_ticks(axis, places)
+    else:
         axis.set_ticks(range(len(names)), [style.clean(name) for name in names])
-    elif values.size <= _MOST_TICKS:
-        axis.set_ticks(values, [f"{value:g}" for value in values])
-        axis.set_ticks([], minor=True)
 
 
 def _is_log(values: np.ndarray) -> bool:
@@ -194,14 +228,15 @@ def small_print(manifest: Manifest) -> str:
     return " · ".join([*parts, plural(len(done), "run")])
 
 
-def _saved(figure: Any, manifest: Manifest, name: str) -> Path:
+def _saved(figure: Any, manifest: Manifest, name: str, look: Look) -> Path:
     """Save a figure among those of the sweep, with the sizes of its runs in small print, and return its path."""
     from particleflow.view.plots.base import write_small_print
     from particleflow.view.plots.saving import save_figure
 
     write_small_print(figure, small_print(manifest))
-    path = own_folder(manifest.folder / "figures") / f"{name}.png"
-    return save_figure(figure, path)
+    folder = own_folder(manifest.folder / "figures") if look.folder is None else look.folder
+    folder.mkdir(parents=True, exist_ok=True)
+    return save_figure(figure, folder / f"{name}.{look.format}", look.dpi)
 
 
 def _overlay(phase: Any, x: np.ndarray, y: np.ndarray, count: int | None) -> tuple[np.ndarray, np.ndarray] | None:

@@ -1,7 +1,10 @@
-"""The set of figures that suits a run, written to a folder."""
+"""The set of figures that suits a run, written to a folder: the lead picture, two to four that explain it, and others.
+
+`_plan` holds every figure that suits a run; `_WISHES` says which of them lead, by what the run is.
+"""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,20 +12,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from particleflow._support.progress import Progress
+from particleflow._support.text import suggestion
 from particleflow.analysis.clusters.last_clusters import MOSTLY_ONE
 from particleflow.analysis.clusters.plateaus import find_plateaus, first_real_merge, metastable
 from particleflow.analysis.density.cells import is_density
-from particleflow.analysis.density.peaks import track_peaks
 from particleflow.analysis.gaussian_tokens import gaussian_rate
 from particleflow.analysis.late_approach import late_stretch
 from particleflow.analysis.reading import first_run
 from particleflow.analysis.run_character import Character, character_of, places_of
 from particleflow.analysis.samples import gather, thinned
-from particleflow.errors import ArgumentError, ShapeError
+from particleflow.errors import ArgumentError, ParticleflowError, ShapeError
 from particleflow.view import style
-from particleflow.view.findings import pick
+from particleflow.view.findings import expected_structure, pick
 from particleflow.view.made_of import made_of
 from particleflow.view.plots.base import MAX_LINES, is_crowd, projection
+from particleflow.view.plots.camera import Camera
 from particleflow.view.plots.density.density_curves import density_map, modes, peaks, profiles
 from particleflow.view.plots.density.density_scale import field_of
 from particleflow.view.plots.density.distributions import (
@@ -55,6 +59,31 @@ if TYPE_CHECKING:
 FORMATS = ("png", "svg", "pdf")
 MAX_TREE = 2000  # merges that are drawn
 _LOOKED_AT = 400  # frames of labels
+ALL = "all"
+_LEAST_LEADING, _MOST_LEADING = 3, 5  # figures of a run that are drawn unless others are asked for
+# What a run is about, by its kind and the kind of its picture: the lead picture, then the figures that explain it.
+_WISHES: dict[tuple[str, str], tuple[str, ...]] = {
+    ("density", "line"): ("density", "profiles", "peaks", "modes", "energy"),
+    ("density", "sphere"): ("snapshots", "map", "peaks", "staircase", "modes"),
+    ("density", ""): ("snapshots", "peaks", "staircase", "energy"),
+    ("picture", ""): ("picture", "values", "staircase", "snapshots"),
+    ("places", ""): ("values", "schedule", "snapshots", "energy"),
+    ("law", ""): ("snapshots", "covariance", "schedule", "energy"),
+    ("follows", ""): ("paths", "kymograph", "snapshots", "similarity"),
+    ("crowd", "line"): ("density", "snapshots", "schedule", "covariance", "energy"),
+    ("crowd", ""): ("snapshots", "density", "schedule", "covariance", "energy"),
+    ("repels", ""): ("snapshots", "nearest_neighbours", "schedule", "energy", "paths"),
+    ("words", ""): ("merge_tree", "gram", "similarity", "attention", "schedule"),
+    ("gathers", "line"): ("kymograph", "staircase", "snapshots", "schedule", "merge_tree"),
+    ("gathers", "pca"): ("similarity", "staircase", "gram", "merge_tree", "schedule"),
+    ("gathers", ""): ("snapshots", "staircase", "merge_tree", "schedule", "paths"),
+}
+FIGURES = (
+    "snapshots", "map", "density", "profiles", "schedule", "covariance", "peaks", "staircase", "energy", "modes",
+    "kymograph", "paths", "nearest_neighbours", "merge_tree", "similarity", "gram", "attention", "values", "picture",
+    "approach",
+)  # fmt: skip
+OBSERVABLE = "observable_"  # begins the name of the figure of an observable
 Draw = Callable[[], Any]
 
 
@@ -62,52 +91,123 @@ def figures(
     trajectory: "Trajectory",
     folder: str | os.PathLike[str],
     *,
+    only: str | Sequence[str] | None = None,
     theme: str | style.Theme = "light",
     analysis: Any = None,
     format: str = "png",
-    dpi: float = 160,
+    size: tuple[float, float] | None = None,
+    dpi: float | None = None,
+    camera: Camera | None = None,
     progress: Progress | None = None,
 ) -> list[Path]:
-    """Write the figures that suit a run to a folder, which is created if need be; returns their paths.
+    """Write the figures of a run to a folder, which is created if need be; returns their paths, the lead picture first.
 
-    They are chosen by what the run is: its geometry, dimension and recorded numbers, noise or repulsion (densities
-    instead of merge trees), attention, layers, a schedule, the patches of an image. A run that is carried by a density
-    shows it in space and time, its modes and its peaks.
+    Three to five are written, chosen by what the run is: its geometry, dimension and recorded numbers, noise or
+    repulsion (densities instead of merge trees), attention, layers, a schedule, the patches of an image. A run that is
+    carried by a density shows it in space and time, and its peaks. `figure_names` lists all that suit the run.
 
-    Parameters: `theme`, a name or a `Theme`; `analysis`, a mapping or an object (such as a `ClusterTrack`) with any of
-    `counts` (T,), `labels` (T, N), `plateaus` and `merge_tree` (or `tree`), of which what is missing is left out, or of
-    a density a `PeakTrack`, which is found here if left out; `format`, "png" (at `dpi`), "svg" or "pdf"; `progress`,
-    called with (done, total) after every figure. File names are fixed, so that nothing is written outside the folder.
+    Parameters: `only`, the names of the figures to write, or "all"; `theme`, "light", "dark", "print" (without title
+    and small print), "user" (the matplotlib settings in use) or a `Theme`; `analysis`, a mapping or an object (such as
+    a `ClusterTrack`) with any of `counts` (T,), `labels` (T, N), `plateaus` and `merge_tree` (or `tree`), of a density
+    a `PeakTrack`; with None the clusters or peaks are found here, and False leaves them out; `format`, "png", "svg" or
+    "pdf"; `size`, (width, height) in inches, else each figure's own; `dpi`, pixels an inch, else so many that a picture
+    is 1,600 pixels wide; `camera`, the view and the scale of snapshots and paths that several runs share (see
+    `camera_of`); `progress`, called with (done, total) after every figure. File names are those of the figures,
+    so that nothing is written outside the folder. The settings of matplotlib are left as they are.
     """
     if format not in FORMATS:
         raise ArgumentError(f"Argument `format` must be one of {', '.join(map(repr, FORMATS))}, but is {format!r}.")
+    look = style.sized(theme, size, dpi)
+    analysis = _found(trajectory) if analysis is None else analysis
+    chosen = _chosen(trajectory, dict(_plan(trajectory, analysis, camera)), only)
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     written, made = [], made_of(trajectory, pick(analysis, "threshold"))
-    with style.use(theme):
-        plan = list(_plan(trajectory, analysis))
-        for name, draw in plan:
+    with style.use(look):
+        for name, draw in chosen.items():
             axes = np.ravel(draw())[0]
             written.append(save_figure(axes.figure, target / f"{name}.{format}", dpi, made._replace(figure=name)))
             if progress is not None:
-                progress(len(written), len(plan))
+                progress(len(written), len(chosen))
     return written
 
 
-def _plan(trajectory: "Trajectory", analysis: Any) -> Iterator[tuple[str, Draw]]:
+def figure_names(trajectory: "Trajectory", analysis: Any = None) -> list[str]:
+    """The names of all figures that suit a run, those that `figures` writes by itself first; `analysis` as there."""
+    analysis = _found(trajectory) if analysis is None else analysis
+    suited = dict(_plan(trajectory, analysis))
+    return list(dict.fromkeys([*_leading(trajectory, suited), *suited]))
+
+
+def _found(trajectory: "Trajectory") -> Any:
+    """The clusters or peaks of a run, None where there are none to be expected or found."""
+    with suppress(ParticleflowError):
+        return expected_structure(trajectory)
+    return None
+
+
+def _chosen(trajectory: "Trajectory", suited: dict[str, Draw], only: Any) -> dict[str, Draw]:
+    """The figures to draw, by their names: those that lead, or what is asked for; an error for one that suits not."""
+    names = list(dict.fromkeys([*_leading(trajectory, suited), *suited]))
+    if only is None or only == ALL:
+        return {name: suited[name] for name in (names if only == ALL else _leading(trajectory, suited))}
+    asked = list(dict.fromkeys([only] if isinstance(only, str) else only))
+    for name in asked:
+        if name not in suited:
+            hint = suggestion(name, names)
+            listed = "" if hint.startswith("there is") else f" There is: {', '.join(names)}."
+            raise ArgumentError(
+                f"Argument `only` must name figures that suit this run, or be {ALL!r}, but holds {name!r}; "
+                f"{hint}{listed}"
+            )
+    return {name: suited[name] for name in asked}
+
+
+def _leading(trajectory: "Trajectory", suited: Mapping[str, Draw]) -> list[str]:
+    """The names of the three to five figures that show what a run is about, the first one at a glance."""
+    run, known = first_run(trajectory), character_of(trajectory)
+    wanted = [name for name in _wishes(run, known) if name in suited][:_MOST_LEADING]
+    spare = [name for name in suited if name not in wanted]
+    return wanted + spare[: max(_LEAST_LEADING - len(wanted), 0)]
+
+
+def _wishes(run: "Trajectory", known: Character) -> tuple[str, ...]:
+    """The figures that suit a kind of run best, in their order; of these a run may lack some."""
+    kind = projection(run).kind
+    around = "line" if kind in ("line", "circle") else kind
+    if is_density(run):
+        return _WISHES["density", around] if ("density", around) in _WISHES else _WISHES["density", ""]
+    if known.picture is not None:
+        return _WISHES["picture", ""]
+    if places_of(run) is not None:
+        return _WISHES["places", ""]
+    if known.is_law:
+        return _WISHES["law", ""]
+    if known.follows:
+        return _WISHES["follows", ""]
+    if known.temperature > 0 or is_crowd(run):
+        return _WISHES["crowd", "line" if around == "line" else ""]
+    if known.repels:
+        return _WISHES["repels", ""]
+    if run.words is not None:
+        return _WISHES["words", ""]
+    return _WISHES["gathers", around if around in ("line", "pca") else ""]
+
+
+def _plan(trajectory: "Trajectory", analysis: Any, camera: Camera | None = None) -> Iterator[tuple[str, Draw]]:
     """Yield (name, function that draws) for every figure that suits the run; nothing is drawn before the call."""
     run, known = first_run(trajectory), character_of(trajectory)
     if is_density(run):
-        yield from _of_density(trajectory, known, analysis)
+        yield from _of_density(trajectory, known, analysis, camera)
         return
     kind = projection(run).kind
     labels = pick(analysis, "labels")
-    yield "snapshots", lambda: snapshots(trajectory)
+    yield "snapshots", lambda: snapshots(trajectory, camera=camera)
     if known.is_law:  # its points are nodes of a quadrature, not particles: pairs of them mean nothing
         yield from _of_law(trajectory, known)
         return
     if len(run) > 1:
-        yield from _motion(trajectory, known, kind)
+        yield from _motion(trajectory, known, kind, camera)
     if known.gathers:
         yield from _gathering(trajectory, analysis, kind)
     elif energy_name(trajectory) is not None:
@@ -126,12 +226,14 @@ def _plan(trajectory: "Trajectory", analysis: Any) -> Iterator[tuple[str, Draw]]
     yield from _observables(trajectory)
 
 
-def _of_density(trajectory: "Trajectory", known: Character, analysis: Any) -> Iterator[tuple[str, Draw]]:
+def _of_density(
+    trajectory: "Trajectory", known: Character, analysis: Any, camera: Camera | None
+) -> Iterator[tuple[str, Draw]]:
     """Pictures of masses on points that stay: pairs and paths of cells mean nothing."""
     run = first_run(trajectory)
     field = field_of(run)
     kind = None if field is None else field.cells.kind
-    yield "snapshots", lambda: snapshots(trajectory)
+    yield "snapshots", lambda: snapshots(trajectory, camera=camera)
     if kind == "sphere":
         yield "map", lambda: density_map(trajectory)
     if len(run) > 1:
@@ -139,8 +241,7 @@ def _of_density(trajectory: "Trajectory", known: Character, analysis: Any) -> It
         if kind in ("line", "circle"):
             yield "profiles", lambda: profiles(trajectory)
         yield from _numbers(trajectory, known)
-    given = pick(analysis, "peaks") is not None
-    found = analysis if given else None if field is None else track_peaks(run)
+    found = None if pick(analysis, "peaks") is None else analysis
     if found is not None and len(run) > 1 and found.counts.max() > 1:
         yield "peaks", lambda: peaks(trajectory, found)
     if found is not None and np.ptp(found.counts) > 0:
@@ -198,7 +299,7 @@ def _frame_of_blocks(labels: Any) -> int:
     return int(shown[(int(others[-1]) + 1 + last) // 2 if others.size else last // 2])
 
 
-def _motion(trajectory: "Trajectory", known: Character, kind: str) -> Iterator[tuple[str, Draw]]:
+def _motion(trajectory: "Trajectory", known: Character, kind: str, camera: Camera | None) -> Iterator[tuple[str, Draw]]:
     """Pictures of motion: lines where particles gather, densities where noise or repulsion would tangle lines."""
     run = first_run(trajectory)
     if not known.gathers or is_crowd(run):
@@ -207,7 +308,7 @@ def _motion(trajectory: "Trajectory", known: Character, kind: str) -> Iterator[t
         if kind != "pca" or _tells_apart(run):
             yield "kymograph", lambda: kymograph(trajectory)
         if kind not in ("line", "circle"):  # paths on a ring would all lie on one another
-            yield "paths", lambda: paths(trajectory)
+            yield "paths", lambda: paths(trajectory, camera=camera)
     if known.repels and 1 < run.count <= MOST_NEIGHBOURS:
         yield "nearest_neighbours", lambda: nearest_neighbours(trajectory)
     yield from _numbers(trajectory, known)
@@ -263,4 +364,4 @@ def _observables(trajectory: "Trajectory") -> Iterator[tuple[str, Draw]]:
         with suppress(ShapeError, ValueError, TypeError):
             observable_values(trajectory, name)
             drawn.add(safe)
-            yield f"observable_{safe}", lambda name=name: observable(trajectory, name)
+            yield f"{OBSERVABLE}{safe}", lambda name=name: observable(trajectory, name)

@@ -3,10 +3,8 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from particleflow.analysis.density.cells import cells_of, is_density
-from particleflow.analysis.run_character import character_of
 from particleflow.errors import ParticleflowError
-from particleflow.view.findings import merge_rows, pick, worth_showing
+from particleflow.view.findings import expected_structure, merge_rows, pick, worth_showing
 from particleflow.view.webpage.page_tree import Births
 
 
@@ -37,15 +35,8 @@ class Clusters:
 
 def found_clusters(trajectory: Any) -> Clusters:
     """Clusters of a single run at the default threshold; without them where they cannot be found or mean nothing."""
-    from particleflow.analysis.clusters.tracking import track_clusters
-    from particleflow.analysis.density.peaks import track_peaks
-
-    if is_density(trajectory):
-        return clusters_from(worth_showing(trajectory, track_peaks(trajectory) if cells_of(trajectory) else None))
-    if not character_of(trajectory).gathers:
-        return Clusters()
     try:
-        return clusters_from(worth_showing(trajectory, track_clusters(trajectory)))
+        return clusters_from(worth_showing(trajectory, expected_structure(trajectory)))
     except ParticleflowError as problem:
         return Clusters(note=f"not analysed: {problem}")
 

@@ -12,10 +12,11 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
+from particleflow._support.text import suggestion
 from particleflow._support.toml import value_text
 from particleflow.app.scenario.schema.argument_types import words_of
 from particleflow.app.scenario.schema.document import ScenarioFile
-from particleflow.app.scenario.schema.problems import shown, suggestion, table_model
+from particleflow.app.scenario.schema.problems import shown, table_model
 from particleflow.app.scenario.schema.registry import Registry
 from particleflow.app.scenario.schema.tables import model_of
 from particleflow.errors import UserError

@@ -13,11 +13,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, Strict, WithJsonSchema
 
+from particleflow._support.text import suggestion
 from particleflow.app.scenario.schema.argument_types import Vector, family_schema
 from particleflow.app.scenario.schema.calls import Spec
 from particleflow.app.scenario.schema.expressions import with_numbers
 from particleflow.app.scenario.schema.numbers import LARGEST_SEED
-from particleflow.app.scenario.schema.problems import Problems, joined, problem
+from particleflow.app.scenario.schema.problems import Problems, joined, problem, shown
 from particleflow.app.scenario.schema.registry import Registry
 from particleflow.app.scenario.schema.sweep_table import SweepTable
 from particleflow.app.scenario.schema.tables import TableReader, validated
@@ -103,12 +104,31 @@ class RecordTable(BaseModel):
     particles: _Particles | None = None
 
 
+def _check_figures(value: Any) -> Any:
+    from particleflow.view.plots.figure_set import ALL, FIGURES, OBSERVABLE
+
+    names = value if isinstance(value, list) else []
+    if not isinstance(value, bool) and value != ALL and not names:
+        raise problem(f"must be true, false, {ALL!r} or a list of figures' names")
+    for name in names:
+        if not isinstance(name, str) or not (name in FIGURES or name.startswith(OBSERVABLE)):
+            raise problem(f"holds {shown(name)}, which is no figure's name; {suggestion(name, FIGURES)}")
+    return value
+
+
+_Figures = Annotated[
+    Any,
+    PlainValidator(_check_figures),
+    WithJsonSchema({"anyOf": [{"type": "boolean"}, {"const": "all"}, {"type": "array", "items": {"type": "string"}}]}),
+]
+
+
 class OutputTable(BaseModel):
-    """Which products of a run are made besides the trajectory."""
+    """Which products of a run are made besides the trajectory; `figures` also takes "all" or a list of their names."""
 
     model_config = _FORBID
     summary: _StrictBool = True
-    figures: _StrictBool = True
+    figures: _Figures = True
     movie: _StrictBool = True
     page: _StrictBool = True
 

@@ -6,9 +6,8 @@ joins those of tables inside tables. `Problems` collects them over the parts of 
     drift.0.kernel.bta = 4.0: is no known key; did you mean 'beta'?
 """
 
-import difflib
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, get_args
@@ -16,7 +15,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from particleflow._support.text import one_line, plural
+from particleflow._support.text import one_line, plural, suggestion
 from particleflow.errors import UserError
 
 _LONGEST_VALUE = 60
@@ -160,15 +159,6 @@ def _errors(details: list[InitErrorDetails]) -> ValidationError:
 def joined(path: str, *parts: str | int) -> str:
     """A dotted path, as `--set` takes it."""
     return ".".join([*([path] if path else []), *map(str, parts)])
-
-
-def suggestion(wrong: Any, known: Iterable[str]) -> str:
-    """The nearest known name as a question, else the list of all known names."""
-    names = sorted(known)
-    close = difflib.get_close_matches(str(wrong)[:80], names, n=1, cutoff=0.6)
-    if close:
-        return f"did you mean {close[0]!r}?"
-    return f"there is: {', '.join(names)}" if names else "there is none"
 
 
 def shown(value: Any) -> str:

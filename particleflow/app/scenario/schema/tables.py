@@ -16,6 +16,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, Strict, WithJsonSchema, create_model
 
+from particleflow._support.text import suggestion
 from particleflow.app.scenario.schema.argument_types import NumberOrVector, fields_of
 from particleflow.app.scenario.schema.calls import Drawn, Spec, parts
 from particleflow.app.scenario.schema.problems import (
@@ -25,7 +26,6 @@ from particleflow.app.scenario.schema.problems import (
     problem,
     problem_at,
     shown,
-    suggestion,
 )
 from particleflow.app.scenario.schema.registry import Registry
 from particleflow.errors import ParticleflowError, UserError
