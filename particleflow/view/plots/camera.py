@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 ELEVATION = 22.0  # degrees above the equator, where the camera usually stands
 GRATICULE = 30.0  # degrees between its lines
 FAINTEST = 0.62  # of area and colour, at the farthest point
-OPEN = 0.12  # of its colour, inside of an open dot
+OPEN, RIM = 0.12, 0.76  # of its colour: inside of an open dot, and its rim at the farthest point
 BEHIND_NOTE = "open dots: behind the sphere"
 _MOST_CENTRES = 16  # of clusters that the camera is aimed at
 
@@ -189,14 +189,12 @@ def depth_cues(depth: np.ndarray, colors: np.ndarray, fog: Any, solid: bool = Tr
 
     near = np.clip((depth + 1) / 2, 0, 1)
     behind = (depth < 0) & solid
-    sizes = np.sqrt(FAINTEST + (1 - FAINTEST) * near)
-    strength = (
-        np.where(behind, FAINTEST + 0.2 * near, 0.88 + 0.12 * near) if solid else FAINTEST + (1 - FAINTEST) * near
-    )
+    even = FAINTEST + (1 - FAINTEST) * near
+    strength = np.where(behind, RIM + 0.2 * near, 0.88 + 0.12 * near) if solid else even
     mist = np.array(to_rgb(fog))
     rims = strength[:, None] * colors + (1 - strength[:, None]) * mist
     fills = np.where(behind[:, None], OPEN * colors + (1 - OPEN) * mist, rims)
-    return DepthCues(sizes, fills, rims, behind)
+    return DepthCues(np.sqrt(even), fills, rims, behind)
 
 
 def globe(ax: "Axes", camera: np.ndarray) -> None:
