@@ -9,6 +9,7 @@ A simulation stores plain tables in the trajectory's metadata:
     linking distance    the distance up to which the run's event counts particles as one cluster
     closed form         whether the points represent a normal law, of which only mean and covariance are integrated
     ends meet           whether the cells of a density lie on a torus
+    solver              the method that made the frames; "map" for steps with nothing in between, such as layers
     temperature         of the noise that is independent for every particle
     common temperature  of the noise that is the same for all particles
     count               how many particles move, of which some may be stored
@@ -127,10 +128,11 @@ class RunFacts:
     the interactions alone move the particles; driven_by_interactions: so they do but for the constraint of the space;
     linking_distance: of the run's event, None without one; is_law: the
     points represent a normal law; is_signal: every kernel depends on the distance of positions alone, so that the
-    points are values of a signal at times; ends_meet: cells lie on a torus; temperature, common_temperature: of the
-    noise, the largest of an ensemble; count: particles that move, None if not known; betas: all β of the kernels,
-    scales: (name, length) of their widths and radii, both increasing; schedule: a parameter that changes; changes:
-    times at which the field jumps; picture: (rows, columns) of an image's patches.
+    points are values of a signal at times; ends_meet: cells lie on a torus; is_map: the frames are steps of a map, with
+    no states in between; temperature, common_temperature: of the noise, the largest of an ensemble; count: particles
+    that move, None if not known; betas: all β of the kernels, scales: (name, length) of their widths and radii, both
+    increasing; schedule: a parameter that changes; changes: times at which the field jumps; picture: (rows, columns) of
+    an image's patches.
     """
 
     space: Space
@@ -143,6 +145,7 @@ class RunFacts:
     is_law: bool = False
     is_signal: bool = False
     ends_meet: bool = False
+    is_map: bool = False
     temperature: float = 0.0
     common_temperature: float = 0.0
     count: int | None = None
@@ -177,6 +180,7 @@ def parse_facts(metadata: Any, dimension: int) -> RunFacts:
         is_law=table.get("closed form") is True,
         is_signal=_is_signal(kernels),
         ends_meet=table.get("ends meet") is True,
+        is_map=table.get("solver") == "map",
         temperature=float(numbers_in(table.get("temperature")).max(initial=0.0)),
         common_temperature=float(numbers_in(table.get("common temperature")).max(initial=0.0)),
         count=int(count[0]) if count.size == 1 else None,

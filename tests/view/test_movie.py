@@ -132,6 +132,7 @@ def test_hostile_title_is_drawn(tmp_path):
         ({"spacing": "cubic"}, "'cubic'"),
         ({"theme": "sepia"}, "'sepia'"),
         ({"frames": 0}, "at least 1"),
+        ({"trail": -1.0}, "trail"),
     ],
 )
 def test_wrong_arguments_are_named_before_anything_is_written(tmp_path, options, message):

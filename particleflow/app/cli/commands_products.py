@@ -111,7 +111,8 @@ def animate(
     output: Path | None = None,
     frames: int = 240,
     fps: float = 30.0,
-    spacing: Literal["auto", "linear", "log", "arc"] = "auto",
+    spacing: Literal["motion", "linear", "log", "arc"] = "motion",
+    trail: float = 0.5,
     theme: ThemeOption = "dark",
     threshold: Threshold = None,
     json: Flag = False,
@@ -128,7 +129,10 @@ def animate(
     fps
         How many pictures are shown in a second.
     spacing
-        How the pictures are spread over time.
+        How the pictures are spread over time: by what moves, slower at merges, with rest in at most a fifth of the
+        movie; or evenly in time, in log time, or in the distance moved.
+    trail
+        How many seconds of the movie the trails behind particles reach back; 0 for none.
     json
         Print the path as JSON.
     """
@@ -143,8 +147,8 @@ def animate(
     with run_folder.open_run(run) as trajectory, Meter(quiet=quiet) as meter:
         clusters = worth_showing(trajectory, _track(run, trajectory, threshold, meter))
         path = view.animate(
-            trajectory, target, frames=frames, fps=fps, spacing=spacing, theme=theme, colors=trajectory.labels,
-            counts=pick(clusters, "counts"), progress=meter.stage("filming"),
+            trajectory, target, frames=frames, fps=fps, spacing=spacing, trail=trail, theme=theme,
+            colors=trajectory.labels, counts=pick(clusters, "counts"), progress=meter.stage("filming"),
         )  # fmt: skip
     _print_paths([str(path)], json=json)
     return 0

@@ -16,6 +16,7 @@ from particleflow.view.movie.movie_file import check_size, check_target, open_wr
 from particleflow.view.movie.panels import KnownClusters
 from particleflow.view.movie.sprites import SpriteBank
 from particleflow.view.movie.stage import Stage, build_stage, draw_lines, render_backgrounds
+from particleflow.view.movie.trails import MOST_TRAILS, Trails
 from particleflow.view.movie.word_sprites import WordWriter
 from particleflow.view.plots.base import MAX_DOTS, projection
 from particleflow.view.plots.camera import DepthCues, box_coordinates, camera_of, depth_cues, facing, rotation
@@ -42,7 +43,8 @@ def animate(
     *,
     frames: int = 240,
     fps: float = 30,
-    spacing: str = "auto",
+    spacing: str = "motion",
+    trail: float = 0.5,
     theme: str | style.Theme = "dark",
     colors: Any = None,
     counts: Any = None,
@@ -58,17 +60,25 @@ def animate(
     a loop), plane, line (as a growing kymograph) and principal components (d > 3) follow from the trajectory. Energy is
     shown if it was recorded, cluster `counts` (T,) and `plateaus` (start, end, count) if given. A density moves on its
     cells: a curve over the line, bars around the circle, colours in the plane or on the sphere. `colors` are labels
-    (N,) or (T, N), or RGB in [0, 1] of shape (N, 3). `frames` instants are spaced evenly in "linear" time, "log" time
-    or "arc" length; "auto" chooses (see `resample`). `size` is in pixels, multiples of 16: 1280 × 720, for a gif 800 ×
-    448. An ensemble shows its run 0; of more than 20,000 particles that many, evenly chosen, are drawn. Particles with
-    words are named by them, as in `snapshot`. `threshold`, the linking distance behind `counts`, is kept in the file
-    beside the number of frames. `progress(done, total)` is called after every frame.
+    (N,) or (T, N), or RGB in [0, 1] of shape (N, 3). `frames` instants follow the "motion" (slower where `counts` fall,
+    rest in at most a fifth of the movie), or are spaced evenly in "linear" time, "log" time or "arc" length (see
+    `resample`); the clock says when, the line below it how far on the time axis. Each particle has a `trail` through
+    its places in the last so many seconds of the movie, 0 for none (at most 512 particles; none on a line, which shows
+    all of its past). `size` is in pixels, multiples of 16: 1280 × 720, for a gif 800 × 448. An ensemble shows its run
+    0; of more than 20,000 particles that many, evenly chosen, are drawn. Particles with words are named by them, as in
+    `snapshot`. `threshold`, the linking distance behind `counts`, is kept in the file beside the number of frames.
+    `progress(done, total)` is called after every frame.
     """
     path = Path(path)
     check_target(path, fps)
+    if not 0 <= trail < np.inf:
+        raise ArgumentError(f"Argument `trail` must be a number of seconds of at least 0, but is {trail!r}.")
     size = check_size(size or ((800, 448) if path.suffix.lower() == ".gif" else (1280, 720)))
     with style.use(_movie_theme(style.find(theme))):
-        movie = Movie(trajectory, frames, spacing, size, colors=colors, counts=counts, plateaus=plateaus, turn=turn)
+        movie = Movie(
+            trajectory, frames, spacing, size, colors=colors, counts=counts, plateaus=plateaus, turn=turn,
+            trail=round(min(trail * fps, frames)),
+        )  # fmt: skip
         sampled = (0, frames // 2, frames - 1) if path.suffix.lower() == ".gif" else ()
         samples = [movie.frame(index) for index in sampled]
         with open_writer(path, size, fps, samples, str(made_of(trajectory, threshold))) as write:
@@ -89,27 +99,33 @@ def _movie_theme(theme: style.Theme) -> style.Theme:
 class Movie:
     """The frames of an animation, drawn on demand: `frame(index)` for index in 0 … frames − 1.
 
-    The stage is drawn once, in the theme in use; a frame adds what moves: lines or density, panels, particles, words.
+    The stage is drawn once, in the theme in use; a frame adds what moves: lines or density, trails that reach `trail`
+    frames back, panels, particles, words.
     """
 
     def __init__(
         self, trajectory: "Trajectory", frames: int, spacing: str, size: tuple[int, int],
-        *, colors: Any = None, counts: Any = None, plateaus: Any = (), turn: float = 120.0,
+        *, colors: Any = None, counts: Any = None, plateaus: Any = (), turn: float = 120.0, trail: int = 0,
     ):  # fmt: skip
         self.run = first_run(trajectory)
         self.view = projection(self.run)
-        self.instants: Resampling = resample(self.run, frames, spacing)
+        counts = _run_counts(self.run, counts)
+        self.instants: Resampling = resample(self.run, frames, spacing, counts=counts)
         self.particles = thinned(self.run.count, self.run.count if self.run.facts.is_law else MAX_DOTS)
         azimuth, self.elevation = facing(self.run)
         self.azimuths = azimuth + turn * (np.arange(1, frames + 1) / frames - 1)  # the last frame has the best view
         self._theme = style.current()
         self._sprites = SpriteBank()
         self._read: dict[int, np.ndarray] = {}
+        self._passed: dict[int, np.ndarray] = {}
         self._mass: dict[int, np.ndarray] = {}
-        clusters = KnownClusters(self._choose_colors(colors), _run_counts(self.run, counts), plateaus)
+        clusters = KnownClusters(self._choose_colors(colors), counts, plateaus)
         self.stage: Stage = build_stage(self.run, self.view, size, self.instants, clusters)
         render_backgrounds(self.stage, self.instants, np.asarray(self.run.times, float))
         self._words = self._word_writer()
+        moving = self.stage.density_layer is None and not self.run.facts.is_law and self.view.kind != "line"
+        self._trail = trail if moving else 0
+        self._trails = Trails(self.stage.main)
 
     @cached_property
     def _crowd_cell(self) -> float:
@@ -184,12 +200,15 @@ class Movie:
         camera = rotation(azimuth, self.elevation)
         if stage.density_layer is not None:
             stage.density_layer.draw(stage.canvas, stage.region, self.density(index), camera)
-        elif stage.lines or stage.ellipses:
+        elif stage.lines or stage.ellipses or self._trail:
             draw_lines(stage, azimuth, self.elevation)
             self._draw_ellipses(index, camera)
+            self._draw_trails(index, camera)
         image = self._background(index)
         assert stage.clock is not None
+        assert stage.progress is not None
         stage.clock.write(image, index)
+        stage.progress.draw(image, index)
         dots = self._dots(index)
         carried = stage.density_layer is not None or self.run.facts.is_law  # by cells, or by nodes: no particles
         moving = [dots] if carried else [self.sprites(index, camera), dots]
@@ -203,6 +222,29 @@ class Movie:
             curve = law_curves(self.coordinates(index), self._weights(index), deviations)
             line.set_data(*self._axes_coordinates(curve, index, camera)[:, :2].T)
             self.stage.main.draw_artist(line)
+
+    def _draw_trails(self, index: int, camera: np.ndarray) -> None:
+        """Draw the places of particles at the instants before this one, as the camera sees them now."""
+        if not self._trail or not index:
+            return
+        first = max(index - self._trail, 0)
+        self._passed = {each: places for each, places in self._passed.items() if first <= each <= index}
+        chosen = thinned(len(self.particles), MOST_TRAILS)
+        for each in range(first, index + 1):
+            if each not in self._passed:
+                self._passed[each] = self.coordinates(each)[chosen]
+        places = np.stack(
+            [self._axes_coordinates(self._passed[each], each, camera) for each in range(first, index + 1)]
+        )
+        behind = places[-1, :, 2] < 0 if self.view.kind == "sphere" else np.zeros(len(chosen), bool)
+        self._trails.draw(places[..., :2], self._particle_colors(index)[chosen], behind)
+
+    def _particle_colors(self, index: int) -> np.ndarray:
+        """The colours (n, 3) of the particles at an instant; those of labels follow the last frame that was reached."""
+        if self._labels is None:
+            return self._colors
+        labels = self._labels if self._labels.ndim == 1 else self._labels[self.instants.reached[index]]
+        return self._colors[labels + 1]
 
     def _write_words(self, image: "Image", index: int, camera: np.ndarray) -> None:
         """Write the particles' words beside them, if they have some."""
@@ -247,10 +289,7 @@ class Movie:
     def sprites(self, index: int, camera: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Pixel places (n, 2), radii (n,) and colours (n, 3) of the particles of a frame, from far to near."""
         coordinates = self.coordinates(index)
-        colors = self._colors
-        if self._labels is not None:
-            labels = self._labels if self._labels.ndim == 1 else self._labels[self.instants.reached[index]]
-            colors = colors[labels + 1]
+        colors = self._particle_colors(index)
         fits = np.isfinite(coordinates).all(axis=-1)
         coordinates, colors = coordinates[fits], colors[fits]
         weights = self._weights(index)[fits]

@@ -11,7 +11,7 @@ import numpy as np
 
 from particleflow.analysis.density.cells import is_density
 from particleflow.view import style
-from particleflow.view.movie.clock import Clock
+from particleflow.view.movie.clock import Clock, ProgressLine, clock_texts, progress_shares
 from particleflow.view.movie.density_layer import DensityLayer
 from particleflow.view.movie.panels import KnownClusters, Panel, build_panels, panel_count
 from particleflow.view.plots.base import MAX_DOTS, Projection, drawn_times, sample_note, small_print, wants_log
@@ -38,16 +38,24 @@ if TYPE_CHECKING:
 
     from particleflow.view.resampling import Resampling
 
-SPACING_NAMES = {"linear": "time", "log": "log time", "arc": "distance moved"}
-_SPACING_BY_MASS = "mass moved"  # the name of the spacing "arc" for a density, whose points stay
+_SPACING_NOTES = {
+    "motion": "slow where much moves, fast at rest",
+    "linear": "frames evenly spaced in time",
+    "log": "frames evenly spaced in log time",
+    "arc": "frames evenly spaced in distance moved",
+}
+_MERGES_NOTE = "slow where much moves and at merges, fast at rest"
+_ARC_OF_A_DENSITY = "frames evenly spaced in mass moved"  # its points stay
+_MAP_NOTE = "straight lines between steps"
 _FUTURE_OPACITY = 0.25  # of what lies to the right of the cursor
 _CACHED_PIXELS = 20_000_000  # of drawn graticules: 80 MB
 _TITLE_HEIGHT = 0.935  # of the frame
+_LEFT, _RIGHT = 0.62, 0.965  # of the frame: the ends of the line of progress, those of the panels
 
 
 @dataclass
 class Stage:
-    """The drawn stage: canvas, main axes, moving lines, panels, clock, and both backgrounds.
+    """The drawn stage: canvas, main axes, moving lines, panels, clock, line of progress, and both backgrounds.
 
     The `canvas` holds the future, of which `region` is the part that the moving lines are drawn over; `drawn` caches
     main axes with their lines by the direction of the camera; `past` is the drawing (height, width, 4) with all curves
@@ -65,7 +73,8 @@ class Stage:
     limits: tuple[np.ndarray, np.ndarray] | None = None
     density_layer: DensityLayer | None = None
     ellipses: list[Any] = field(default_factory=list)
-    clock: "Clock | None" = None
+    clock: Clock | None = None
+    progress: ProgressLine | None = None
     region: Any = None
     drawn: dict[int | None, Any] = field(default_factory=dict)
     past: np.ndarray | None = None
@@ -91,7 +100,7 @@ def build_stage(
     stage = Stage(canvas, main, view, build_panels(figure, run, view, log, clusters), [], size, log)
     _draw_still_parts(stage, run, clusters.labels, field_of(run))
     mixture = SHARES_NOTE if view.kind != "line" and has_labels(run, clusters.labels) else ""
-    _write_texts(stage, figure, run, instants, mixture)
+    _write_texts(stage, figure, run, instants, [mixture, _speed_note(run, instants, clusters)])
     fit_tick_labels(stage)
     return stage
 
@@ -168,24 +177,43 @@ def _hide_square_axes(ax: "Axes", reach: float) -> None:
     ax.set_axis_off()
 
 
-def _write_texts(stage: Stage, figure: Any, run: Any, instants: "Resampling", more: str) -> None:
-    """Title at the left, the clock at the right, and below, in small print, how the frames are spaced, and `more`."""
+def _speed_note(run: Any, instants: "Resampling", clusters: KnownClusters) -> str:
+    """How the frames are spaced, in words."""
+    if instants.spacing == "arc" and is_density(run):
+        return _ARC_OF_A_DENSITY
+    merges = clusters.counts is not None and bool((np.diff(np.asarray(clusters.counts, float)) < 0).any())
+    return _MERGES_NOTE if instants.spacing == "motion" and merges else _SPACING_NOTES[instants.spacing]
+
+
+def _write_texts(stage: Stage, figure: Any, run: Any, instants: "Resampling", more: list[str]) -> None:
+    """Title at the left, clock and progress at the right, and below, in small print, what is shown, and `more`."""
     theme = style.current()
     title = style.clean((run.metadata or {}).get("title") or "", 62)
     size = 1.3 * theme.font_size
     pixels = size / 72 * figure.dpi
     baseline = _TITLE_HEIGHT - 0.26 * pixels / stage.size[1]  # the middle of the letters is at that height
     figure.text(0.032, baseline, title, fontsize=size, va="baseline")
-    stage.clock = Clock(instants.times, 0.965 * stage.size[0], (1 - baseline) * stage.size[1], pixels)
+    texts = clock_texts(run.times, instants, run.facts.is_map)
+    right, height = _RIGHT * stage.size[0], (1 - baseline) * stage.size[1]
+    stage.clock = Clock(texts, right, height, pixels)
+    _add_progress(stage, figure, progress_shares(np.asarray(run.times, float), instants.times, stage.log), height)
     sides = BEHIND_NOTE if stage.view.kind == "sphere" else ""
     noted = " · ".join(filter(None, [sample_note(run, MAX_DOTS), sides]))
     shown = "" if stage.density_layer is not None else noted
     if run.facts.is_law:
         shown = ELLIPSES_NOTE if stage.ellipses else LEVELS_NOTE
-    sample = " · ".join(filter(None, [small_print(run), shown, more]))
-    by_mass = instants.spacing == "arc" and is_density(run)
-    note = f"{sample} · frames evenly spaced in {_SPACING_BY_MASS if by_mass else SPACING_NAMES[instants.spacing]}"
+    steps = _MAP_NOTE if run.facts.is_map and any("→" in text for text in texts) else ""
+    note = " · ".join(filter(None, [small_print(run), shown, steps, *more]))
     figure.text(0.032, 0.028, note, fontsize=0.78 * theme.font_size, color=theme.muted, va="center")
+
+
+def _add_progress(stage: Stage, figure: Any, shares: np.ndarray, baseline: float) -> None:
+    """The line of progress below the clock, as wide as the column of panels, and the name of its scale."""
+    theme, (width, height) = style.current(), stage.size
+    top = baseline + 0.011 * height
+    stage.progress = ProgressLine(shares, (_LEFT * width, top, _RIGHT * width, top + 0.0045 * height))
+    words, size = "log time" if stage.log else "time", 0.78 * theme.font_size
+    figure.text(_LEFT, 1 - baseline / height, words, fontsize=size, color=theme.muted, va="baseline")
 
 
 def fit_tick_labels(stage: Stage) -> None:
