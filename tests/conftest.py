@@ -147,10 +147,12 @@ def browser() -> Iterator:
         opened.close()
 
 
-def _open_page(browser: Any, path: Path, trouble: list[str], width: int, height: int, before: str) -> Any:
+def _open_page(
+    browser: Any, path: Path, trouble: list[str], width: int, height: int, before: str, motion: Any = "reduce"
+) -> Any:
     """Open a page in a context of its own; what must not happen is appended to `trouble`."""
     context = browser.new_context(
-        viewport={"width": width, "height": height}, color_scheme="light", reduced_motion="reduce"
+        viewport={"width": width, "height": height}, color_scheme="light", reduced_motion=motion
     )
     page = context.new_page()
     page.on("console", lambda message: trouble.append(message.text) if message.type == "error" else None)
@@ -166,15 +168,21 @@ def _open_page(browser: Any, path: Path, trouble: list[str], width: int, height:
 
 @pytest.fixture
 def show(browser, tmp_path: Path) -> Iterator:
-    """Open pages of trajectories; `before` is a script to run first. No error, dialog or request may have happened."""
+    """Open pages of trajectories; no error, dialog or request may have happened.
+
+    `before` is a script to run first, `motion` what the reader's system prefers: "reduce" opens a page at rest.
+    """
     from particleflow.view import page as write_page
 
     pages, trouble = [], []
 
-    def open_page(trajectory: Any, *, viewport: tuple[int, int] = (1280, 800), before: str = "", **options: Any):
+    def open_page(
+        trajectory: Any, *, viewport: tuple[int, int] = (1280, 800), before: str = "", motion: str = "reduce",
+        **options: Any,
+    ):  # fmt: skip
         wanted: dict[str, Any] = {"analysis": False} | options
         path = write_page(trajectory, tmp_path / f"page{len(pages)}.html", **wanted)
-        pages.append(_open_page(browser, path, trouble, *viewport, before))
+        pages.append(_open_page(browser, path, trouble, *viewport, before, motion))
         return pages[-1]
 
     yield open_page

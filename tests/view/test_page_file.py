@@ -1,6 +1,7 @@
 """The interactive page as a file: it asks for nothing, takes no element from outside, and stays small."""
 
 import re
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -46,6 +47,26 @@ def test_text_from_outside_adds_no_element(tmp_path: Path):
     assert shape("</script><!--<script>\u2028]]>[[script]]") == shape("harmless")
 
 
+def test_a_notebook_gets_the_same_page_in_a_sandboxed_frame(tmp_path: Path):
+    """One element, whatever the title, with all of the page in an attribute, and without the notebook's origin."""
+    run = demo(EVIL)
+    embedded = write_page(run, analysis=False, height=500)
+    [(tag, attributes)] = Page(embedded._repr_html_()).tags
+    assert tag == "iframe"
+    assert attributes["srcdoc"] == write_page(run, tmp_path / "page.html", analysis=False).read_text(encoding="utf-8")
+    assert set(attributes["sandbox"].split()) == {"allow-scripts", "allow-downloads"}
+    assert attributes["title"] == EVIL
+    assert "500px" in attributes["style"]
+    assert unescape(embedded._repr_html_()).count("<iframe") == 1
+
+
+@pytest.mark.slow
+def test_a_page_in_a_notebook_is_smaller_than_a_file():
+    points = np.random.default_rng(0).normal(size=(300, 2000, 3)).cumsum(axis=0)
+    run = Trajectory.from_arrays(np.arange(300.0), points)
+    assert 1e6 < len(write_page(run, analysis=False).text) < 5e6
+
+
 @pytest.mark.parametrize("size", by_default([300_000, 600_000], [300_000]))
 def test_large_runs_stay_under_the_limit(tmp_path: Path, size: int):
     points = np.random.default_rng(0).normal(size=(200, 1500, 3)).cumsum(axis=0)
@@ -60,6 +81,8 @@ def test_wrong_arguments_are_named(tmp_path: Path):
         write_page(demo(), tmp_path / "page.html", labels=np.zeros((2, 60)))
     with pytest.raises(ArgumentError, match="theme"):
         write_page(demo(), tmp_path / "page.html", theme="sepia")
+    with pytest.raises(ArgumentError, match="height"):
+        write_page(demo(), height=10)
     with pytest.raises(ArgumentError, match="max_bytes"):
         write_page(demo(), tmp_path / "page.html", max_bytes=1000)
     assert not list(tmp_path.iterdir())

@@ -8,10 +8,12 @@ from itertools import combinations
 import matplotlib as mpl
 import numpy as np
 import pytest
+from PIL import Image
 from sklearn.decomposition import PCA
 
 from page_oracles import EVIL, demo, picture, pixels, planted, state, stored, two_groups, wait_until
 from particleflow.trajectory.trajectory import Trajectory
+from particleflow.view import page as write_page
 from shares import by_default
 
 mpl.use("Agg")
@@ -186,6 +188,164 @@ def test_play_moves_the_points_and_stops_at_the_end(planted_page):
     page.locator("#speed").select_option("1")
 
 
+@pytest.mark.parametrize("motion", by_default(["no-preference", "reduce"], ["no-preference"]))
+def test_a_page_opens_in_its_last_colours_and_plays_unless_less_motion_is_asked_for(show, motion):
+    """Sixty clusters at first, and two colours from the beginning: those of the two groups at the end."""
+    page = show(demo(labels=None), motion=motion, **planted())
+    now = state(page)
+    assert now.playing == (motion == "no-preference")
+    assert (now.mode, now.held) == ("last", 39)
+    assert page.locator("#play").get_attribute("aria-label") == ("Pause" if now.playing else "Play")
+    page.evaluate("window.particleflow.pause(); window.particleflow.seek(0)")
+    state(page)
+    assert page.locator("#legend .item").all_inner_texts() == ["30", "30"]
+    assert len(set(page.evaluate("window.particleflow.clusters(0)"))) == 60
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("ends", "mode"), [([60], "cluster"), ([59, 1], "cluster"), ([40, 20], "last")])
+def test_last_clusters_are_several_that_hold_the_particles(show, ends, mode):
+    """All in one at the end, or but for a single one, and alone before: no cluster to colour by."""
+    labels = np.tile(np.arange(60), (40, 1))
+    labels[30:] = np.repeat(np.arange(len(ends)), ends)
+    page = show(demo(labels=None), labels=labels, counts=np.full(40, 1))
+    assert state(page).mode == mode
+
+
+def test_the_area_of_a_dot_is_the_mass_at_its_place(planted_page):
+    """Alone a particle is a point; at the end half of them lie in each dot: its area is half that of one for all."""
+    page = planted_page
+    radius = "window.particleflow.dotRadius(0)"
+    page.evaluate("window.particleflow.seek(4)")
+    state(page)
+    whole = 0.044 * page.locator("#stage").evaluate("(stage) => Math.min(stage.clientWidth, stage.clientHeight)")
+    assert page.evaluate(radius) ** 2 == pytest.approx(0.5 * whole**2, rel=1e-6)
+    page.evaluate("window.particleflow.seek(0)")
+    state(page)
+    assert page.evaluate(radius) < 0.3 * whole
+
+
+@pytest.mark.slow
+def test_dots_go_by_weights(show):
+    """Four particles at two places, with weights 1, 2 and 3, 10."""
+    points = np.array([[[0.0, 0.0], [0.0, 0.0], [1.0, 1.0], [1.0, 1.0]]] * 2)
+    page = show(Trajectory.from_arrays([0.0, 1.0], points, log_weights=np.log([1.0, 2.0, 3.0, 10.0])))
+    radii = [page.evaluate(f"window.particleflow.dotRadius({particle})") for particle in range(4)]
+    assert radii[0] == radii[1]
+    assert radii[2] == radii[3]
+    assert radii[2] ** 2 / radii[0] ** 2 == pytest.approx(13 / 3, rel=1e-5)
+
+
+def test_the_legend_shows_a_cluster_alone_and_all_again(planted_page):
+    """By click and by key: only its colour is left, and a second time the picture is that of before."""
+    page = planted_page
+    page.locator("#color").select_option("last")
+    page.locator("#color").blur()
+    page.keyboard.press("m")  # no rings
+    page.evaluate("window.particleflow.seek(2)")
+    state(page)
+    blue, orange = ([int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)] for color in legend_colors(page))
+    items = page.locator("#legend .item")
+
+    def seen() -> list[int]:
+        stage = pixels(page)[60:]  # below the legend
+        return [int((np.abs(stage - color).max(axis=-1) < 0.12).sum()) for color in (blue, orange)]
+
+    before = seen()
+    assert min(before) > 100
+    items.first.click()
+    assert state(page).only >= 0
+    assert items.first.get_attribute("aria-pressed") == "true"
+    assert items.nth(1).get_attribute("aria-pressed") == "false"
+    alone = seen()
+    assert alone[0] >= before[0]
+    assert alone[1] == 0
+    items.first.click()
+    assert state(page).only == -1
+    assert seen() == before
+    items.nth(1).focus()
+    page.keyboard.press("Enter")
+    state(page)
+    assert seen()[0] == 0
+    assert page.evaluate("document.activeElement.dataset.code") == items.nth(1).get_attribute("data-code")
+    assert "Only" in page.locator("#live").inner_text()
+    page.keyboard.press("Escape")
+    assert state(page).only == -1
+    page.keyboard.press("m")
+    page.locator("#color").select_option("label")
+    page.locator("#color").blur()
+
+
+def legend_colors(page) -> list[str]:
+    """The colours of the legend's marks as "#rrggbb"."""
+    found = page.locator("#legend .item i").evaluate_all("(marks) => marks.map((mark) => mark.style.background)")
+    numbers = [[int(part) for part in color.strip("rgba()").split(",")[:3]] for color in found]
+    return ["#{:02x}{:02x}{:02x}".format(*color) for color in numbers]
+
+
+def saved_picture(page) -> np.ndarray:
+    """The picture that the button saves, (height, width, 3) in [0, 1]."""
+    with page.expect_download() as download:
+        page.locator("#save").click()
+    with Image.open(download.value.path()) as image:
+        return np.asarray(image.convert("RGB"), float) / 255
+
+
+def test_the_saved_picture_has_title_and_time_at_twice_the_pixels(planted_page):
+    page = planted_page
+    page.evaluate("window.particleflow.seek(2)")
+    state(page)
+    screen = pixels(page)
+    saved = saved_picture(page)
+    height, width = page.locator("#over").evaluate("(stage) => [2 * stage.clientHeight, 2 * stage.clientWidth]")
+    head = len(saved) - height
+    assert saved.shape[1] == width
+    assert head == 2 * 74
+    ink = (np.abs(saved[:head] - saved[0, 0]).max(axis=-1) > 0.5).any(axis=0)
+    assert ink[: width // 3].any()  # the title
+    assert ink[-width // 5 :].any()  # the time
+    halved = saved[head:].reshape(height // 2, 2, width // 2, 2, 3).mean(axis=(1, 3))
+    below = np.s_[60 : height // 2 - 20, 20 : width // 2 - 20]  # without legend and rounded corners
+    assert np.abs(halved[below] - screen[: height // 2, : width // 2][below]).mean() < 0.01
+    assert np.array_equal(pixels(page)[below], screen[below])
+
+
+@pytest.mark.slow
+def test_only_the_head_of_a_saved_picture_depends_on_the_title(show):
+    """A hostile title is drawn as text, and a long one is cut to its room."""
+    one, other = (saved_picture(show(demo(title))) for title in ("Two groups", "<img src=>"))
+    assert saved_picture(show(demo(9 * EVIL))).shape[1] == one.shape[1]
+    rows = np.flatnonzero((one != other).any(axis=(1, 2)))
+    assert rows.size
+    assert rows.max() < 2 * 34
+
+
+@pytest.mark.slow
+def test_a_page_in_a_notebook_plays_in_a_frame_that_reaches_nothing(browser, tmp_path):
+    trouble: list[str] = []
+    path = tmp_path / "notebook.html"
+    path.write_text(f"<p id=own>notebook</p>{write_page(demo(EVIL), analysis=False)._repr_html_()}", encoding="utf-8")
+    page = browser.new_page()
+    page.on("dialog", lambda dialog: (trouble.append(dialog.message), dialog.dismiss()))
+    page.on("pageerror", lambda error: trouble.append(str(error)))
+    page.goto(path.as_uri())
+    frame = page.frames[1]
+    frame.evaluate("window.particleflow.ready")
+    assert frame.evaluate("window.particleflow.state()")["playing"]
+    assert frame.locator("#title").inner_text() == EVIL
+    assert (
+        frame.evaluate("(() => { try { return parent.document.title; } catch (refused) { return refused.name; } })()")
+        == "SecurityError"
+    )
+    with page.expect_download() as download:
+        frame.locator("#save").click()
+    with Image.open(download.value.path()) as image:
+        assert image.format == "PNG"
+    assert page.locator("img, script").count() == 0
+    page.close()
+    assert trouble == []
+
+
 def test_keys(planted_page):
     page = planted_page
     times = demo().times
@@ -205,10 +365,10 @@ def test_keys(planted_page):
     page.keyboard.press("-")
     assert state(page).speed == 0.5
     modes = []
-    for _ in range(4):
+    for _ in range(5):
         modes.append(state(page).mode)
         page.keyboard.press("c")
-    assert modes == ["label", "index", "speed", "cluster"]  # labels first, as in the figures
+    assert modes == ["label", "index", "speed", "last", "cluster"]  # labels first, as in the figures
     page.keyboard.press("?")
     assert page.locator("#help").is_visible()
     page.keyboard.press("Escape")

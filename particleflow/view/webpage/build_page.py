@@ -16,7 +16,7 @@ import os
 import re
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from particleflow.view.plots.camera import facing
 from particleflow.view.webpage import page_data as data
 from particleflow.view.webpage.codec import Section, array_section
 from particleflow.view.webpage.density_levels import levels_of
+from particleflow.view.webpage.embedded_page import EmbeddedPage
 from particleflow.view.webpage.page_clusters import Clusters, clusters_from, found_clusters
 from particleflow.view.webpage.page_tree import layout_merge_tree
 
@@ -53,6 +54,7 @@ SCRIPTS = (
     "words.js",
     "clusters.js",
     "controls.js",
+    "picture.js",
     "player.js",
     "focus.js",
     "app.js",
@@ -60,46 +62,66 @@ SCRIPTS = (
 )
 _WORD_LETTERS = 40  # of a word on the page
 _THEMES = ("light", "dark")
+_MOST_BYTES, _MOST_IN_A_NOTEBOOK = 25e6, 5e6  # a notebook saves every output that it shows
+_LEAST_HEIGHT = 200  # pixels of a frame in a notebook
+
+
+@overload
+def page(trajectory: Any, path: str | os.PathLike[str], **options: Any) -> Path: ...
+@overload
+def page(trajectory: Any, path: None = None, **options: Any) -> EmbeddedPage: ...
 
 
 def page(
     trajectory: Any,
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | None = None,
     *,
     analysis: Any = None,
     labels: Any = None,
     counts: Any = None,
     merge_tree: Any = None,
-    max_bytes: float = 25e6,
+    max_bytes: float | None = None,
     theme: str = "auto",
+    height: int = 640,
     progress: Progress | None = None,
-) -> Path:
+) -> Path | EmbeddedPage:
     """Write one self-contained HTML file that plays a trajectory and links it to its energy, clusters and merges.
+
+    Without a `path` nothing is written: the result is an `EmbeddedPage`, which a notebook shows, `height` pixels high,
+    in a sandboxed frame. The page opens in the colours of figures (labels, else the last clusters) and plays, unless
+    the reader's system asks for less motion.
 
     Parameters: the trajectory (of an ensemble the first run is shown); the `path` of the file; `analysis`, such as that
     of `track_clusters` (a mapping or object with `labels`, `counts` and `merge_tree` or `tree`), or these by
     themselves: cluster labels (T, N), cluster counts (T,) and merges (a, b, time, size). With no analysis the clusters
-    (of a density the peaks) are found here; `analysis=False` leaves them out. `max_bytes`, the size of the file: bits
-    of precision, then frames, then particles are given up to stay below it, and the page states what it leaves out.
-    `theme`, "auto" (as the reader's system prefers), "light" or "dark". `progress`, called with (done, total) when the
-    clusters, the contents and the file are there. Returns the path.
+    (of a density the peaks) are found here; `analysis=False` leaves them out. `max_bytes`, the size of the file, 25 MB
+    if left out, and 5 MB in a notebook, which is saved with it: bits of precision, then frames, then particles are
+    given up to stay below it, and the page states what it leaves out. `theme`, "auto" (as the reader's system prefers),
+    "light" or "dark". `progress`, called with (done, total) when the clusters, the contents and the file are there.
+    Returns the path, or the page.
     """
     if theme not in ("auto", "light", "dark"):
         raise ArgumentError(f"Argument `theme` must be 'auto', 'light' or 'dark', but is {theme!r}.")
-    trajectory, total_runs = first_run(trajectory), trajectory.runs
+    if not isinstance(height, int) or height < _LEAST_HEIGHT:
+        raise ArgumentError(f"Argument `height` must be at least {_LEAST_HEIGHT} pixels, but is {height!r}.")
+    run, total_runs = first_run(trajectory), trajectory.runs
     given = Clusters(labels, counts, merge_tree)
     unknown = analysis is None and all(value is None for value in (labels, counts, merge_tree))
-    clusters = found_clusters(trajectory) if unknown else clusters_from(analysis).overridden_by(given)
+    clusters = found_clusters(run) if unknown else clusters_from(analysis).overridden_by(given)
     tell = progress or (lambda *_: None)
     tell(1, 3)
-    meta, sections = _content(trajectory, clusters, total_runs, float(max_bytes))
-    meta["theme"] = theme
-    meta["made"] = str(made_of(trajectory, clusters.threshold))
+    usual = _MOST_IN_A_NOTEBOOK if path is None else _MOST_BYTES
+    meta, sections = _content(run, clusters, total_runs, float(usual if max_bytes is None else max_bytes))
+    meta |= {"theme": theme, "made": str(made_of(run, clusters.threshold))}
+    text = _assemble(meta, sections)
     tell(2, 3)
+    if path is None:
+        tell(3, 3)
+        return EmbeddedPage(text, meta["title"] or "particleflow", height)
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     with written(target) as partial:
-        partial.write_text(_assemble(meta, sections), encoding="utf-8", newline="\n")
+        partial.write_text(text, encoding="utf-8", newline="\n")
     tell(3, 3)
     return target
 

@@ -9,11 +9,13 @@ class App {
     this.timeline = new Timeline(arrays.times, arrays.arc, arrays.frames);
     this.colors = new Colors(facts);
     this.camera = makeCamera(this.run, this.run.radius);
+    this.lastClusters = lastClusters(this.run);
     this.speedRange = speedRange(this.run, this.timeline);
-    this.mode = firstMode(this.run);
+    this.mode = firstMode(this);
     this.sizeFactor = 1;
     this.rotating = false;
-    this.held = -1;
+    this.holding = -1; // the frame whose clusters give the colours of the mode "cluster"; −1 for that of the moment
+    this.only = -1; // the category that is shown alone
     this.showMass = this.run.hasClusters;
     this.names = new Names(this);
     this.showWords = this.names.usable;
@@ -66,9 +68,9 @@ class App {
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.recolor());
   }
 
-  resize() {
+  resize(finer = 1) {
     const stage = byId("stage");
-    this.ratio = Math.min(devicePixelRatio || 1, 2);
+    this.ratio = finer * Math.min(devicePixelRatio || 1, 2);
     [this.width, this.height] = [stage.clientWidth, stage.clientHeight];
     fitCanvas(byId("points"), this.width, this.height, this.ratio);
     this.scene.resize(this.width, this.height, this.ratio);
@@ -83,25 +85,51 @@ class App {
   // ---- colour -----------------------------------------------------------------------------------------------------
   setMode(mode) {
     this.mode = mode;
+    this.only = -1;
     byId("color").value = mode;
     this.refreshCategories();
     this.recolor();
   }
 
   nextMode() {
-    const modes = colorModes(this.run).map(([value]) => value);
+    const modes = colorModes(this).map(([value]) => value);
     this.setMode(modes[(modes.indexOf(this.mode) + 1) % modes.length]);
   }
 
+  // The stored frame whose clusters give particles their colours for all times; −1 without one.
+  get held() {
+    if (this.mode === "last") return this.lastClusters;
+    return this.mode === "cluster" ? this.holding : -1;
+  }
+
   get paintMode() {
-    return this.mode === "cluster" && this.held >= 0 ? "held" : this.mode;
+    return this.held >= 0 ? "held" : this.mode;
+  }
+
+  // Show one category of the legend alone, or all again if it is shown alone already.
+  isolate(code, name) {
+    this.only = this.only === code ? -1 : code;
+    byId("live").textContent = this.only < 0 ? "All are shown" : `Only ${name} shown`;
+    this.legendKey = null;
+    this.invalidate("under");
+    this.invalidate("panels");
+  }
+
+  // The category of particle j in the colours of now; null where colours are a scale.
+  categoryOf(j, k) {
+    if (this.mode === "label") return this.run.arrays.label_codes[j];
+    if (this.held >= 0) return this.run.cluster(j, this.held);
+    return this.mode === "cluster" ? this.run.cluster(j, k) : null;
+  }
+
+  // Whether particle j is not of the category that is shown alone in frame k.
+  isFaint(j, k) {
+    return this.only >= 0 && this.categoryOf(j, k) !== this.only;
   }
 
   toggleHold() {
     if (!this.run.hasClusters) return;
-    this.held = this.held >= 0 ? -1 : this.player.moment.k;
-    pressed(byId("hold"), this.held >= 0);
-    byId("hold").textContent = this.held >= 0 ? "Colours held" : "Hold colours";
+    this.holding = this.mode === "cluster" && this.holding >= 0 ? -1 : this.player.moment.k;
     this.setMode("cluster");
   }
 
@@ -110,18 +138,32 @@ class App {
     this.colors.refresh();
     this.renderer.setColors(this.colors);
     const { run, held } = this;
+    const holds = this.mode === "cluster" && held >= 0;
+    pressed(byId("hold"), holds);
+    byId("hold").textContent = holds ? "Colours held" : "Hold colours";
     this.codes = Uint16Array.from({ length: run.count }, (_, j) =>
       this.paintMode === "held" ? run.cluster(j, held) : run.arrays.label_codes ? run.arrays.label_codes[j] : 0);
     this.renderer.setCategories(this.codes);
-    this.ringsFrame = -1;
+    this.dotsKey = null;
   }
 
-  // The rings in which particles of several labels, or held clusters, are drawn now; null for other colours.
-  rings(k) {
-    if (this.paintMode !== "label" && this.paintMode !== "held") return null;
-    if (this.ringsFrame !== k) this.ringsNow = ringsOf(this.run, this.codes, k);
-    this.ringsFrame = k;
-    return this.ringsNow;
+  // The sizes of dots in frame k, and the rings in which particles of several categories at one place are drawn; null
+  // for the cells of a density and the nodes of a law.
+  dots(k) {
+    if (this.run.density || this.run.law) return null;
+    const inRings = this.paintMode === "label" || this.paintMode === "held";
+    const whole = (2 * WHOLE_RADIUS * Math.min(this.width, this.height) * this.sizeFactor) / this.pointSize();
+    const key = `${k} ${inRings} ${whole}`;
+    if (this.dotsKey !== key) this.dotsNow = dotsOf(this.run, inRings ? this.codes : null, k, whole * whole);
+    this.dotsKey = key;
+    return this.dotsNow;
+  }
+
+  // The radius in CSS pixels of the dot that particle j lies in, or of the largest dot.
+  dotRadius(j = -1) {
+    const dots = this.dots(this.player.moment.k);
+    const area = dots === null ? 1 : j < 0 ? dots.largest : dots.whole[j];
+    return (this.pointSize() / 2) * Math.sqrt(area);
   }
 
   recolor() {
@@ -214,7 +256,8 @@ class App {
       matrix: camera.matrix(width, height),
       cue: camera.cue,
       mode: this.paintMode,
-      rings: this.rings(moment.k),
+      dots: this.dots(moment.k),
+      only: this.only,
       speedRange: this.speedRange,
       numbers: {
         size: this.pointSize() * this.ratio,
@@ -250,7 +293,7 @@ class App {
   }
 
   showLegend() {
-    const key = `${this.mode} ${this.mode === "cluster" ? (this.held >= 0 ? this.held : this.player.moment.k) : ""}`;
+    const key = `${this.mode} ${this.mode === "cluster" ? (this.held >= 0 ? this.held : this.player.moment.k) : ""} ${this.only}`;
     if (key === this.legendKey) return;
     this.legendKey = key;
     fillLegend(byId("legend"), this);
@@ -259,14 +302,7 @@ class App {
   }
 
   savePicture() {
-    const picture = document.createElement("canvas");
-    fitCanvas(picture, this.width, this.height, this.ratio);
-    const context = picture.getContext("2d");
-    context.fillStyle = cssColor(this.colors.background);
-    context.fillRect(0, 0, picture.width, picture.height);
-    this.draw(); // the picture of the card is only there in the task that drew it
-    for (const id of ["under", "points", "over"]) context.drawImage(byId(id), 0, 0, picture.width, picture.height);
-    picture.toBlob((blob) => {
+    pictureOf(this).toBlob((blob) => {
       const link = document.createElement("a");
       link.href = URL.createObjectURL(blob);
       link.download = "particleflow.png";

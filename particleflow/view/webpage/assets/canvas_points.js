@@ -38,22 +38,23 @@ class CanvasPoints {
     const [near, far] = view.cue;
     const items = [];
     const point = [0, 0, 0];
-    const { rings } = view;
+    const { dots } = view;
     context.clearRect(0, 0, width, height);
     for (let i = 0; i < run.count; i += this.stride) {
-      const j = rings ? rings.order[i] : i;
+      const j = dots?.order ? dots.order[i] : i;
       if (!run.point(j, view.moment, point)) continue;
       const [x, y] = project(view.matrix, width, height, point, [0, 0, 0]);
-      if (rings) run.point(rings.anchor[j], view.moment, point);
+      if (dots?.anchor) run.point(dots.anchor[j], view.moment, point);
       items.push([j, x, y, project(view.matrix, width, height, point, [0, 0, 0])[2]]);
     }
     if (far > near) items.sort((a, b) => b[3] - a[3]);
-    context.globalAlpha = view.numbers.alpha;
     if (!view.numbers.alpha) return;
     for (const [j, x, y, w] of items) {
       const depth = far > near ? clamp((w - near) / (far - near), 0, 1) : 0;
       const color = this.color(j, view).map((entry, c) => entry + (colors.background[c] - entry) * 0.38 * depth * depth);
-      const share = rings ? rings.share[j] : 1;
+      const share = dots ? dots.share[j] : 1;
+      const category = view.mode === "cluster" ? run.cluster(j, view.moment.k) : this.codes[j];
+      context.globalAlpha = view.numbers.alpha * (view.only >= 0 && category !== view.only ? 0.14 : 1);
       const radius = (view.numbers.size * Math.sqrt(share) * (view.numbers.reference > 0 ? view.numbers.reference / w : 1) + 1) / 2;
       context.fillStyle = cssColor(color);
       if (run.density?.kind === "plane") {

@@ -1,6 +1,36 @@
 // Clusters at the shown moment: the entries of the legend, the places of rings, and the colours of particles.
 
 const LEGEND_ITEMS = 8;
+const WHOLE_RADIUS = 0.044; // of the stage's shorter side: the radius of a dot that holds all of the mass, as in movies
+const MOST_LAST_CLUSTERS = 12; // what figures colour by, too (analysis/clusters/last_clusters.py)
+const LEAST_SHARE = 0.01;
+const MOSTLY_ONE = 0.7;
+
+// The last stored frame with 2 to 12 clusters of several particles, 1 % or more each, that hold 9 of 10 particles; no
+// cluster may dominate but in the very last frame. −1 without one.
+function lastClusters(run) {
+  if (!run.hasClusters) return -1;
+  for (let k = run.frames - 1; k >= 0; k--) {
+    const sizes = [...run.clusterSizes(k)].filter(([code, size]) => code !== MISSING_LABEL && size > 1).map(([, size]) => size / run.count);
+    const heavy = sizes.filter((share) => share >= LEAST_SHARE);
+    const alike = sizes.reduce((sum, share) => sum + share * share, 0);
+    const enough = heavy.reduce((sum, share) => sum + share, 0) >= 0.9;
+    if (heavy.length < 2 || !enough || (alike > MOSTLY_ONE && k < run.frames - 1)) continue;
+    return heavy.length <= MOST_LAST_CLUSTERS ? k : -1;
+  }
+  return -1;
+}
+
+// The first entries of a legend, and the one that is shown alone if it comes later.
+function firstEntries(app, entries, most) {
+  const kept = entries.slice(0, most);
+  return [...kept, ...entries.slice(most).filter(({ code }) => code === app.only)];
+}
+
+// What the legend lists in the colours of now, {code, name}: clusters or labels; nothing where colours are a scale.
+function legendEntries(app) {
+  return app.run.law || !["last", "cluster", "label"].includes(app.mode) ? [] : legendGroups(app);
+}
 
 // The groups that the legend names, largest first.
 function legendGroups(app) {
@@ -14,7 +44,9 @@ function legendGroups(app) {
   // of a sample only the shares mean something
   const sampled = app.facts.count < app.facts.totalCount;
   const amount = (size) => (sampled ? `≈ ${formatNumber((100 * size) / run.count, 3)} %` : formatCount(size));
-  return [...app.sizesAt(k)].filter(([code]) => code !== MISSING_LABEL).sort((a, b) => b[1] - a[1])
+  const sizes = new Map(app.sizesAt(k));
+  if (app.only >= 0 && !sizes.has(app.only)) sizes.set(app.only, 0); // gone by now, but still shown alone
+  return [...sizes].filter(([code]) => code !== MISSING_LABEL).sort((a, b) => b[1] - a[1])
     .map(([code, size], place) => ({ code, name: (place < LEGEND_ITEMS ? words(code) : "") + amount(size) }));
 }
 
@@ -31,52 +63,79 @@ function nestedShares(sizes) {
   }));
 }
 
-// Particles of several labels at one place are rings, as in figures: dots one inside the other, the most frequent label
-// outermost, whose ring areas are the labels' shares. For every particle: the `share` of the area of the whole dot that
-// its own covers, and the last particle at its place, the `anchor`; `order` draws places by anchors and inner dots last.
-function ringsOf(run, codes, k) {
+// How dots are drawn in frame k. A dot holds the particles at one place: its area grows with their share of the mass,
+// from a point's, such that one that holds everything has `most` times the area of a point. Of several `codes` at one
+// place (null for colours that are no categories) there are rings, as in figures: dots one inside the other, the most
+// frequent code outermost, whose ring areas are the codes' shares. For every particle: the area of its own dot and of
+// the `whole` one, in those of a point, the `mass` at its place, and the last particle there, the `anchor`; `order` draws
+// places by anchors and inner dots last.
+function dotsOf(run, codes, k, most) {
   const { count } = run;
-  const { anchor, place } = placesOf(run, k);
+  const { anchor, place, mass } = placesOf(run, k);
+  const whole = Float32Array.from(mass, (share) => Math.max(1, most * share));
+  const largest = whole.reduce((a, b) => Math.max(a, b), 1);
+  if (codes === null) return { share: whole, whole, largest, mass, anchor: null, order: null };
   const sizes = new Map(); // by place, then by code
   for (let j = 0; j < count; j++) {
     if (place[j] < count) continue; // alone
     if (!sizes.has(place[j])) sizes.set(place[j], new Map());
     const there = sizes.get(place[j]);
-    there.set(codes[j], (there.get(codes[j]) ?? 0) + 1);
+    there.set(codes[j], (there.get(codes[j]) ?? 0) + run.massOf(j));
   }
   const shares = new Map([...sizes].map(([at, there]) => [at, nestedShares(there)]));
-  const share = Float32Array.from(place, (at, j) => (at < count ? 1 : shares.get(at).get(codes[j])));
-  return { share, anchor, order: orderOf(anchor, share) };
+  const inner = Float32Array.from(place, (at, j) => (at < count ? 1 : shares.get(at).get(codes[j])));
+  return { share: inner.map((part, j) => part * whole[j]), whole, largest, mass, anchor, order: orderOf(anchor, inner) };
 }
 
 // For every particle its place in frame k, a cell of a grid (of two, one shifted by half a cell, the fuller cell counts)
-// or, below `count`, its own; and the last particle of that cell.
+// or, below `count`, its own; the last particle of that cell, and the share of the mass that is in it.
 function placesOf(run, k) {
+  const { count } = run;
+  const anchor = Uint32Array.from({ length: count }, (_, j) => j);
+  const place = Float64Array.from(anchor);
+  const mass = Float64Array.from(anchor, (j) => run.massOf(j));
+  const most = new Uint32Array(count).fill(1);
+  for (const [grid, shift] of [0, 0.5].entries()) {
+    const cells = cellsOf(run, k, shift);
+    for (let j = 0; j < count; j++) {
+      const cell = cells.of[j];
+      if (cells.size[cell] <= most[j]) continue;
+      most[j] = cells.size[cell];
+      anchor[j] = cells.last[cell];
+      place[j] = (grid + 1) * count + anchor[j];
+      mass[j] = cells.mass[cell];
+    }
+  }
+  return { anchor, place, mass };
+}
+
+// The cells of a shifted grid that particles of frame k lie in, numbered as they are met, in a table with open
+// addresses: for every particle its cell, for every cell its number of particles, its last one and its mass.
+function cellsOf(run, k, shift) {
   const { count, step } = run;
   const cell = 0.005 * Math.max(...run.facts.high.map((high, c) => high - run.facts.low[c]));
   const frame = run.frame(k);
-  const anchor = Uint32Array.from({ length: count }, (_, j) => j);
-  const [place, keys] = [Float64Array.from(anchor), new Float64Array(count)];
-  const most = new Uint32Array(count).fill(1);
-  for (const [grid, shift] of [0, 0.5].entries()) {
-    const cells = new Map();
-    for (let j = 0; j < count; j++) {
-      let key = 0;
-      for (let c = 0; c < 3; c++) key = 512 * key + Math.floor((step[c] * frame[4 * j + c]) / cell + shift);
-      keys[j] = key;
-      const found = cells.get(key);
-      if (found) [found.size, found.last] = [found.size + 1, j];
-      else cells.set(key, { size: 1, last: j });
+  const room = 2 ** Math.ceil(Math.log2(2 * count + 2));
+  const [slots, keys] = [new Int32Array(room).fill(-1), new Int32Array(count)];
+  const [of, size, last] = [new Int32Array(count), new Uint32Array(count), new Uint32Array(count)];
+  const mass = new Float64Array(count);
+  let found = 0;
+  for (let j = 0; j < count; j++) {
+    let key = 0;
+    for (let c = 0; c < 3; c++) key = 512 * key + Math.floor((step[c] * frame[4 * j + c]) / cell + shift);
+    if (frame[4 * j] === run.missing) key = -1 - j; // nowhere
+    let slot = (Math.imul(key, 0x9e3779b1) >>> 0) & (room - 1);
+    while (slots[slot] >= 0 && keys[slots[slot]] !== key) slot = (slot + 1) & (room - 1);
+    if (slots[slot] < 0) {
+      slots[slot] = found;
+      keys[found++] = key;
     }
-    for (let j = 0; j < count; j++) {
-      const { size, last } = cells.get(keys[j]);
-      if (size <= most[j]) continue;
-      most[j] = size;
-      anchor[j] = last;
-      place[j] = (grid + 1) * count + last;
-    }
+    of[j] = slots[slot];
+    size[of[j]]++;
+    last[of[j]] = j;
+    mass[of[j]] += run.massOf(j);
   }
-  return { anchor, place };
+  return { of, size, last, mass };
 }
 
 // Particles in the order of their anchors, of each of these the largest share first.
@@ -126,37 +185,40 @@ function massRadius(app, size) {
 // A ring is drawn around at least so many particles.
 const leastRinged = (app) => Math.max(3, app.run.count / 50);
 
-// Clusters that hold at least a fiftieth of the particles, with their centres now.
+// Clusters that hold at least a fiftieth of the particles, with their centres now, and whether each is one dot, or nearly.
 function heavyClusters(app) {
   const { run } = app;
   const { moment } = app.player;
   const least = leastRinged(app);
   const heavy = new Map();
   for (const [code, size] of app.sizesAt(moment.k)) {
-    if (size >= least && code !== MISSING_LABEL) heavy.set(code, { code, size, centre: [0, 0, 0], found: 0 });
+    if (size >= least && code !== MISSING_LABEL) heavy.set(code, { code, size, centre: [0, 0, 0], found: 0, mass: 0, most: 0 });
   }
   if (!heavy.size || app.camera.kind === "strip") return [];
   // a sample of the members places the ring well enough, and keeps large runs fast
   const stride = Math.max(1, Math.floor(run.count / 5000));
   const point = [0, 0, 0];
+  const { mass } = app.dots(moment.k);
   for (let j = 0; j < run.count; j += stride) {
     const entry = heavy.get(run.cluster(j, moment.k));
     if (!entry || !run.point(j, moment, point)) continue;
     for (let c = 0; c < 3; c++) entry.centre[c] += point[c];
     entry.found++;
+    entry.mass += run.massOf(j);
+    entry.most = Math.max(entry.most, mass[j]);
   }
   // a chain all around the circle has its centre where no particle is
   const apart = (entry) => run.radius && Math.hypot(...entry.centre) < 0.7 * run.radius;
   return [...heavy.values()].filter((entry) => entry.found)
-    .map((entry) => ({ ...entry, centre: entry.centre.map((sum) => sum / entry.found) }))
+    .map((entry) => ({ ...entry, centre: entry.centre.map((sum) => sum / entry.found), isDot: entry.most > 0.9 * stride * entry.mass }))
     .filter((entry) => !apart(entry));
 }
 
 // CSS colour of particle j in stored frame k, the same as that of its point.
 function particleColor(app, j, k) {
   const { colors, run } = app;
-  if (app.mode === "cluster") return cssColor(colors.category(run.cluster(j, app.held >= 0 ? app.held : k)));
-  if (app.mode === "label") return cssColor(colors.category(run.arrays.label_codes[j]));
+  const category = app.categoryOf(j, k);
+  if (category !== null) return app.isFaint(j, k) ? cssColor(colors.muted, 0.15) : cssColor(colors.category(category));
   if (app.mode === "index") return cssColor(colors.scale(Math.round((32 * j) / Math.max(1, run.count - 1)) / 32));
   const [low, high] = app.speedRange;
   const level = (Math.log10(Math.max(speedOf(run, app.timeline, j, k), 1e-300)) - low) / (high - low);

@@ -81,18 +81,19 @@ function speedOf(run, timeline, j, k) {
   return Math.sqrt(squared) / elapsed;
 }
 
-// The colouring of figures: by given labels where they differ, else the first of the menu.
-function firstMode(run) {
-  const codes = run.arrays.label_codes;
-  if (!run.density && codes?.some((code) => code !== codes[0])) return "label";
-  return colorModes(run)[0][0];
+// The colouring of figures: by given labels where they differ, else by the last clusters, else the first of the menu.
+function firstMode(app) {
+  const codes = app.run.arrays.label_codes;
+  if (!app.run.density && codes?.some((code) => code !== codes[0])) return "label";
+  return colorModes(app)[0][0];
 }
 
 // The ways to colour that this run allows, as [name, title].
-function colorModes(run) {
+function colorModes({ run, lastClusters }) {
   if (run.density) return [["density", run.density.kind === "points" ? "mass" : "density"]];
   const modes = [];
-  if (run.hasClusters) modes.push(["cluster", "cluster"]);
+  if (lastClusters >= 0) modes.push(["last", "last clusters"]);
+  if (run.hasClusters) modes.push(["cluster", "clusters now"]);
   if (run.arrays.labels) modes.push(["label", "given label"]);
   modes.push(["index", "index"]);
   if (run.frames > 1) modes.push(["speed", "speed"]);

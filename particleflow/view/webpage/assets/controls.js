@@ -19,7 +19,8 @@ const KEYS = [
   ["[ ]", "follow the previous or next particle"],
   ["S", "save a picture"],
   ["T", "light or dark"],
-  ["esc", "stop following the particle"],
+  ["tab", "through the legend; enter shows a cluster or label alone, and all again"],
+  ["esc", "show all again, or stop following the particle"],
   ["?", "this help"],
 ];
 
@@ -39,7 +40,7 @@ class Controls {
 
   buildMenus() {
     const { app } = this;
-    for (const [value, title] of colorModes(app.run)) byId("color").append(new Option(title, value));
+    for (const [value, title] of colorModes(app)) byId("color").append(new Option(title, value));
     byId("color").value = app.mode;
     byId("color").addEventListener("change", (event) => app.setMode(event.target.value));
     for (const speed of SPEEDS) byId("speed").append(new Option(`${speed}×`, speed));
@@ -134,7 +135,7 @@ class Controls {
       "]": () => app.focus.selectNeighbour(1),
       s: () => app.savePicture(),
       t: () => app.toggleTheme(),
-      Escape: () => app.focus.select(-1),
+      Escape: () => (app.only >= 0 ? app.isolate(app.only) : app.focus.select(-1)),
       "?": () => byId("help").showModal(),
     };
     const action = actions[key.length === 1 ? key.toLowerCase() : key];
@@ -191,16 +192,10 @@ class Controls {
   }
 }
 
-// The legend: the largest clusters of the moment with their sizes, the given labels, or a colour scale.
+// The legend: the largest clusters of the moment with their sizes, the given labels, or a colour scale. A cluster or label
+// is a button that shows it alone, and all again.
 function fillLegend(root, app) {
   const items = [];
-  const swatch = (color, text) => {
-    const item = element("span", "item");
-    const mark = element("i");
-    mark.style.background = cssColor(color);
-    item.append(mark, element("span", "", text));
-    items.push(item);
-  };
   if (app.run.law) {
     const shown = app.camera.kind === "strip" ? "Mean, one and two" : "One and two";
     items.push(element("span", "quiet", `${shown} standard deviations of the normal law`));
@@ -217,10 +212,29 @@ function fillLegend(root, app) {
     items.push(element("span", "", formatNumber(low, 2)), bar, element("span", "", formatNumber(high, app.mode === "index" ? 7 : 2)));
     if (app.mode === "speed") items.push(element("span", "quiet", "speed, log scale"));
   } else {
-    const found = legendGroups(app);
-    const shown = app.width < 480 ? 3 : app.names.usable && app.mode === "cluster" ? 5 : LEGEND_ITEMS;
-    for (const { code, name } of found.slice(0, shown)) swatch(app.colors.category(code), name);
-    if (found.length > shown) items.push(element("span", "quiet", `and ${found.length - shown} more`));
+    const found = legendEntries(app);
+    const shown = app.width < 480 ? 3 : app.names.usable && app.mode !== "label" ? 5 : LEGEND_ITEMS;
+    const entries = firstEntries(app, found, shown);
+    for (const entry of entries) items.push(legendButton(app, entry));
+    if (found.length > entries.length) items.push(element("span", "quiet", `and ${found.length - entries.length} more`));
   }
+  const focused = root.contains(document.activeElement) ? document.activeElement.dataset.code : null;
   root.replaceChildren(...items);
+  if (focused !== null) items.find((item) => item.dataset.code === focused)?.focus();
+}
+
+function legendButton(app, { code, name }) {
+  const what = app.mode === "label" ? name : `cluster of ${name}`;
+  const button = element("button", "item");
+  button.type = "button";
+  button.dataset.code = code;
+  button.title = app.only === code ? "Show all again" : "Show these alone";
+  pressed(button, app.only === code);
+  button.setAttribute("aria-label", `${what}: show alone`);
+  const mark = element("i");
+  mark.style.background = cssColor(app.colors.category(code));
+  button.classList.toggle("faint", app.only >= 0 && app.only !== code);
+  button.append(mark, element("span", "", name));
+  button.addEventListener("click", () => app.isolate(code, what));
+  return button;
 }

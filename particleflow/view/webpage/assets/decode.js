@@ -122,6 +122,14 @@ class Run {
     return true;
   }
 
+  // The share of the mass that particle j carries.
+  massOf(j) {
+    const { weights } = this.arrays;
+    if (!weights) return 1 / this.count;
+    this.allWeights ??= weights.reduce((sum, weight) => sum + weight, 0);
+    return weights[j] / this.allWeights;
+  }
+
   cluster(j, k) {
     return this.hasClusters ? this.codes[(k * this.count + j) * 4 + 3] : MISSING_LABEL;
   }

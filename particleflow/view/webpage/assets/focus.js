@@ -15,13 +15,13 @@ class Focus {
     const matrix = camera.matrix(width, height);
     const [near, far] = camera.cue;
     const [point, place] = [[0, 0, 0], [0, 0, 0]];
-    let [best, score] = [-1, reach];
+    let [best, score] = [-1, Infinity];
     for (let j = 0; j < run.count; j++) {
       if (!run.point(j, moment, point)) continue;
       project(matrix, width, height, point, place);
       const away = Math.hypot(place[0] - x, place[1] - y);
       const cost = away + (far > near ? (6 * (place[2] - near)) / (far - near) : 0);
-      if (away <= reach && cost < score) [best, score] = [j, cost];
+      if (away <= Math.max(reach, this.app.dotRadius(j)) && cost < score) [best, score] = [j, cost];
     }
     return best;
   }

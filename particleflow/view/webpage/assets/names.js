@@ -47,7 +47,10 @@ class Names {
   // Groups to name: {members, x, y, radius, faint}, the heaviest first.
   groups(matrix) {
     const { app } = this;
-    const found = app.run.count <= FEW_PARTICLES ? this.nearby(matrix) : this.heavy(matrix);
+    const { k } = app.player.moment;
+    const all = app.run.count <= FEW_PARTICLES ? this.nearby(matrix) : this.heavy(matrix);
+    const shown = all.map((group) => ({ ...group, members: group.members.filter((j) => !app.isFaint(j, k)) }));
+    const found = shown.filter((group) => group.members.length);
     return found.sort((a, b) => a.faint - b.faint || b.members.length - a.members.length).slice(0, MOST_NAMES);
   }
 
@@ -56,7 +59,9 @@ class Names {
     const { k } = app.player.moment;
     return heavyClusters(app).map(({ code, size, centre }) => {
       const [x, y, w] = project(matrix, app.width, app.height, centre, [0, 0, 0]);
-      return { members: this.clusters(k).get(code), x, y, radius: massRadius(app, size), faint: this.isBehind(w) };
+      const members = this.clusters(k).get(code);
+      const radius = app.scene.ringed.has(code) ? massRadius(app, size) : app.dotRadius(members[0]);
+      return { members, x, y, radius, faint: this.isBehind(w) };
     });
   }
 
@@ -93,18 +98,18 @@ class Names {
     const span = (c) => Math.max(...places.map((place) => place[c])) - Math.min(...places.map((place) => place[c]));
     const members = places.map(([j]) => j);
     const spread = Math.max(span(1), span(2));
-    const radius = Math.max(spread / 2 + this.app.pointSize() / 2, this.ring(members));
+    const dot = Math.max(...members.map((j) => this.app.dotRadius(j)));
+    const radius = Math.max(spread / 2 + dot, this.ring(members));
     return { members, x: mean(1), y: mean(2), radius, faint: this.isBehind(mean(3)), spread };
   }
 
   // The radius of the largest ring around one of some particles, 0 without one.
   ring(members) {
     const { app } = this;
-    if (!app.showMass || app.camera.kind === "strip") return 0;
     const { k } = app.player.moment;
-    const sizes = members.map((j) => app.run.cluster(j, k)).filter((code) => code !== MISSING_LABEL).map((code) => app.sizesAt(k).get(code));
-    const largest = Math.max(0, ...sizes);
-    return largest >= leastRinged(app) ? massRadius(app, largest) : 0;
+    const ringed = members.map((j) => app.run.cluster(j, k)).filter((code) => app.scene.ringed.has(code));
+    const largest = Math.max(0, ...ringed.map((code) => app.sizesAt(k).get(code)));
+    return largest > 0 ? massRadius(app, largest) : 0;
   }
 
   draw(context, matrix) {

@@ -2,7 +2,8 @@
 //
 // window.particleflow, for tests and scripts:
 //   ready              promise that resolves when the first picture has been drawn
-//   state()            {time, unit, frame, playing, speed, scale, mode, selected, renderer, frames, count}
+//   state()            {time, unit, frame, playing, speed, scale, mode, held, only, selected, renderer, frames, count}
+//   dotRadius(j)       radius in CSS pixels of the dot that particle j lies in, before perspective
 //   positions(k)       Float64Array of the decoded coordinates of stored frame k, particle by particle
 //   clusters(k)        array of cluster codes of stored frame k, or null
 //   levels(k)          array of how dense the cells of stored frame k are, from 0 to 1, or null for particles
@@ -17,13 +18,15 @@ function publish(app) {
   const methods = {
     state: () => ({
       time: player.time, unit: player.unit, frame: player.moment.k, playing: player.playing, speed: player.speed,
-      scale: app.timeline.mode, mode: app.mode, selected: focus.selected, hovered: focus.hovered,
+      scale: app.timeline.mode, mode: app.mode, held: app.held, only: app.only, selected: focus.selected,
+      hovered: focus.hovered,
       renderer: app.renderer.kind, frames: app.run.frames, count: app.run.count,
     }),
     positions: (k) => app.run.positions(k),
     clusters: (k) => (app.run.hasClusters ? Array.from({ length: app.run.count }, (_, j) => app.run.cluster(j, k)) : null),
     levels: (k) => (app.run.density
       ? Array.from({ length: app.run.count }, (_, j) => app.run.level(j, { k, next: k, fraction: 0 })) : null),
+    dotRadius: (j) => app.dotRadius(j),
     names: () => app.names.drawn.map(({ text, box }) => ({ text, box })),
     frameTimes: () => Array.from(app.timeline.frameTimes),
     cursors: () => app.panels.list.map((panel) => {
@@ -49,7 +52,9 @@ async function start() {
   const arrays = await readArrays(facts.sections);
   const codes = await readCodes(facts, progress);
   bar.hidden = true;
-  publish(new App(facts, arrays, codes));
+  const app = new App(facts, arrays, codes);
+  publish(app);
+  if (!app.reducedMotion.matches) app.player.play();
   await new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));
 }
 

@@ -7,12 +7,12 @@ precision highp int;
 layout(location = 0) in uvec4 first;   // x, y, z, cluster in frame k
 layout(location = 1) in uvec4 second;  // the same in frame k + 1
 layout(location = 2) in uint code;     // a category that does not change: given label, or held clusters
-layout(location = 3) in float share;   // of the area of the dot: less than 1 inside a ring of another category
+layout(location = 3) in float share;   // the area of the dot, in those of a point: larger for the mass at its place
 uniform mat4 matrix;
 uniform vec3 low, stepSize, background;
 uniform float fraction, size, reference, alpha, missing, count, elapsed, sphere, square;
 uniform vec2 cue, speedRange;
-uniform int mode;
+uniform int mode, only;
 uniform highp sampler2D categories, ramp;
 out vec4 tint;
 out float radius;
@@ -47,6 +47,8 @@ void main() {
   }
   float far = cue.y > cue.x ? clamp((distance - cue.x) / (cue.y - cue.x), 0.0, 1.0) : 0.0;
   tint = vec4(mix(color, background, 0.38 * smoothstep(0.35, 1.0, far)), alpha);
+  // categories that are not shown alone stay as a shade
+  if (only >= 0 && int(mode == 0 ? first.w : code) != only) tint = vec4(mix(color, background, 0.6), 0.14 * alpha);
   float pixels = size * sqrt(share) * (reference > 0.0 ? reference / distance : 1.0);
   gl_PointSize = pixels + (square > 0.0 ? 0.0 : 1.5);
   radius = (pixels + 1.5) * 0.5;
@@ -99,7 +101,7 @@ class GLPoints {
     }
     this.slots = [0, 1, 2].map(() => ({ buffer: this.allocate(run.count * 8), frame: -1 }));
     this.codes = this.allocate(run.count * 2);
-    this.whole = { share: new Float32Array(run.count).fill(1), anchor: null, order: null };
+    this.equal = { share: new Float32Array(run.count).fill(1), anchor: null, order: null };
     this.shares = this.allocate(run.count * 4);
     this.order = new Uint32Array(run.count);
     this.depths = new Uint16Array(run.count);
@@ -150,7 +152,7 @@ class GLPoints {
   }
 
   // Far points first, by a counting sort of the distance of their places: blending then needs no depth buffer.
-  sort(matrix, moment, cue, rings) {
+  sort(matrix, moment, cue, dots) {
     const { run, order, depths } = this;
     const frame = run.frame(moment.fraction < 0.5 ? moment.k : moment.next);
     const bins = 4096;
@@ -160,7 +162,7 @@ class GLPoints {
     const shift = [3, 7, 11].reduce((sum, place, axis) => sum + matrix[place] * run.low[axis], matrix[15]);
     const starts = new Uint32Array(bins + 1);
     for (let j = 0; j < run.count; j++) {
-      const at = 4 * (rings.anchor ? rings.anchor[j] : j);
+      const at = 4 * (dots.anchor ? dots.anchor[j] : j);
       const depth = a * frame[at] + b * frame[at + 1] + c * frame[at + 2] + (shift - base) * scale;
       const bin = depth > 0 ? (depth < bins ? bins - 1 - (depth | 0) : 0) : bins - 1;
       depths[j] = bin;
@@ -168,7 +170,7 @@ class GLPoints {
     }
     for (let i = 1; i <= bins; i++) starts[i] += starts[i - 1];
     for (let i = 0; i < run.count; i++) {
-      const j = rings.order ? rings.order[i] : i;
+      const j = dots.order ? dots.order[i] : i;
       order[starts[depths[j]]++] = j;
     }
     this.upload(order);
@@ -212,6 +214,7 @@ class GLPoints {
     gl.uniform2fv(places.cue, view.cue);
     gl.uniform2fv(places.speedRange, view.speedRange);
     gl.uniform1i(places.mode, MODES[view.mode]);
+    gl.uniform1i(places.only, view.only);
     gl.uniform1i(places.categories, 0);
     gl.uniform1i(places.ramp, 1);
     const numbers = { ...view.numbers, fraction: moment.fraction, missing: run.missing, count: run.count };
@@ -219,12 +222,12 @@ class GLPoints {
     numbers.rimmed = run.density ? 0 : 1; // cells are to touch
     numbers.square = run.density?.kind === "plane" ? 1 : 0;
     for (const [name, value] of Object.entries(numbers)) gl.uniform1f(places[name], value);
-    const rings = view.rings ?? this.whole;
-    this.setShares(rings);
+    const dots = view.dots ?? this.equal;
+    this.setShares(dots);
     const deep = view.cue[1] > view.cue[0] && run.count <= SORT_LIMIT;
-    if (deep) this.sort(matrix, moment, view.cue, rings);
-    else if (rings.order) this.upload(rings.order);
-    if (deep || rings.order) gl.drawElements(gl.POINTS, run.count, gl.UNSIGNED_INT, 0);
+    if (deep) this.sort(matrix, moment, view.cue, dots);
+    else if (dots.order) this.upload(dots.order);
+    if (deep || dots.order) gl.drawElements(gl.POINTS, run.count, gl.UNSIGNED_INT, 0);
     else gl.drawArrays(gl.POINTS, 0, run.count);
   }
 }

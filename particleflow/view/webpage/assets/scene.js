@@ -22,6 +22,7 @@ class Scene {
     this.under = under.getContext("2d");
     this.over = over.getContext("2d");
     this.curves = graticule();
+    this.ringed = new Set(); // clusters that have a ring in the last picture
   }
 
   resize(width, height, ratio) {
@@ -163,12 +164,13 @@ class Scene {
       const area = app.camera.area(width, height);
       const x = area.left + app.camera.unit * area.width;
       over.fillStyle = cssColor(app.colors.background, 0.55);
-      const clear = x + app.pointSize() / 2 + 2; // the points themselves stay bright
+      const clear = x + app.dotRadius() + 2; // the points themselves stay bright
       over.fillRect(clear, area.top, Math.max(0, area.left + area.width - clear), area.height);
       drawLines(over, [[x, area.top - 4, x, area.top + area.height + 4]], app.colors.ink, 0.55, 1);
     }
     if (app.run.density) drawDensity(this, matrix);
     if (app.run.law && app.camera.kind !== "strip") drawLaw(this, matrix);
+    this.ringed = new Set();
     if (app.showMass) this.drawMasses(matrix);
     if (app.showWords) app.names.draw(over, matrix);
     if (app.focus.selected >= 0 && !app.run.density) this.drawTrail(matrix);
@@ -183,7 +185,7 @@ class Scene {
     over.lineWidth = strong ? 2.5 : 2;
     over.strokeStyle = cssColor(app.colors.ink, 0.95);
     over.beginPath();
-    over.arc(x, y, app.pointSize() / 2 + (strong ? 5 : 4), 0, 2 * Math.PI);
+    over.arc(x, y, app.dotRadius(j) + (strong ? 5 : 4), 0, 2 * Math.PI);
     over.stroke();
   }
 
@@ -206,11 +208,13 @@ class Scene {
     drawLines(over, parts[0], app.colors.ink, 0.85, 1.6);
   }
 
-  // Rings whose area is the share of the particles in a cluster: a collapsed cluster is one dot, however many it holds.
+  // Rings whose area is the share of the particles in a cluster, around those that are not one dot yet.
   drawMasses(matrix) {
     const { app, over, width, height } = this;
     const [near, far] = app.camera.cue;
-    for (const { code, size, centre } of heavyClusters(app)) {
+    for (const { code, size, centre, isDot } of heavyClusters(app)) {
+      if (isDot || (app.only >= 0 && (app.paintMode !== "cluster" || code !== app.only))) continue;
+      this.ringed.add(code);
       const [x, y, w] = project(matrix, width, height, centre, [0, 0, 0]);
       const depth = far > near ? clamp((w - near) / (far - near), 0, 1) : 0;
       const radius = massRadius(app, size);
