@@ -38,7 +38,9 @@ def notebook_card(trajectory: Any) -> str:
         'border-radius:10px;font:13px/1.45 system-ui,sans-serif">'
         f'<div style="font-size:15px;font-weight:600">{title}</div>'
         f'<div style="opacity:.7;margin-bottom:8px">{html.escape(_summary(trajectory))}</div>'
-        f'<div style="display:flex;flex-wrap:wrap;gap:10px">{pictures}</div></div>'
+        f'<div style="display:flex;flex-wrap:wrap;gap:10px">{pictures}</div>'
+        '<div style="opacity:.7;margin-top:8px">played by <code>particleflow.view.page(run)</code></div>'
+        "</div>"
     )
 
 

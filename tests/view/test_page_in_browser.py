@@ -226,6 +226,16 @@ def test_the_area_of_a_dot_is_the_mass_at_its_place(planted_page):
 
 
 @pytest.mark.slow
+def test_between_two_steps_of_a_map_the_page_tells_both(show):
+    run = demo()
+    page = show(Trajectory.from_arrays(np.arange(40.0), run.points, metadata={"solver": "map"}))
+    for moment, expected in ((3.0, "t = 3"), (3.25, "t = 3 → 4"), (39.0, "t = 39")):
+        page.evaluate(f"window.particleflow.seek({moment})")
+        state(page)
+        assert page.locator("#readout").inner_text() == expected
+
+
+@pytest.mark.slow
 def test_dots_go_by_weights(show):
     """Four particles at two places, with weights 1, 2 and 3, 10."""
     points = np.array([[[0.0, 0.0], [0.0, 0.0], [1.0, 1.0], [1.0, 1.0]]] * 2)

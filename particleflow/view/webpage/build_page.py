@@ -16,7 +16,7 @@ import os
 import re
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 
@@ -66,12 +66,6 @@ _MOST_BYTES, _MOST_IN_A_NOTEBOOK = 25e6, 5e6  # a notebook saves every output th
 _LEAST_HEIGHT = 200  # pixels of a frame in a notebook
 
 
-@overload
-def page(trajectory: Any, path: str | os.PathLike[str], **options: Any) -> Path: ...
-@overload
-def page(trajectory: Any, path: None = None, **options: Any) -> EmbeddedPage: ...
-
-
 def page(
     trajectory: Any,
     path: str | os.PathLike[str] | None = None,
@@ -84,7 +78,7 @@ def page(
     theme: str = "auto",
     height: int = 640,
     progress: Progress | None = None,
-) -> Path | EmbeddedPage:
+) -> Any:
     """Write one self-contained HTML file that plays a trajectory and links it to its energy, clusters and merges.
 
     Without a `path` nothing is written: the result is an `EmbeddedPage`, which a notebook shows, `height` pixels high,
@@ -248,6 +242,7 @@ def _storage(trajectory: Any, found: data.Survey, chosen: data.Selection, runs: 
         "shownDimension": len(chosen.grid.low),
         "explained": found.explained,
         "law": trajectory.facts.is_law,
+        "map": trajectory.facts.is_map,
         "runs": runs,
         "radius": data.circle_radius(trajectory),
         "facing": np.radians(facing(trajectory)).tolist() if projection(trajectory).kind == "sphere" else None,

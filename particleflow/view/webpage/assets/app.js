@@ -16,7 +16,7 @@ class App {
     this.rotating = false;
     this.holding = -1; // the frame whose clusters give the colours of the mode "cluster"; −1 for that of the moment
     this.only = -1; // the category that is shown alone
-    this.showMass = this.run.hasClusters;
+    this.showMass = this.run.hasClusters && this.mode !== "last"; // rings are about the clusters of the moment
     this.names = new Names(this);
     this.showWords = this.names.usable;
     this.player = new Player(this);

@@ -72,15 +72,19 @@ function nestedShares(sizes) {
 function dotsOf(run, codes, k, most) {
   const { count } = run;
   const { anchor, place, mass } = placesOf(run, k);
-  const whole = Float32Array.from(mass, (share) => Math.max(1, most * share));
-  const largest = whole.reduce((a, b) => Math.max(a, b), 1);
+  const whole = new Float32Array(count);
+  let largest = 1;
+  for (let j = 0; j < count; j++) {
+    whole[j] = Math.max(1, most * mass[j]);
+    if (whole[j] > largest) largest = whole[j];
+  }
   if (codes === null) return { share: whole, whole, largest, mass, anchor: null, order: null };
   const sizes = new Map(); // by place, then by code
   for (let j = 0; j < count; j++) {
     if (place[j] < count) continue; // alone
     if (!sizes.has(place[j])) sizes.set(place[j], new Map());
     const there = sizes.get(place[j]);
-    there.set(codes[j], (there.get(codes[j]) ?? 0) + run.massOf(j));
+    there.set(codes[j], (there.get(codes[j]) ?? 0) + run.masses[j]);
   }
   const shares = new Map([...sizes].map(([at, there]) => [at, nestedShares(there)]));
   const inner = Float32Array.from(place, (at, j) => (at < count ? 1 : shares.get(at).get(codes[j])));
@@ -91,9 +95,8 @@ function dotsOf(run, codes, k, most) {
 // or, below `count`, its own; the last particle of that cell, and the share of the mass that is in it.
 function placesOf(run, k) {
   const { count } = run;
-  const anchor = Uint32Array.from({ length: count }, (_, j) => j);
-  const place = Float64Array.from(anchor);
-  const mass = Float64Array.from(anchor, (j) => run.massOf(j));
+  const [anchor, place, mass] = [new Uint32Array(count), new Float64Array(count), run.masses.slice()];
+  for (let j = 0; j < count; j++) anchor[j] = place[j] = j;
   const most = new Uint32Array(count).fill(1);
   for (const [grid, shift] of [0, 0.5].entries()) {
     const cells = cellsOf(run, k, shift);
@@ -112,28 +115,31 @@ function placesOf(run, k) {
 // The cells of a shifted grid that particles of frame k lie in, numbered as they are met, in a table with open
 // addresses: for every particle its cell, for every cell its number of particles, its last one and its mass.
 function cellsOf(run, k, shift) {
-  const { count, step } = run;
+  const { count, masses } = run;
   const cell = 0.005 * Math.max(...run.facts.high.map((high, c) => high - run.facts.low[c]));
+  const [a, b, c] = run.step.map((step) => step / cell);
   const frame = run.frame(k);
   const room = 2 ** Math.ceil(Math.log2(2 * count + 2));
-  const [slots, keys] = [new Int32Array(room).fill(-1), new Int32Array(count)];
-  const [of, size, last] = [new Int32Array(count), new Uint32Array(count), new Uint32Array(count)];
-  const mass = new Float64Array(count);
+  const [slots, keys] = [new Int32Array(room), new Int32Array(count + 1)]; // cells are numbered from 1
+  const [of, size, last] = [new Int32Array(count), new Uint32Array(count + 1), new Uint32Array(count + 1)];
+  const mass = new Float64Array(count + 1);
   let found = 0;
   for (let j = 0; j < count; j++) {
-    let key = 0;
-    for (let c = 0; c < 3; c++) key = 512 * key + Math.floor((step[c] * frame[4 * j + c]) / cell + shift);
-    if (frame[4 * j] === run.missing) key = -1 - j; // nowhere
-    let slot = (Math.imul(key, 0x9e3779b1) >>> 0) & (room - 1);
-    while (slots[slot] >= 0 && keys[slots[slot]] !== key) slot = (slot + 1) & (room - 1);
-    if (slots[slot] < 0) {
-      slots[slot] = found;
-      keys[found++] = key;
+    const at = 4 * j;
+    let key = (Math.floor(a * frame[at] + shift) << 18) | (Math.floor(b * frame[at + 1] + shift) << 9) | Math.floor(c * frame[at + 2] + shift);
+    if (frame[at] === run.missing) key = -1 - j; // nowhere
+    const mixed = Math.imul(key, 0x9e3779b1);
+    let slot = (mixed ^ (mixed >>> 15)) & (room - 1); // high bits as well: a product's low ones are those of the last axis
+    while (slots[slot] && keys[slots[slot]] !== key) slot = (slot + 1) & (room - 1);
+    if (!slots[slot]) {
+      slots[slot] = ++found;
+      keys[found] = key;
     }
-    of[j] = slots[slot];
-    size[of[j]]++;
-    last[of[j]] = j;
-    mass[of[j]] += run.massOf(j);
+    const cellHere = slots[slot];
+    of[j] = cellHere;
+    size[cellHere]++;
+    last[cellHere] = j;
+    mass[cellHere] += masses[j];
   }
   return { of, size, last, mass };
 }
@@ -204,7 +210,7 @@ function heavyClusters(app) {
     if (!entry || !run.point(j, moment, point)) continue;
     for (let c = 0; c < 3; c++) entry.centre[c] += point[c];
     entry.found++;
-    entry.mass += run.massOf(j);
+    entry.mass += run.masses[j];
     entry.most = Math.max(entry.most, mass[j]);
   }
   // a chain all around the circle has its centre where no particle is

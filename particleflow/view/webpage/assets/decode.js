@@ -93,6 +93,8 @@ class Run {
     this.radius = facts.radius ?? 0; // of the circle or sphere the points live on
     this.hasClusters = facts.sections.some((section) => section.name === "clusters0");
     this.density = facts.density; // of a density: the scale of its levels
+    const whole = arrays.weights?.reduce((sum, weight) => sum + weight, 0);
+    this.masses = Float64Array.from({ length: this.count }, (_, j) => (whole ? arrays.weights[j] / whole : 1 / this.count));
     this.law = facts.law; // whether the points are the nodes of a normal law, and no particles
   }
 
@@ -120,14 +122,6 @@ class Run {
       for (let c = 0; c < 3; c++) out[c] *= bend;
     }
     return true;
-  }
-
-  // The share of the mass that particle j carries.
-  massOf(j) {
-    const { weights } = this.arrays;
-    if (!weights) return 1 / this.count;
-    this.allWeights ??= weights.reduce((sum, weight) => sum + weight, 0);
-    return weights[j] / this.allWeights;
   }
 
   cluster(j, k) {

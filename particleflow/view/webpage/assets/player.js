@@ -111,7 +111,7 @@ class Player {
     scrubber.value = this.unit;
     scrubber.style.setProperty("--done", `${100 * this.unit}%`);
     scrubber.setAttribute("aria-valuetext", describeMoment(this.app));
-    byId("readout").textContent = `t = ${formatNumber(this.time)}`;
+    byId("readout").textContent = `t = ${timeText(this.app)}`;
     byId("clock").textContent = `frame ${arrays.frames[this.moment.k] + 1} / ${facts.totalFrames}`;
   }
 }

@@ -3,7 +3,14 @@
 function describeMoment(app) {
   const index = nearest(locate(app.timeline.times, app.player.time));
   const count = app.arrays.counts ? `, ${app.arrays.counts[index]} ${app.facts.counted}` : "";
-  return `time ${formatNumber(app.player.time)}${count}`;
+  return `time ${timeText(app)}${count}`;
+}
+
+// The time that is shown; on the way between two steps of a map, which has no states in between, both.
+function timeText({ facts, timeline, player }) {
+  const { k, next, fraction } = player.moment;
+  if (!facts.map || !(fraction > 1e-9 && fraction < 1 - 1e-9)) return formatNumber(player.time);
+  return `${formatNumber(timeline.frameTimes[k])} → ${formatNumber(timeline.frameTimes[next])}`;
 }
 
 // Facts of the run, what the page shows of it and what it leaves out, as [name, text].
