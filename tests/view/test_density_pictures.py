@@ -236,7 +236,7 @@ def test_movies_show_the_density_of_an_instant(kind):
 def test_movies_of_one_frame_and_of_ensembles(kind):
     for run in (make(kind, frames=1), make(kind, runs=2)) if kind != "scattered" else (scattered(), scattered(1)):
         with style.use("dark"):
-            Movie(run, 2, "auto", (320, 192)).frame(1)
+            Movie(run, 2, "motion", (320, 192)).frame(1)
 
 
 def facts_of(path) -> tuple[dict, str]:

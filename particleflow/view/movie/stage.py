@@ -211,9 +211,10 @@ def _add_progress(stage: Stage, figure: Any, shares: np.ndarray, baseline: float
     """The line of progress below the clock, as wide as the column of panels, and the name of its scale."""
     theme, (width, height) = style.current(), stage.size
     top = baseline + 0.011 * height
-    stage.progress = ProgressLine(shares, (_LEFT * width, top, _RIGHT * width, top + 0.0045 * height))
+    bottom = top + 0.0045 * height
+    stage.progress = ProgressLine(shares, (_LEFT * width, top, _RIGHT * width, bottom))
     words, size = "log time" if stage.log else "time", 0.78 * theme.font_size
-    figure.text(_LEFT, 1 - baseline / height, words, fontsize=size, color=theme.muted, va="baseline")
+    figure.text(_LEFT, 0.993 - bottom / height, words, fontsize=size, color=theme.muted, va="top")
 
 
 def fit_tick_labels(stage: Stage) -> None:
