@@ -110,19 +110,6 @@ def test_trails_lie_where_particles_were_in_the_last_frames_and_nowhere_else(tra
     assert np.asarray(movie.frame(0)).tolist() == np.asarray(plain.frame(0)).tolist()
 
 
-def test_dots_behind_a_sphere_are_smaller_and_fainter_than_those_in_front():
-    """Equal particles at opposite points: the one behind has at most .75 of the radius, and is fainter."""
-    toward = rotation(0.0, 22.0)[2]
-    run = Trajectory.from_arrays([0.0, 1.0], np.stack([[toward, -toward]] * 2), metadata={"geometry": "sphere"})
-    colors = np.full((2, 3), 0.9)
-    movie = movie_of(run, frames=2, colors=colors)
-    _, radii, shown = movie.sprites(1, rotation(0.0, 22.0))  # from far to near
-    assert radii[0] <= 0.75 * radii[1]
-    np.testing.assert_allclose(shown[1], 0.9)
-    shade = np.array(to_rgb(style.find("light").shade))
-    assert np.abs(shown[0] - shade).max() <= 0.55 * np.abs(shown[1] - shade).max()
-
-
 SCALED = [(*case, scale) for scale in (1.0, 1e-6, 3e9) for case in CASES]
 
 
