@@ -35,6 +35,8 @@ from .clusters.plateaus import find_plateaus as find_plateaus
 from .clusters.plateaus import first_real_merge as first_real_merge
 from .clusters.plateaus import metastable as metastable
 from .clusters.plateaus import spreads as spreads
+from .clusters.separation import cluster_reaches as cluster_reaches
+from .clusters.separation import is_separated as is_separated
 from .clusters.similarity import PairSimilarities as PairSimilarities
 from .clusters.similarity import similarity_quantiles as similarity_quantiles
 from .clusters.tracking import ClusterTrack as ClusterTrack

@@ -54,8 +54,9 @@ def worth_showing(trajectory: "Trajectory", analysis: Any) -> Any:
     counts, labels = pick(analysis, "counts"), pick(analysis, "labels")
     if is_density(trajectory):
         return None if counts is None or np.ptp(counts) == 0 else analysis
-    known = np.ndim(counts) == 1 and np.ndim(labels) == 2 and len(counts) > 0
-    scattered = known and spreads(counts, labels[-1])
+    components = pick(analysis, "components", "counts")
+    known = np.ndim(components) == 1 and np.ndim(labels) == 2 and len(components) > 0
+    scattered = known and spreads(components, labels[-1])
     return None if scattered or not character_of(trajectory).gathers else analysis
 
 

@@ -98,7 +98,9 @@ def test_all_normalisations_on_the_unit_sphere_are_analysed_on_the_sphere(scheme
 def test_progress_of_a_run_counts_clusters_at_the_radius_of_its_sphere():
     frames = SimpleNamespace(points=circle([[0.0, 0.02, 0.04, 0.14, 0.16]], 5.0))
     with Meter(quiet=True) as meter:
-        assert RunMeter(meter, 1.0, 1, Sphere(5.0))._clusters(frames) == 2
+        assert RunMeter(meter, 1.0, 1, Sphere(5.0))._clusters(frames) == ["2 clusters"]
+        dense = SimpleNamespace(points=circle([np.linspace(0, 2 * np.pi, 200)], 5.0))
+        assert RunMeter(meter, 1.0, 1, Sphere(5.0))._clusters(dense) == ["clusters not separated"]
 
 
 def test_facts_are_believed_before_names():

@@ -127,17 +127,28 @@ def test_treads_begin_with_the_first_real_merge(counts, begin, treads):
     assert [plateau.count for plateau in find_plateaus(np.arange(len(counts)), counts)] == treads
 
 
+CLOUD = float("nan")  # in place of a count: clusters are not separated
+
+
 @pytest.mark.parametrize(
     ("counts", "begin", "treads"),
     [
-        ([1, 1, 1, 5, 9, 20, 17, 17, 11, 6, 4, 4, 4], 6, [17, 4]),  # a dense crowd breaks up, stragglers are absorbed
-        ([1, 1, 3, 3, 3], 2, [3]),  # it breaks up at once
-        ([1, 2, 1, 1, 2, 1, 2], None, []),  # one that only comes and goes
-        ([1, 1, 1], None, [1]),
+        ([CLOUD, CLOUD, CLOUD, 17, 17, 11, 6, 4, 4, 4], 3, [17, 4]),  # a dense cloud, then stragglers are absorbed
+        ([CLOUD, CLOUD, 3, 3, 3], 2, [3]),
+        ([9, 9, 8, CLOUD, CLOUD, 5, 5, 5, 4, 4], 2, [5, 4]),  # it becomes one in between
+        ([7, 7, 8, 8, CLOUD, 8, 7], None, []),
+        ([1, 1, 3, 3, 3], None, []),  # one cluster that breaks up is no cloud
+        ([3, 3, CLOUD, CLOUD], None, []),
+        ([CLOUD, CLOUD], None, []),
     ],
 )
-def test_the_treads_of_a_chain_that_breaks_up_begin_after_its_largest_count(counts, begin, treads):
+def test_treads_leave_out_frames_without_a_count(counts, begin, treads):
     assert first_real_merge(counts) == begin
+    sides = {k: [[c for c in side if c == c] for side in (counts[:k], counts[k:])] for k in range(1, len(counts))}
+    by_definition = [
+        k for k, (before, after) in sides.items() if counts[k] == counts[k] and max(after) < min(before, default=np.inf)
+    ]
+    assert by_definition[:1] == ([] if begin is None else [begin])
     assert [plateau.count for plateau in find_plateaus(np.arange(len(counts)), counts)] == treads
 
 

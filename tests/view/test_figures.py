@@ -186,6 +186,22 @@ def test_names_of_plateaus_never_overlap_and_the_longest_is_always_there(theme):
         assert ax.get_window_extent().padded(1).containsx(box.x1)
 
 
+@pytest.mark.parametrize("log", [False, True])
+def test_frames_without_a_count_are_hatched_from_middle_to_middle(log):
+    times = np.array([1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0])
+    run = Trajectory.from_arrays(times, np.zeros((8, 3, 1)))
+    counts = np.array([9, 9, np.nan, np.nan, np.nan, 5, 4, 4])
+    ax = view.cluster_count(run, counts, log=log)
+    (band,) = [patch for patch in ax.patches if patch.get_hatch()]
+    box = band.get_extents().transformed(ax.transData.inverted())
+    np.testing.assert_allclose([box.x0, box.x1], [3.0, 24.0])
+    (words,) = [text for text in ax.texts if text.get_text() == "not separated"]
+    assert 3.0 < words.get_position()[0] < 24.0
+    assert np.isnan(ax.lines[0].get_ydata()).sum() == 3
+    assert not [patch for patch in view.cluster_count(run, np.ones(8)).patches if patch.get_hatch()]
+    assert view.cluster_count(run, np.full(8, np.nan)).get_ylim()[1] > 0
+
+
 def test_staircase_needs_something_to_show():
     with pytest.raises(ArgumentError, match="give `counts`"):
         view.staircase(make(2, observables={}))

@@ -78,7 +78,7 @@ def test_a_cloud_that_only_spreads_has_no_clusters_to_show():
     points = np.linspace(1.0, 3.0, 6)[:, None, None] * np.linspace(-1, 1, 30)[None, :, None]
     run = Trajectory.from_arrays(np.arange(6.0), points)
     track = pf.analysis.track_clusters(run, 0.1)
-    assert (track.counts[0], track.counts[-1]) == (1, 30)
+    assert (track.components[0], track.components[-1]) == (1, 30)
     assert worth_showing(run, track) is None
     assert pf.analysis.summarize(run, threshold=0.1)["kept_apart_by"] == "the flow"
 

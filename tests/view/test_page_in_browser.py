@@ -12,6 +12,7 @@ from PIL import Image
 from sklearn.decomposition import PCA
 
 from page_oracles import EVIL, demo, picture, pixels, planted, state, stored, two_groups, wait_until
+from particleflow.analysis import track_clusters
 from particleflow.trajectory.trajectory import Trajectory
 from particleflow.view import page as write_page
 from shares import by_default
@@ -636,3 +637,21 @@ def test_a_normal_law_is_its_ellipses(show):
     away = np.hypot(np.abs(rows - middle[0]) / unit - 1, np.abs(columns - middle[1]) / unit - 10)
     assert away.min() > 0.3  # the nodes are √2 deviations away, between both ellipses
     assert page.locator("#subtitle").inner_text().startswith("normal\xa0law")
+
+
+@pytest.mark.slow
+def test_frames_without_a_count_say_that_clusters_are_not_separated(show):
+    """80 places, evenly on [−1, 1], that go to four as e^(−t)."""
+    start = np.linspace(-1, 1, 80)
+    end = (np.floor(2 * np.clip(start, -1, 0.999)) + 0.5) / 2
+    times = np.linspace(0, 6, 16)
+    run = Trajectory.from_arrays(times, (end + np.exp(-times)[:, None] * (start - end))[:, :, None])
+    track = track_clusters(run, 0.03)
+    page = show(run, analysis=track)
+    for frame, count in enumerate(track.counts):
+        page.evaluate(f"window.particleflow.seek({times[frame]})")
+        state(page)
+        said = page.locator(".panel", has_text="clusters").first.locator(".value").inner_text()
+        assert said == ("not separated" if np.isnan(count) else f"{count:.0f}")
+    codes = [set(page.evaluate(f"window.particleflow.clusters({frame})")) for frame in (0, 15)]
+    assert [len(each) for each in codes] == [1, 4]

@@ -90,3 +90,25 @@ def test_trees_that_make_no_sense_are_refused():
         view.merge_tree(run, [(0, 1, 1.0, 2), (1, 0, 2.0, 2)])
     with pytest.raises(ShapeError, match=r"\(a, b, time, size\)"):
         view.merge_tree(run, np.zeros((3, 2)))
+
+
+@pytest.mark.parametrize("vertical", [True, False])
+def test_the_tree_of_a_dense_start_begins_where_it_is_separated_and_says_so(vertical):
+    """80 places, evenly on [−1, 1], that go to four as e^(−t)."""
+    start = np.linspace(-1, 1, 80)
+    end = (np.floor(2 * np.clip(start, -1, 0.999)) + 0.5) / 2
+    times = np.linspace(0, 6, 16)
+    run = Trajectory.from_arrays(times, (end + np.exp(-times)[:, None] * (start - end))[:, :, None])
+    track = track_clusters(run, 0.03)
+    begin = int(np.flatnonzero(np.isfinite(track.counts))[0])
+    rows = [[0, 1, times[-1], 40]]  # a merge, so that there is something to draw
+    assert begin > 0
+    for merges in (rows, track.tree):
+        ax = view.merge_tree(run, merges, labels=track.labels, vertical=vertical)
+        side = 1 if vertical else 0
+        ends = np.concatenate([line[:, side] for line in ax.collections[0].get_segments()])
+        assert ends.min() == times[begin]
+    (band,) = [patch for patch in ax.patches if patch.get_hatch()]
+    box = band.get_extents().transformed(ax.transData.inverted())
+    np.testing.assert_allclose((box.intervaly if vertical else box.intervalx)[1], (times[begin - 1] + times[begin]) / 2)
+    assert [text.get_text() for text in ax.texts] == ["not separated"]

@@ -3,7 +3,7 @@
 A cluster is a connected component of the graph that links particles at distance at most r (single linkage cut at r).
 Distances are straight lines in the stored coordinates: on the sphere they are **chordal**, |x − y|, never angles;
 `chordal_from_inner` and `chordal_from_angle` turn other thresholds into chordal ones. Particles of zero weight belong
-to no cluster: their label is −1.
+to no cluster: their label is −1. Components are counted only where they are clusters and not chains (see `separation`).
 """
 
 from typing import TYPE_CHECKING, NamedTuple
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from particleflow._support.single_linkage import components
+from particleflow.analysis.clusters.separation import is_separated, known_counts
 from particleflow.analysis.reading import (
     FloatArray,
     IntArray,
@@ -131,12 +132,13 @@ def cluster_labels(points: ArrayLike, threshold: float, *, weights: ArrayLike | 
     return label_active(array, active, as_positive(threshold, "threshold", zero=True))
 
 
-def cluster_count(points: ArrayLike, threshold: float, *, weights: ArrayLike | None = None) -> int:
-    """Return the number of clusters of one cloud at distance ≤ threshold.
+def cluster_count(points: ArrayLike, threshold: float, *, weights: ArrayLike | None = None) -> int | None:
+    """Return the number of clusters of one cloud at distance ≤ threshold; None where they are not separated.
 
     points: (N, d), or (N,) on a line; threshold: r; weights: (N,), particles of weight zero are not counted.
     """
-    return int(cluster_labels(points, threshold, weights=weights).max()) + 1
+    labels = cluster_labels(points, threshold, weights=weights)
+    return int(labels.max()) + 1 if is_separated(points, labels, threshold, weights=weights) else None
 
 
 def cluster_masses(labels: ArrayLike, weights: ArrayLike | None = None) -> FloatArray:
@@ -160,15 +162,17 @@ def effective_count(masses: ArrayLike) -> float:
 
 def cluster_counts(
     trajectory: "Trajectory", threshold: float | None = None, *, progress: Progress | None = None
-) -> IntArray:
-    """Return the number of clusters in every frame, shape (T,).
+) -> FloatArray:
+    """Return the number of clusters in every frame, shape (T,); NaN from the first frame not separated to the last.
 
     threshold: the linking distance (chordal on the sphere); without it, that of `choose_threshold`.
     """
     trajectory = single_run(trajectory)
-    active = fixed_weights(trajectory) > 0
+    weights = fixed_weights(trajectory)
     chosen = choose_threshold(trajectory, threshold).value
-    counts = np.zeros(len(trajectory), dtype=np.int64)
+    numbers, separated = np.zeros(len(trajectory), dtype=np.int64), np.zeros(len(trajectory), dtype=bool)
     for index, points in iterate(trajectory, progress):
-        counts[index] = label_active(points, active, chosen).max() + 1
-    return counts
+        labels = label_active(points, weights > 0, chosen)
+        numbers[index] = labels.max() + 1
+        separated[index] = is_separated(points, labels, chosen, weights=weights)
+    return known_counts(numbers, separated)

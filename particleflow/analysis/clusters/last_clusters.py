@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from particleflow.analysis.clusters.clusters import choose_threshold, label_active
+from particleflow.analysis.clusters.separation import is_separated
 from particleflow.analysis.reading import FloatArray, IntArray, frame_weights, masses_of, select_frames
 from particleflow.analysis.run_character import character_of
 from particleflow.analysis.samples import stored_points
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 MOST_CLUSTERS = 12
 MOSTLY_ONE = 0.7  # chance that two particles are of one cluster, above which an earlier frame is searched for
 _LEAST_MASS = 0.01  # of a cluster of its own
-_LOOSEST = 4.0  # linking distances: the largest root-mean-square distance of tight clusters to their centres
 _FRAMES = 48  # searched at most, from the last one backwards
 
 
@@ -58,8 +58,10 @@ def frame_clusters(run: "Trajectory", frame: int) -> IntArray:
 
 
 def _tight_clusters(points: FloatArray, weights: FloatArray, threshold: float) -> tuple[IntArray, FloatArray] | None:
-    """Every particle's cluster (N,) and the centres (k, d) of those that count; None if they are loose chains."""
+    """Every particle's cluster (N,) and the centres (k, d) of those that count; None if they are not separated."""
     labels = label_active(points, weights > 0, threshold)
+    if not is_separated(points, labels, threshold, weights=weights):
+        return None
     active = labels >= 0
     mass = np.bincount(labels[active], weights[active])
     heavy = np.flatnonzero(mass >= _LEAST_MASS)
@@ -73,9 +75,6 @@ def _tight_clusters(points: FloatArray, weights: FloatArray, threshold: float) -
     number[heavy] = np.arange(len(heavy))
     own = number[labels]
     inside = own >= 0
-    spread = np.sqrt(weights[inside] @ np.square(points[inside] - centres[own[inside]]).sum(axis=-1))
-    if spread > _LOOSEST * threshold:
-        return None
     own[~inside] = np.linalg.norm(points[~inside, None] - centres[None], axis=-1).argmin(axis=1)
     return own, centres
 

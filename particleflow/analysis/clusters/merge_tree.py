@@ -68,13 +68,15 @@ class MergeTree:
 
     `resolution` is 0 where all contacts were compared, and otherwise the size, as a fraction of the threshold, of the
     cells to which particles were thinned because two crowds met: the distances by which merges within one interval are
-    put in order are then right to twice that.
+    put in order are then right to twice that. `not_separated` are the stretches of time, from and until, in which
+    components are chains and no clusters (see `separation`).
     """
 
     threshold: float
     births: list[Birth] = field(default_factory=list)
     merges: list[Merge] = field(default_factory=list)
     resolution: float = 0.0
+    not_separated: tuple[tuple[float, float], ...] = ()
 
     @property
     def times(self) -> FloatArray:
@@ -103,7 +105,7 @@ class MergeTree:
             f"MergeTree from {began} to {len(roots)} at the threshold {self.threshold:.4g}",
             f"  merges     {self.span()}",
             f"  splits     {splits or 'none'}",
-            f"  remaining  {', '.join(map(str, roots[:12]))}{', …' if len(roots) > 12 else ''}",
+            f"  remaining  {', '.join(map(str, roots[:12])) or 'none'}{', …' if len(roots) > 12 else ''}",
         ]
         if self.merges:
             most = max(self.merges, key=lambda merge: merge.absorbed_mass)
@@ -136,7 +138,7 @@ class MergeTree:
         for merge in self.merges:
             together = size[merge.survivor] + size[merge.absorbed] if sizes == "leaves" else merge.size
             join(merge.survivor, merge.absorbed, merge.time, together)
-        if complete_at is not None:
+        if complete_at is not None and self.births:
             first, *others = self.roots
             for other in others:
                 join(first, other, complete_at, size[first] + size[other])

@@ -5,13 +5,13 @@ merge. That is the first frame k whose count, and every later one, is below ever
 
     max(counts[k:]) < min(counts[:k]):
 
-before it clusters are chance chains of the start, which form and break. Particles so dense that they start as one chain
-have the count 1, below which no later count can be: there the rule begins at the frame with the largest count, and a
-count that is constant from there on is a plateau, too. A count that never changes is one plateau. Without counts
-a plateau is where the energy is nearly flat, |dE/ds| ≤ flatness · (max E − min E) / (total length in s), where s is t
-or, for log-spaced frames, log₁₀ t. It counts if it lasts at least `minimum` of the total length in s. A plateau starts
-and ends between two frames: its times are the middles of these brackets, as those of the merges between the same frames
-are. Dwell times are given in time and in decades of time. The weights of the particles are contained in counts and
+before it clusters are chance chains of the start, which form and break. A count is NaN where clusters are not separated
+(see `separation`): such frames are on no plateau, and where they are the first ones, the rule begins with the frame
+after them. A count that never changes is one plateau. Without counts a plateau is where the energy is nearly flat,
+|dE/ds| ≤ flatness · (max E − min E) / (total length in s), where s is t or, for log-spaced frames, log₁₀ t. It counts
+if it lasts at least `minimum` of the total length in s. A plateau starts and ends between two frames: its times are the
+middles of these brackets, as those of the merges between the same frames are.
+Dwell times are given in time and in decades of time. The weights of the particles are contained in counts and
 energy already.
 """
 
@@ -97,36 +97,35 @@ def find_plateaus(
 def first_real_merge(counts: ArrayLike) -> int | None:
     """Return the first frame k with max(counts[k:]) < min(counts[:k]), or None if there is none.
 
-    From it on the count is below everything it was before, for good: fluctuations up and down are no merges. If counts
-    begin with 1, one chain that breaks up, the frames before the first largest count are skipped; if the count then
-    stays constant, the frame of the largest count is returned.
+    From it on the count is below everything it was before, for good: fluctuations up and down are no merges. Frames
+    with a NaN are left out; if the first ones are, nothing is before the frame after them, which is returned.
+
+    counts: (T,), NaN where clusters are not separated.
     """
     array = np.asarray(counts, dtype=np.float64)
-    broken = int(np.argmax(array)) if array.size and array[0] == 1 else 0
-    array = array[broken:]
-    lowest_before = np.minimum.accumulate(array)[:-1]
-    highest_after = np.maximum.accumulate(array[::-1])[::-1][1:]
-    frames = np.flatnonzero(highest_after < lowest_before)
-    if frames.size:
-        return broken + int(frames[0]) + 1
-    return broken if broken and np.ptp(array) == 0 else None
+    known = np.isfinite(array)
+    lowest_before = np.concatenate([[np.inf], np.minimum.accumulate(np.where(known, array, np.inf))])[:-1]
+    highest_after = np.maximum.accumulate(np.where(known, array, -np.inf)[::-1])[::-1]
+    frames = np.flatnonzero(known[1:] & (highest_after < lowest_before)[1:]) + 1
+    return int(frames[0]) if frames.size else None
 
 
-def metastable(plateaus: Iterable[Plateau], initial_count: int) -> list[Plateau]:
-    """Return the plateaus with at most max(¾ · initial_count, 4) clusters.
+def metastable(plateaus: Iterable[Plateau], initial_count: float) -> list[Plateau]:
+    """Return the plateaus with at most max(¾ · initial_count, 4) clusters; all, where they began as a dense cloud.
 
     A constant count above that belongs to particles that have hardly begun to gather.
 
-    plateaus: as of `find_plateaus` with counts; initial_count: clusters in the first frame.
+    plateaus: as of `find_plateaus` with counts; initial_count: clusters in the first frame, NaN if not separated.
     """
-    most = max(0.75 * initial_count, _FEW)
+    most = np.inf if np.isnan(initial_count) else max(0.75 * initial_count, _FEW)
     return [each for each in plateaus if each.count is not None and each.count <= most]
 
 
 def spreads(counts: ArrayLike, last_labels: ArrayLike) -> bool:
     """Tell whether nothing gathers: the count ends above its start, was never larger, and most clusters are alone.
 
-    counts: (T,); last_labels: (N,), the clusters of the last frame. A cloud that splits into groups does not spread.
+    counts: (T,) of connected components, whether or not they are separated; last_labels: (N,), those of the last frame.
+    A cloud that splits into groups does not spread.
     """
     array = np.asarray(counts)
     alone = np.unique(np.asarray(last_labels), return_counts=True)[1] == 1
@@ -136,17 +135,18 @@ def spreads(counts: ArrayLike, last_labels: ArrayLike) -> bool:
 def collapse_time(times: ArrayLike, counts: ArrayLike, *, target: int = 1) -> Bracket | None:
     """Return the saved times (before, after) between which the count reaches `target` for good, or None if it does not.
 
-    A run that is collapsed from its first frame on gives that time twice.
+    A run that is collapsed from its first frame on gives that time twice. Frames whose clusters are not separated are
+    not collapsed.
 
     times, counts: (T,); target: how many clusters count as collapsed.
     """
     clock, array = as_series(times, counts, "counts")
-    return bracket_after(clock, array > target)
+    return bracket_after(clock, ~(array <= target))
 
 
-def _treads(counts: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _treads(counts: NDArray[np.number]) -> NDArray[np.bool_]:
     """Tell for every interval whether the count stays, after the first real merge or because it never changes."""
-    still = np.diff(counts) == 0
+    still = np.diff(counts) == 0  # never where a count is NaN
     begin = first_real_merge(counts)
     if begin is None:
         return still if still.all() else np.zeros_like(still)

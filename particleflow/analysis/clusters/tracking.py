@@ -9,6 +9,9 @@ A cluster that is heir to one takes its label; one that is heir to several comes
 survivor of the merges stays (see `merge_tree`); one that is heir to none has split off from its origin and gets a new
 label. Only mass counts, so a particle split in two at one place changes no label and no merge; particles of weight zero
 belong to no cluster.
+
+A run whose first frame is a dense cloud, not separated (see `separation`), has no clusters until it is separated for
+good: labels, births and merges begin in the frame after the last one that is not.
 """
 
 from collections.abc import Mapping
@@ -21,8 +24,15 @@ from numpy.typing import NDArray
 from particleflow._support.single_linkage import distinct
 from particleflow._support.text import plural
 from particleflow.analysis.clusters.brackets import Bracket, bracket_after, bracket_of
-from particleflow.analysis.clusters.clusters import Threshold, choose_threshold, label_active
+from particleflow.analysis.clusters.clusters import Threshold, choose_threshold, cluster_masses, label_active
 from particleflow.analysis.clusters.merge_tree import Birth, Contact, Merge, MergeTree, first_contacts
+from particleflow.analysis.clusters.separation import (
+    NOT_SEPARATED,
+    is_separated,
+    known_counts,
+    plain_count,
+    spans_without_count,
+)
 from particleflow.analysis.reading import (
     FloatArray,
     IntArray,
@@ -37,22 +47,24 @@ if TYPE_CHECKING:
 
 
 _IN_MEMORY = 64 * 2**20  # bytes of labels
-_ARRAYS = ("times", "labels", "counts", "largest_mass", "effective_count")
+_ARRAYS = ("times", "labels", "components", "counts", "largest_mass", "effective_count")
 
 
 @dataclass(frozen=True, repr=False)
 class ClusterTrack:
     """The clusters of a run at one threshold.
 
-    labels: (T, N), consistent through time, −1 for particles of no weight (of large runs in a temporary file, read as
-    it is used); counts, largest_mass and effective_count: (T,), the number of clusters, the mass max_c m_c of the
-    heaviest one, and 1 / Σ_c m_c²; tree: the merge tree.
+    labels: (T, N), consistent through time, −1 for particles of no weight and in a dense start (of large runs in a
+    temporary file, read as it is used); components: (T,), the number of connected components; counts, largest_mass and
+    effective_count: (T,), the number of clusters, the mass max_c m_c of the heaviest one, and 1 / Σ_c m_c², NaN where
+    clusters are not separated; tree: the merge tree.
     """
 
     threshold: Threshold
     times: FloatArray
     labels: NDArray[np.int32]
-    counts: IntArray
+    components: IntArray
+    counts: FloatArray
     largest_mass: FloatArray
     effective_count: FloatArray
     tree: MergeTree
@@ -80,26 +92,37 @@ class ClusterTrack:
             Merge(Bracket(before, after), int(frame), int(survivor), int(absorbed), mass, int(size), lost)
             for before, after, frame, survivor, absorbed, mass, size, lost in arrays["merges"].tolist()
         ]
-        tree = MergeTree(linking, births, merges, resolution)
+        spans = tuple(spans_without_count(arrays["times"], arrays["counts"]))
+        tree = MergeTree(linking, births, merges, resolution, spans)
         named = {name: arrays[name] for name in _ARRAYS}
         return ClusterTrack(Threshold(value, metric, reason), tree=tree, **named)
 
     def __repr__(self) -> str:
         """A card of five lines: how many clusters there were, when they merged, and how unequal the last ones are."""
         frames, particles = self.labels.shape
-        since = bracket_after(self.times, self.counts != self.counts[-1])
         last = (
             f"{self.largest_mass[-1]:.1%} of the mass in the heaviest, effective number {self.effective_count[-1]:.3g}"
+            if np.isfinite(self.counts[-1])
+            else NOT_SEPARATED
         )
         size = f"{plural(particles, 'particle')} over {plural(frames, 'frame')}"
         lines = [
             f"ClusterTrack of {size}, t = {self.times[0]:g} to {self.times[-1]:g}",
-            f"  clusters   {self.counts[0]} → {self.counts[-1]}, unchanged since t = {since}",
+            f"  clusters   {self._counted()}",
             f"  at the end {last}",
             f"  merges     {self.tree.span()}",
             f"  threshold  {self.threshold.value:.4g} ({self.threshold.metric})",
         ]
         return "\n".join(lines)
+
+    def _counted(self) -> str:
+        """The first and the last number of clusters, and since when it is the last one."""
+        first, last = (plain_count(self.counts[place]) for place in (0, -1))
+        begin = NOT_SEPARATED if first is None else first
+        if last is None:
+            since = bracket_after(self.times, np.isfinite(self.counts))
+            return f"{begin} → {NOT_SEPARATED} since t = {since}"
+        return f"{begin} → {last}, unchanged since t = {bracket_after(self.times, self.counts != last)}"
 
 
 def track_clusters(
@@ -119,14 +142,26 @@ def track_clusters(
     tracker = _Tracker(chosen.value, weights, times)
     frames = len(trajectory)
     labels = _empty_labels(frames, trajectory.count)
-    counts, largest, effective = np.empty(frames, dtype=np.int64), np.empty(frames), np.empty(frames)
+    components, separated = np.empty(frames, dtype=np.int64), np.empty(frames, dtype=bool)
+    largest, effective = np.empty(frames), np.empty(frames)
     for index, points in iterate(trajectory, progress):
-        labels[index] = tracker.advance(index, points)
-        counts[index] = tracker.masses.size
-        largest[index] = tracker.masses.max()
-        effective[index] = 1.0 / np.square(tracker.masses).sum()
-    tree = MergeTree(chosen.value, tracker.births, tracker.merges, tracker.resolution)
-    return ClusterTrack(chosen, times, labels, counts, largest, effective, tree)
+        found = label_active(points, tracker.active, chosen.value)
+        separated[index] = is_separated(points, found, chosen.value, weights=weights)
+        if separated[0] or separated[index]:
+            labels[index] = tracker.advance(index, points, found)
+        else:
+            tracker.restart()
+        masses = cluster_masses(found, weights)
+        components[index], largest[index] = masses.size, masses.max()
+        effective[index] = 1.0 / np.square(masses).sum()
+    if not separated[0]:
+        labels[: np.flatnonzero(~separated)[-1] + 1] = -1
+    counts = known_counts(components, separated)
+    known = np.isfinite(counts)
+    largest, effective = np.where(known, largest, np.nan), np.where(known, effective, np.nan)
+    spans = tuple(spans_without_count(times, counts))
+    tree = MergeTree(chosen.value, tracker.births, tracker.merges, tracker.resolution, spans)
+    return ClusterTrack(chosen, times, labels, components, counts, largest, effective, tree)
 
 
 def _empty_labels(frames: int, count: int) -> NDArray[np.int32]:
@@ -149,6 +184,10 @@ class _Tracker:
         """Begin before the first frame, without clusters."""
         self.threshold, self.weights, self.times = threshold, weights, times
         self.active = weights > 0
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget all clusters so far; the next frame is the first one."""
         self.births: list[Birth] = []
         self.merges: list[Merge] = []
         self.resolution = 0.0
@@ -158,18 +197,17 @@ class _Tracker:
         self.masses = np.empty(0)
         self.sizes = np.empty(0, dtype=np.int64)
 
-    def advance(self, index: int, points: FloatArray) -> IntArray:
+    def advance(self, index: int, points: FloatArray, found: IntArray) -> IntArray:
         """Take one more frame and return the labels of its particles.
 
-        points: (N, d), of which those with mass are clustered at the threshold.
+        points: (N, d); found: (N,), the clusters of the particles with mass at the threshold, −1 for the others.
         """
-        points = points[self.active]
+        points, component = points[self.active], found[self.active]
         weights = self.weights[self.active]
-        component = label_active(points, np.ones(points.shape[0], dtype=bool), self.threshold)
         masses = np.bincount(component, weights=weights).astype(np.float64)
         sizes = np.bincount(component)
-        if index == 0:
-            names = self._first_names(masses, sizes)
+        if not self.births:
+            names = self._first_names(index, masses, sizes)
         else:
             names = self._next_names(index, points, component, masses, sizes)
         self.points, self.component, self.names, self.masses, self.sizes = points, component, names, masses, sizes
@@ -177,14 +215,14 @@ class _Tracker:
         labels[self.active] = names[component]
         return labels
 
-    def _first_names(self, masses: FloatArray, sizes: IntArray) -> IntArray:
+    def _first_names(self, index: int, masses: FloatArray, sizes: IntArray) -> IntArray:
         """Name the clusters of the first frame 0, 1, … from the heaviest on; equal masses by their first particle."""
         order = np.argsort(-masses, kind="stable")
         names = np.empty(masses.size, dtype=np.int64)
         names[order] = np.arange(masses.size)
-        time = float(self.times[0])
+        time = float(self.times[index])
         for label, cluster in enumerate(order):
-            self.births.append(Birth(label, 0, time, -1, float(masses[cluster]), int(sizes[cluster])))
+            self.births.append(Birth(label, index, time, -1, float(masses[cluster]), int(sizes[cluster])))
         return names
 
     def _next_names(

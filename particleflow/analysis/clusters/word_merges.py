@@ -128,10 +128,10 @@ def _checked(labels: Any, words: Any) -> tuple[IntArray, IntArray]:
 
 
 def word_section(track: ClusterTrack, words: Any, weights: FloatArray) -> dict[str, Any] | None:
-    """The words of the last clusters and of the merges, for the summary; None for particles without words."""
+    """The words of the last clusters, if they are separated, and of the merges; None for particles without words."""
     if words is None:
         return None
-    clusters = cluster_words(track.labels[-1], words, weights)
+    clusters = cluster_words(track.labels[-1], words, weights) if np.isfinite(track.counts[-1]) else []
     merges = word_merges(track, words)
     return {
         "tokens": len(words),

@@ -10,6 +10,7 @@ from particleflow.analysis.clusters.brackets import bracket_of
 from particleflow.analysis.clusters.parking import expected_centres, parking_centres, parking_separation
 from particleflow.analysis.clusters.persistence import largest_gap, single_linkage
 from particleflow.analysis.clusters.plateaus import collapse_time, find_plateaus
+from particleflow.analysis.clusters.separation import plain_count
 from particleflow.analysis.clusters.similarity import PairSimilarities, similarity_quantiles
 from particleflow.analysis.clusters.tracking import ClusterTrack
 from particleflow.analysis.density.density_modes import growth_rates, mode_amplitudes, symmetry_errors
@@ -45,18 +46,37 @@ _EXACT = 1000  # particles up to which exact W2, the energy distance and the att
 
 
 def cluster_section(track: ClusterTrack, weights: FloatArray) -> Section:
-    """Counts, largest mass and effective count in every frame, and the masses of the last frame's clusters."""
-    final = track.labels[-1]
+    """Counts, largest mass and effective count in every frame, and the masses of the last frame's clusters.
+
+    All are NaN where clusters are not separated, and `not_separated` says from when to when that is.
+    """
+    final = track.labels[-1] if np.isfinite(track.counts[-1]) else np.full(weights.size, -1)
     masses = np.bincount(final[final >= 0], weights=weights[final >= 0])
     masses = np.sort(masses[masses > 0])[::-1]
     return {
-        "initial_count": int(track.counts[0]),
-        "final_count": int(track.counts[-1]),
+        "initial_count": plain_count(track.counts[0]),
+        "final_count": plain_count(track.counts[-1]),
+        "not_separated": _not_separated(track.times, track.counts),
         "final_masses": masses[:_LISTED],
         "times": track.times,
-        "counts": track.counts,
+        "counts": [plain_count(count) for count in track.counts],
         "largest_mass": track.largest_mass,
         "effective_count": track.effective_count,
+    }
+
+
+def _not_separated(times: FloatArray, counts: FloatArray) -> Section | None:
+    """The saved times around the first and the last moment without a number of clusters; None if there is none.
+
+    `from` is None where the run begins so, and `until` where it ends so.
+    """
+    frames = np.flatnonzero(np.isnan(counts))
+    if frames.size == 0:
+        return None
+    first, last = int(frames[0]), int(frames[-1])
+    return {
+        "from": None if first == 0 else bracket_of(times, first),
+        "until": None if last == counts.size - 1 else bracket_of(times, last + 1),
     }
 
 
@@ -257,10 +277,15 @@ def distance_section(
 
 
 def agreement_section(trajectory: "Trajectory", track: ClusterTrack, last: FloatArray, seed: int) -> Section:
-    """The silhouette of the final clusters, and their agreement with given labels where there are some."""
+    """The silhouette of the final clusters, and their agreement with given labels where there are some.
+
+    There is nothing to say of final clusters that are not separated.
+    """
     final = track.labels[-1].astype(np.int64)
     weights: dict[str, Any] = {"weights": fixed_weights(trajectory)}
     section: Section = {"silhouette": None, "adjusted_rand_index": None, "normalized_mutual_information": None}
+    if np.isnan(track.counts[-1]):
+        return section
     if track.counts[-1] > 1:
         section |= _silhouette(last, final, weights["weights"], seed)
     if trajectory.labels is not None:

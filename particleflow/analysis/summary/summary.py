@@ -15,6 +15,7 @@ from particleflow._support.files import write_text
 from particleflow._version import __version__
 from particleflow.analysis.clusters.clusters import DEFAULT_INNER
 from particleflow.analysis.clusters.plateaus import spreads
+from particleflow.analysis.clusters.separation import CHAIN_REACH, CHAIN_SHARE
 from particleflow.analysis.clusters.tracking import ClusterTrack, track_clusters
 from particleflow.analysis.clusters.word_merges import word_section
 from particleflow.analysis.density.cells import cells_of, is_density, refuse_threshold
@@ -178,7 +179,7 @@ def _summarize_run(
         **_header(),
         **_card(trajectory),
         "kept_apart_by": character_of(trajectory).apart
-        or ("the flow" if spreads(track.counts, track.labels[-1]) else None),
+        or ("the flow" if spreads(track.components, track.labels[-1]) else None),
         "thresholds": _thresholds(track, trajectory.dimension),
         "clusters": parts.cluster_section(track, weights),
         "merge_tree": track.tree.to_dict(),
@@ -248,6 +249,8 @@ def _thresholds(track: ClusterTrack, dimension: int) -> dict[str, Any]:
         "cluster_distance": track.threshold.value,
         "cluster_metric": track.threshold.metric,
         "cluster_reason": track.threshold.reason,
+        "chain_reach": CHAIN_REACH * track.threshold.value,
+        "chain_share": CHAIN_SHARE,
         "close_pair_cosine": DEFAULT_INNER,
         "dimension": dimension,
     }

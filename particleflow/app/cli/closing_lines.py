@@ -39,21 +39,48 @@ def clusters_line(summary: dict[str, Any] | None) -> str | None:
 
 
 def _run_line(summary: dict[str, Any]) -> str:
-    """ "449 → 4 clusters; 5 until t = 11.9–12.4": first and last number, and the longest-lived numbers in between."""
+    """ "449 → 4 clusters; 5 until t = 11.9–12.4": first and last number, and the longest-lived numbers in between.
+
+    Where clusters are not separated at first: "not separated until t = 7.3–7.4, then 5 → 4 clusters; …".
+    """
+    clusters = summary["clusters"]
+    known = [int(count) for count in clusters["counts"] if count is not None]
+    gap = clusters.get("not_separated")
+    if not known:
+        return "; ".join(["clusters are not separated at any time", _recorded(summary)]).removesuffix("; ")
+    if clusters["final_count"] is None:
+        return f"{plural(known[0], 'cluster')} at first, not separated since t = {_bracket(gap['from'])}"
+    lead = "" if gap is None or gap["from"] is not None else f"not separated until t = {_bracket(gap['until'])}, then "
+    if len(set(known)) == 1 and (lead or gap is None):
+        return lead + plural(known[-1], "cluster") + ("" if lead else " from the first frame to the last")
+    inside = (
+        "" if gap is None or lead else f", not separated from t = {_bracket(gap['from'])} to {_bracket(gap['until'])}"
+    )
+    treads = _treads(clusters["times"], clusters["counts"])
+    return f"{lead}{known[0]} → {plural(known[-1], 'cluster')}{inside}; {treads}"
+
+
+def _treads(times: list[float], counts: list[int | None]) -> str:
+    """ "8 until t = 3.1–3.2, 5 until t = 11.9–12.4": the longest-lived numbers, or since when there is the last."""
+    import numpy as np
+
     from particleflow.analysis.clusters.plateaus import find_plateaus, metastable
 
-    clusters = summary["clusters"]
-    first, last = int(clusters["initial_count"]), int(clusters["final_count"])
-    if first == last and len(set(clusters["counts"])) == 1:
-        return f"{plural(last, 'cluster')} from the first frame to the last"
-    times, counts = clusters["times"], clusters["counts"]
-    found = metastable(find_plateaus(times, counts), first)
+    series, last = np.array(counts, dtype=float), counts[-1]
+    found = metastable(find_plateaus(times, series), float(series[0]))
     treads = dict.fromkeys(plateau.count for plateau in found if plateau.count not in (None, last))
     words = [f"{count} until t = {_end_of(count, times, counts)}" for count in treads]
     if not words:
-        other = next(count for count in reversed(counts) if count != last)
+        other = next((count for count in reversed(counts) if count != last), None)
         words = [f"{last} since t = {_end_of(other, times, counts)}"]
-    return f"{first} → {plural(last, 'cluster')}; {', '.join(words[-_LISTED_TREADS:])}"
+    return ", ".join(words[-_LISTED_TREADS:])
+
+
+def _bracket(times: list[float]) -> str:
+    """The saved times around a change, as a summary has them, in words."""
+    from particleflow.analysis.clusters.brackets import Bracket
+
+    return str(Bracket(float(times[0]), float(times[1])))
 
 
 def _peaks_line(peaks: dict[str, Any]) -> str:
@@ -70,30 +97,42 @@ def _peaks_line(peaks: dict[str, Any]) -> str:
 
 def _apart_line(summary: dict[str, Any]) -> str:
     """ "kept apart by noise; energy 0.51 → 0.66": what keeps particles apart, and what was recorded of them."""
+    return "; ".join([f"kept apart by {summary['kept_apart_by']}", _recorded(summary)]).removesuffix("; ")
+
+
+def _recorded(summary: dict[str, Any]) -> str:
+    """ "energy 0.51 → 0.66, speed 1 → 0.1": the first and the last value of the first observables."""
     ends = [
         f"{name.replace('_', ' ')} {float(each['first']):.3g} → {float(each['last']):.3g}"
         for name, each in summary["observables"].items()
         if each["first"] is not None and each["last"] is not None
     ]
-    return "; ".join([f"kept apart by {summary['kept_apart_by']}", ", ".join(ends[:_LISTED_SERIES])]).removesuffix("; ")
+    return ", ".join(ends[:_LISTED_SERIES])
 
 
-def _end_of(count: int, times: list[float], counts: list[int]) -> "Bracket | None":
-    """The saved times around the end of the last stretch with so many clusters."""
+def _end_of(count: int | None, times: list[float], counts: list[int | None]) -> "Bracket | None":
+    """The saved times around the end of the last stretch with so many clusters, or without a number of them (None)."""
     from particleflow.analysis.clusters.brackets import bracket_after
 
     return bracket_after(times, [each == count for each in counts])
 
 
 def _ensemble_line(summary: dict[str, Any]) -> str | None:
-    """ "8 runs with 2 to 4 clusters at the end, 2.9 on average"; None where no run has a number."""
+    """ "8 runs with 2 to 4 clusters at the end, 2.9 on average"; None where no run has a number.
+
+    Runs that end without separated clusters are counted apart.
+    """
     clusters, peaks = (summary["aggregate"].get(name) or {"runs": 0} for name in ("final_count", "final_peaks"))
     final, noun = (clusters, "cluster") if clusters["runs"] else (peaks, "peak")
     if not final["runs"]:
         return None
     least, most = int(final["minimum"]), int(final["maximum"])
     spread = plural(least, noun) if least == most else f"{least} to {plural(most, noun)}"
-    return f"{plural(int(final['runs']), 'run')} with {spread} at the end, {float(final['mean']):.4g} on average"
+    others = sum(
+        each.get("clusters") is not None and each["clusters"]["final_count"] is None for each in summary["runs"]
+    )
+    apart = f", {others} not separated" if others else ""
+    return f"{plural(int(final['runs']), 'run')} with {spread} at the end, {float(final['mean']):.4g} on average{apart}"
 
 
 def words_line(summary: dict[str, Any] | None) -> str | None:

@@ -140,9 +140,7 @@ class RunMeter:
             if name in frames.observables and math.isfinite(value := float(_first(frames.observables[name][-1]))):
                 parts.append(f"{name.replace('_', ' ')} {value:.6g}")
                 break
-        clusters = self._clusters(frames)
-        if clusters is not None:
-            parts.append(plural(clusters, "cluster"))
+        parts += self._clusters(frames)
         parts += self._speed(frames)
         self.meter.update(SIMULATING, progress.frames, self.frames, "  ".join(parts))
 
@@ -161,15 +159,15 @@ class RunMeter:
             said.insert(0, f"{self.pairs / seconds:.1e} pairs/s")
         return said
 
-    def _clusters(self, frames: Any) -> int | None:
+    def _clusters(self, frames: Any) -> list[str]:
         """The number of clusters at the threshold of the analysis; not for large clouds, where it takes too long."""
         import numpy as np
 
         if frames.points is None:
-            return None
+            return []
         points = np.asarray(frames.points[-1], dtype=float)
         if points.ndim != 2 or len(points) > _COUNTED_PARTICLES or not np.isfinite(points).all():
-            return None
+            return []
         from particleflow.analysis import choose_threshold, cluster_count
         from particleflow.trajectory.trajectory import Trajectory
 
@@ -179,7 +177,8 @@ class RunMeter:
             if self.geometry is not None:
                 first.metadata["space"] = self.geometry.facts(points.shape[-1]).description()
             self.threshold = choose_threshold(first).value
-        return cluster_count(points, self.threshold)
+        count = cluster_count(points, self.threshold)
+        return ["clusters not separated" if count is None else plural(count, "cluster")]
 
 
 def _first(values: Any) -> Any:

@@ -31,6 +31,7 @@ MAX_LINES = 512  # particles drawn as lines
 MAX_FRAMES = 600  # frames along a line
 MAX_DOTS = 20_000  # a crowd of more particles is drawn as a density, or by so many of them
 _ALONE = 0.8  # of a figure: the width of a title over its only axes, which begins where these begin
+_ROOM_FOR_WORDS = 0.22  # of a time axis: words in a narrower hatched stretch are turned
 _MOST_CHANGES = 64  # of the field that are marked on a time axis
 ROUNDING_ULPS = 64.0  # of the largest value: what is below is rounding of sums over thousands of terms
 
@@ -332,6 +333,28 @@ def log_axis(ax: "Axes", values: Any, *, axis: str = "y", power: int = 1) -> np.
         ha="left" if axis == "x" else "right", va="top" if axis == "x" else "bottom",
     )  # fmt: skip
     return np.where(low, level, shown)
+
+
+def hatch_span(ax: "Axes", span: tuple[float, float], words: str, axis: str = "x") -> None:
+    """Hatch a stretch of time under all curves, with words above the curves, or in the middle if time runs upwards.
+
+    Parameters: `span`, its first and last time; `axis` of time, "x" or "y".
+    """
+    theme, upright = style.current(), axis == "y"
+    low, high = ax.get_ylim() if upright else ax.get_xlim()
+    start, end = (float(np.clip(time, min(low, high), max(low, high))) for time in span)
+    draw, logarithmic = (ax.axhspan, ax.get_yscale()) if upright else (ax.axvspan, ax.get_xscale())
+    draw(start, end, facecolor="none", edgecolor=theme.grid, hatch="///", linewidth=0, zorder=0.5)
+    ruler = np.log if logarithmic == "log" else float
+    share = float(ruler(end) - ruler(start)) / max(float(ruler(high) - ruler(low)), 1e-300)
+    middle = float(np.sqrt(start * end)) if logarithmic == "log" else 0.5 * (start + end)
+    box: Any = {"facecolor": theme.panel, "edgecolor": "none", "pad": 2.0}
+    if upright:
+        ax.text(0.5, middle, words, transform=ax.get_yaxis_transform(), ha="center", va="center", color=theme.muted,
+                bbox=box, zorder=4)  # fmt: skip
+        return
+    ax.text(middle, 0.97, words, transform=ax.get_xaxis_transform(), ha="center", va="top", color=theme.muted,
+            bbox=box, rotation=0 if share > _ROOM_FOR_WORDS else 90, zorder=0.6)  # fmt: skip
 
 
 def mark_changes(ax: "Axes", trajectory: "Trajectory", *, axis: str = "x") -> None:

@@ -325,8 +325,8 @@ def _gathering(trajectory: "Trajectory", analysis: Any, kind: str) -> Iterator[t
     run = first_run(trajectory)
     counts, labels = pick(analysis, "counts"), pick(analysis, "labels")
     merges = pick(analysis, "merge_tree", "tree", "merges")
-    if np.ndim(counts) == 1 and np.ptp(counts) > 0 and first_real_merge(counts) is None:
-        counts = merges = None  # the count only fluctuates: nothing merges for good
+    if np.ndim(counts) == 1 and not _tells_something(np.asarray(counts, float)):
+        counts = merges = None
     if counts is not None or energy_name(trajectory) is not None:
         plateaus = _plateaus(run, counts, analysis)
         yield "staircase", lambda: staircase(trajectory, counts, plateaus=plateaus)
@@ -335,6 +335,12 @@ def _gathering(trajectory: "Trajectory", analysis: Any, kind: str) -> Iterator[t
         tree_labels = labels if np.ndim(labels) == 2 else None
         draw = kymograph_with_tree if beside else merge_tree
         yield "merge_tree", lambda: draw(trajectory, merges, labels=tree_labels)
+
+
+def _tells_something(counts: np.ndarray) -> bool:
+    """Whether there is a number of clusters, and it does more than fluctuate, with nothing that merges for good."""
+    known = counts[np.isfinite(counts)]
+    return known.size > 0 and (np.ptp(known) == 0 or first_real_merge(counts) is not None)
 
 
 def _plateaus(run: Any, counts: Any, analysis: Any) -> list[Any]:
@@ -346,7 +352,7 @@ def _plateaus(run: Any, counts: Any, analysis: Any) -> list[Any]:
     with suppress(ArgumentError):
         values = observable_values(run, "energy")
         energy = values if np.isfinite(values).all() else None
-    return metastable(find_plateaus(run.times, counts, energy), int(counts[0]))
+    return metastable(find_plateaus(run.times, counts, energy), float(counts[0]))
 
 
 def _observables(trajectory: "Trajectory") -> Iterator[tuple[str, Draw]]:

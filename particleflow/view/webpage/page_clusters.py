@@ -3,6 +3,9 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
+from particleflow.analysis.clusters.separation import NOT_SEPARATED
 from particleflow.errors import ParticleflowError
 from particleflow.view.findings import expected_structure, merge_rows, pick, worth_showing
 from particleflow.view.webpage.page_tree import Births
@@ -55,4 +58,7 @@ def clusters_from(analysis: Any) -> Clusters:
     value = getattr(threshold, "value", threshold)
     value = float(value) if isinstance(value, int | float) else None
     note = "" if value is None else f"particles closer than {value:.4g} are linked"
-    return Clusters(pick(analysis, "labels"), pick(analysis, "counts"), tree, births, value, note)
+    counts = pick(analysis, "counts")
+    if counts is not None and not np.isfinite(counts).any():
+        return Clusters(threshold=value, note=f"{note}; {NOT_SEPARATED} at any time".lstrip("; "))
+    return Clusters(pick(analysis, "labels"), counts, tree, births, value, note)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from particleflow.analysis.clusters.separation import NOT_SEPARATED, spans_without_count
 from particleflow.analysis.density.density_modes import symmetry_errors
 from particleflow.analysis.late_approach import LEAST_GAP, late_law, late_stretch, law_values
 from particleflow.analysis.reading import check_trajectory, first_run
@@ -15,6 +16,7 @@ from particleflow.errors import ArgumentError, ShapeError
 from particleflow.view import style
 from particleflow.view.plots.base import (
     drawn_times,
+    hatch_span,
     log_axis,
     mark_changes,
     new_axes,
@@ -213,9 +215,9 @@ def draw_band(
 
 
 def check_counts(trajectory: "Trajectory", counts: Any) -> np.ndarray:
-    """Cluster counts as an array (T,) or (T, R)."""
+    """Cluster counts as an array (T,) or (T, R), NaN where there is none."""
     check_trajectory(trajectory)
-    counts = np.asarray(counts)
+    counts = np.asarray(counts, dtype=float)
     if counts.ndim not in (1, 2) or len(counts) != len(trajectory):
         expected = f"({len(trajectory)},) or ({len(trajectory)}, R)"
         raise ShapeError(f"Argument `counts` must have shape {expected}, but has {counts.shape}.")
@@ -292,7 +294,8 @@ def cluster_count(
 ) -> "Axes":
     """Draw the number of clusters as a staircase, plateaus (start, end, count) shaded and named by their count.
 
-    The number changes in the middle between two frames, where a merge tree draws the merges.
+    The number changes in the middle between two frames, where a merge tree draws the merges. Frames without a number,
+    NaN, are hatched: clusters are not separated there.
 
     Parameters: `counts` (T,), or (T, R) for a median and a band over runs; `plateaus`, whose bounds are times; `log`, a
     logarithmic time axis (True, False, or "auto": where the frames are spaced like that); `color` of the line; `of`,
@@ -305,6 +308,9 @@ def cluster_count(
     color = color or style.current().categories[3]
     draw_band(ax, drawn_times(trajectory.times, log), counts.astype(float), color, None, steps=True)
     count_axis(ax, counts)
+    if counts.ndim == 1:
+        for span in spans_without_count(trajectory.times, counts):
+            hatch_span(ax, span, NOT_SEPARATED)
     ax.set_ylabel(with_band(of, counts))
     mark_changes(ax, trajectory)
     set_title(ax, trajectory)
@@ -318,9 +324,9 @@ def count_axis(ax: "Axes", counts: np.ndarray) -> None:
     """
     from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
-    top = max(int(np.nanmax(counts)), 2)
+    top = max(int(np.max(counts, where=np.isfinite(counts), initial=0)), 2)
     ax.grid(True, axis="y")
-    if np.nanmin(counts) < 1 or top <= _FEW:
+    if np.min(counts, where=np.isfinite(counts), initial=top) < 1 or top <= _FEW:
         ax.set_ylim(-0.04 * top, 1.25 * top)
         ax.yaxis.set_major_locator(MaxNLocator(integer=True))
         return

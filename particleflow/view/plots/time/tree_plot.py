@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from particleflow.analysis.clusters.separation import NOT_SEPARATED
 from particleflow.analysis.clusters.tree_layout import (
     TreeBranch,
     grow_branches,
@@ -21,6 +22,7 @@ from particleflow.view.plots.base import (
     angles,
     drawn_times,
     emptiest_angle,
+    hatch_span,
     mark_changes,
     new_axes,
     new_figure,
@@ -128,7 +130,8 @@ def merge_tree(
     square root of its share of particles; a branch of several labels (or last clusters) has stripes as wide as their
     shares, the largest outside; colours of first places are averaged. Clusters that have not merged by the end run to
     the last time. A merge of the analysis is drawn in the middle between the two frames that it happened between, with
-    a light bar from one to the other. An ensemble shows its run 0.
+    a light bar from one to the other. Times at which clusters are not separated are hatched. An ensemble shows its run
+    0.
 
     Parameters: `merges`, rows or a `MergeTree` of the analysis (with its `labels`); `log`, a logarithmic time axis
     (True, False, or "auto": where the frames are spaced like that); `vertical`, time upwards; `ax`, the axes to draw
@@ -153,6 +156,8 @@ def merge_tree(
     limits, ticks = (ax.set_xlim, ax.set_xticks) if vertical else (ax.set_ylim, ax.set_yticks)
     limits(-1, len(leaves.along))
     ticks([])
+    for span in getattr(merges, "not_separated", ()):
+        hatch_span(ax, span, NOT_SEPARATED, axis="y" if vertical else "x")
     if run.words is not None:
         _name_leaves(ax, run, rows, leaves, labels, vertical)
     (ax.set_xlabel if vertical else ax.set_ylabel)("particles, by cluster" if labels is None else "clusters")

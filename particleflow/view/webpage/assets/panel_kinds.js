@@ -48,6 +48,35 @@ function drawCurve(context, xs, ys, middles) {
   context.stroke();
 }
 
+// Slanted lines across the area from one x to another.
+function hatch(context, from, to, area, color) {
+  context.save();
+  context.beginPath();
+  context.rect(from, area.top, to - from, area.height);
+  context.clip();
+  const lines = [];
+  for (let x = from - area.height; x < to; x += 8) lines.push([x, area.top + area.height, x + area.height, area.top]);
+  drawLines(context, lines, color, 1, 1);
+  context.restore();
+}
+
+// Frames in which clusters are not separated have no number: they are hatched.
+function hatchUncounted(context, app, area) {
+  const { timeline, colors } = app;
+  const { times } = timeline;
+  const counts = app.arrays.counts ?? [];
+  const edge = (i) => {
+    const [before, after] = [times[Math.max(i - 1, 0)], times[Math.min(i, times.length - 1)]];
+    return area.left + timeline.toUnit((before + after) / 2) * area.width;
+  };
+  let first = 0;
+  for (let i = 0; i <= counts.length; i++) {
+    if (i < counts.length && !Number.isFinite(counts[i])) continue;
+    if (i > first) hatch(context, edge(first), edge(i), area, colors.line);
+    first = i + 1;
+  }
+}
+
 class CurvePanel extends Panel {
   setValues(values, decades, level) {
     this.values = values;
@@ -139,7 +168,12 @@ class CountPanel extends CurvePanel {
   }
 
   readout() {
-    return formatCount(this.current());
+    return Number.isFinite(this.current()) ? formatCount(this.current()) : "not separated";
+  }
+
+  paint(context, area) {
+    hatchUncounted(context, this.app, area);
+    super.paint(context, area);
   }
 }
 
@@ -160,6 +194,7 @@ class TreePanel extends Panel {
     const { y, birth, death, size, label, join } = this.branches;
     const most = Math.max(...size, 1);
     const toY = (value) => area.top + value * area.height;
+    hatchUncounted(context, this.app, area);
     context.lineCap = "butt";
     const order = Array.from(y.keys()).sort((a, b) => size[a] - size[b]);
     for (const i of order) {

@@ -2,7 +2,7 @@
 
 function describeMoment(app) {
   const index = nearest(locate(app.timeline.times, app.player.time));
-  const count = app.arrays.counts ? `, ${app.arrays.counts[index]} ${app.facts.counted}` : "";
+  const count = app.arrays.counts ? `, ${describeCount(app, app.arrays.counts[index])}` : "";
   return `time ${timeText(app)}${count}`;
 }
 
@@ -11,6 +11,11 @@ function timeText({ facts, timeline, player }) {
   const { k, next, fraction } = player.moment;
   if (!facts.map || !(fraction > 1e-9 && fraction < 1 - 1e-9)) return formatNumber(player.time);
   return `${formatNumber(timeline.frameTimes[k])} → ${formatNumber(timeline.frameTimes[next])}`;
+}
+
+// "3 clusters"; a number that is not known is that of clusters that are not separated.
+function describeCount(app, count) {
+  return Number.isFinite(count) ? `${formatCount(count)} ${app.facts.counted}` : `${app.facts.counted} not separated`;
 }
 
 // Facts of the run, what the page shows of it and what it leaves out, as [name, text].
