@@ -1,13 +1,14 @@
 """The cells of a density and its peaks, against formulas, brute force and the meshes that simulate them."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from density_oracles import BOX, EVEN, KINDS, SHARES, centres, make, peaks_in_a_row, places, scattered
+from density_oracles import BOX, EVEN, KINDS, SHARES, centres, make, peaks_in_a_row, places, scattered, watershed
 from figure_oracles import make as particles
 from particleflow.analysis import cells_of, densities_of, find_peaks, summarize, track_clusters, track_peaks
 from particleflow.app.cli.closing_lines import clusters_line, threshold_line
@@ -74,6 +75,83 @@ def test_peaks_of_a_row_are_those_of_brute_force(seed, contrast):
     np.testing.assert_allclose(found.masses.sum(), 1.0 if expected else 0.0, rtol=1e-12)
     np.testing.assert_allclose(found.heights, (density / density.sum())[found.tops], rtol=1e-12)
     assert (np.diff(found.masses) <= 0).all()
+
+
+def grid_of(kind: str, generator: np.random.Generator) -> Any:
+    """Cells of a small mesh, their points in a random order: uneven on the line and the circle, even in the plane."""
+    if kind in ("line", "ring"):
+        points = np.cumsum(generator.uniform(0.5, 1.5, 40))[:, None] if kind == "line" else np.arange(40.0)[:, None]
+    elif kind == "circle":
+        turn = np.sort(generator.uniform(0, 2 * np.pi, 40))
+        points = np.column_stack([np.cos(turn), np.sin(turn)])
+    elif kind in ("plane", "torus"):
+        points = np.stack(np.meshgrid(np.arange(8.0), np.arange(7.0), indexing="ij"), -1).reshape(-1, 2)
+    else:
+        points = generator.normal(size=(70, 3))
+        points /= np.linalg.norm(points, axis=1, keepdims=True)
+    points = generator.permutation(points)
+    metadata = {"geometry": "sphere" if kind in ("circle", "sphere") else "euclidean", "ends meet": kind in MEETING}
+    even = np.full((2, len(points)), 1 / len(points))
+    where = np.broadcast_to(points, (2, *points.shape))
+    cells = cells_of(Trajectory.from_arrays([0, 1], where, fields={"masses": even}, metadata=metadata))
+    assert cells is not None
+    return cells
+
+
+MEETING = ("ring", "torus")
+ROUGHNESS = ("noise", "walk", "steps")
+
+
+def rough(cells: Any, roughness: str, generator: np.random.Generator) -> np.ndarray:
+    """A random density: noise without a scale, smoothed noise, or that in steps, with many plains."""
+    noise = generator.normal(size=len(cells.points))
+    if roughness == "noise":
+        return np.exp(noise)
+    for _ in range(3):
+        noise = 0.4 * noise + 0.6 * noise[cells.neighbours].mean(axis=1)
+    scaled = 1.5 * noise / noise.std()
+    return np.exp(scaled) if roughness == "walk" else np.exp(np.round(scaled))
+
+
+SEEDS = [*range(2), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 70))]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("kind", ["line", "ring", "circle", "plane", "torus", "sphere"])
+def test_the_peaks_and_their_cells_are_those_of_a_brute_force_watershed(kind, seed):
+    for number, roughness in enumerate(ROUGHNESS):
+        generator = np.random.default_rng([seed, number])
+        cells = grid_of(kind, generator)
+        density = rough(cells, roughness, generator)
+        contrast, least = float(generator.choice([1.0, 1.5, 2.0])), float(generator.choice([0.0, 0.01, 0.05]))
+        expected = watershed(cells, density, contrast, least)
+        found = find_peaks(cells, density * cells.volumes, contrast=contrast, least=least)
+        assert sorted(found.tops.tolist()) == sorted(expected)
+        for place, top in enumerate(found.tops.tolist()):
+            assert np.flatnonzero(found.basins == place).tolist() == expected[top]
+            share = density @ cells.volumes
+            assert found.masses[place] == pytest.approx((density * cells.volumes)[expected[top]].sum() / share)
+
+
+def test_a_shoulder_belongs_to_its_peak_though_another_one_is_nearer():
+    density = np.array([0.1, 9, 10, 9, 4, 3.5, 4, 4.2, 4, 0.1, 6, 5, 0.1])
+    points = np.broadcast_to(np.arange(13.0)[:, None], (2, 13, 1))
+    cells = cells_of(Trajectory.from_arrays([0, 1], points, fields={"masses": np.tile(density, (2, 1))}))
+    assert cells is not None
+    found = find_peaks(cells, density)
+    assert found.tops.tolist() == [2, 10]
+    assert found.basins.tolist() == [0] * 9 + [1] * 4  # the lowest cell, 9, goes with the higher of its neighbours
+    np.testing.assert_allclose(found.masses, [density[:9].sum() / density.sum(), density[9:].sum() / density.sum()])
+
+
+@pytest.mark.parametrize("gap", [4, 5])
+def test_a_plain_between_two_peaks_is_shared(gap):
+    density = np.array([1.0, 5, *[1.0] * gap, 5, 1.0])
+    points = np.broadcast_to(np.arange(float(len(density)))[:, None], (2, len(density), 1))
+    cells = cells_of(Trajectory.from_arrays([0, 1], points, fields={"masses": np.tile(density, (2, 1))}))
+    assert cells is not None
+    found = find_peaks(cells, density)
+    assert sorted((found.masses * density.sum()).round(9).tolist()) == [6 + gap // 2, 6 + gap - gap // 2]
 
 
 @pytest.mark.parametrize("kind", KINDS)

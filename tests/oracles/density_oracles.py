@@ -88,3 +88,63 @@ def peaks_in_a_row(density: np.ndarray, contrast: float) -> int:
                 passes.append(way[: higher[0]].min())
         found += height >= contrast * (max(passes) if passes else density.min())
     return found
+
+
+def watershed(cells: Any, density: np.ndarray, contrast: float, least: float) -> dict[int, list[int]]:
+    """The peaks of a density by brute force: the cells of each, by its top. One cell at a time, with sets and loops.
+
+    First the tops: every cell walks up to its maximum; then water is lowered cell by cell. Then the cells: again and
+    again the highest one that touches a cell with an owner gets the owner of its highest such neighbour.
+    """
+    mass = density * cells.volumes / (density @ cells.volumes)
+    near = [set(row) - {place} for place, row in enumerate(cells.neighbours.tolist())]
+    if density.max() < contrast * density.min() or density.max() <= density.min() * (1 + 1e-9):
+        return {}
+    key = {place: (density[place], place) for place in range(len(density))}
+    basin = {}
+    for place in key:
+        top = place
+        while key[best := max(near[top], key=key.__getitem__)] > key[top]:
+            top = best
+        basin[place] = top
+    held = {top: sum(mass[place] for place in key if basin[place] == top) for top in set(basin.values())}
+    heir: dict[int, Any] = dict.fromkeys(held)  # of a maximum that is no peak
+
+    def peak_of(top: int) -> int:
+        return top if heir[top] is None else peak_of(heir[top])
+
+    lakes = {top: {top} for top in held}  # the basins below one water, by their highest maximum
+    for place in sorted(key, key=key.__getitem__, reverse=True):
+        for other in sorted(near[place], key=key.__getitem__, reverse=True):
+            if key[other] < key[place]:
+                continue
+            mine, theirs = (next(top for top, lake in lakes.items() if basin[each] in lake) for each in (place, other))
+            if mine == theirs:
+                continue
+            low, across = (mine, other) if key[mine] < key[theirs] else (theirs, place)
+            lakes[max(mine, theirs, key=key.__getitem__)] |= lakes.pop(low)
+            if (
+                density[low] <= density[place] * (1 + 1e-9)
+                or density[low] < contrast * density[place]
+                or held[low] < least
+            ):
+                heir[low] = peak_of(basin[across])
+                held[heir[low]] += held[low]
+    owner = {top: top for top in held if heir[top] is None and held[top] >= least}
+    tops = np.array(list(owner))
+    away = np.round(np.stack([_apart(cells, place, tops).min() for place in key]), 7)
+    order = {place: (float(f"{density[place]:.9e}"), -away[place], place) for place in key}
+    while len(owner) < len(key):
+        touching = [place for place in key if place not in owner and near[place] & owner.keys()]
+        place = max(touching, key=order.__getitem__)
+        owner[place] = owner[max(near[place] & owner.keys(), key=order.__getitem__)]
+    return {int(top): [place for place in key if owner[place] == top] for top in tops}
+
+
+def _apart(cells: Any, place: int, others: np.ndarray) -> np.ndarray:
+    """Distances of one cell's point from others; the shortest way around a box whose ends meet."""
+    apart = np.abs(cells.points[others] - cells.points[place])
+    if cells.closed:
+        lengths = np.array([edge[-1] - edge[0] for edge in cells.edges])
+        apart = np.minimum(apart, lengths - apart)
+    return np.sqrt(np.square(apart).sum(axis=1))

@@ -1,16 +1,22 @@
 """The peaks of a density: the clusters of a run that has no particles, their masses, and since when they exist.
 
-From every cell the steepest way up through neighbours ends on a local maximum; the cells of one maximum are its basin.
-Lowering a water level, two basins meet at the highest pass between them, and the lower maximum, of height h, over a
-pass at height s, is a peak if
+All cells are put in one order, by density, and of equal densities by their number. The way up from a cell goes to the
+highest of its neighbours, and ends on a local maximum; the cells of one maximum are its basin. Lowering a water level,
+two basins meet at the highest pass between them: of two cells that touch across, the lower one is the pass. The lower
+maximum of the two lakes that meet, of height h, over a pass at height s, is a peak if
 
     h > s,   h ≥ contrast · s        and its basin holds at least the share `least` of the mass,
 
-else its basin counts to the one across the pass: cells of one density that touch, as the two beside a maximum that lies
-between them, are one peak whatever the contrast. For the highest maximum of all, s is the lowest density of the frame:
-a density that is nearly even has no peak at all. (This is the persistence of superlevel sets with a ratio for a
-difference, so that it does not depend on units.) In the end every cell of a basin whose maximum is no peak belongs to
-the nearest peak, so that a plain between two peaks is shared.
+else its basin counts, for the share of others, to the one across the pass: cells of one density that touch, as the two
+beside a maximum that lies between them, are one peak whatever the contrast. For the highest maximum of all, s is the
+lowest density of the frame: a density that is nearly even has no peak at all. (This is the persistence of superlevel
+sets with a ratio for a difference, so that it does not depend on units.)
+
+Once the peaks are known, every cell belongs to one of them, by the watershed that begins with their tops: again and
+again the highest cell that touches one with an owner gets the owner of the highest of these neighbours. So the cells of
+a shoulder or of a spike too light go with the peak across the highest pass, and the lowest cell between two peaks goes
+with the higher of its neighbours, on both sides of a seam alike. In this order of the cells, of equal densities the one
+nearer to the top of a peak is the higher one, so that a plain between two peaks is shared.
 
 Through time a peak goes on as the peak in whose next basin its top lies; if several do, the heaviest goes on and the
 others have merged into it.
@@ -33,6 +39,7 @@ if TYPE_CHECKING:
 CONTRAST = 2.0  # how many times as dense as its pass a peak is at least
 LEAST = 0.01  # share of the mass that a peak holds at least
 _SAME_SHARE = 1e-9  # densities that differ by a smaller share count as equal: volumes of cells are no more exact
+_DIGITS = 9  # of a distance, as a share of the largest one, in which distances are compared
 
 
 @dataclass(frozen=True)
@@ -104,36 +111,42 @@ def find_peaks(cells: Cells, masses: FloatArray, *, contrast: float = CONTRAST, 
     """Return the peaks of masses on cells: maxima of the density m_i / V_i that stand out from their surroundings.
 
     A maximum of height h whose highest pass to a higher one lies at s is a peak if h > s, h ≥ contrast · s and its
-    basin holds at least the share `least` of the mass; for the highest of all, s is the lowest density. Basins of other
-    maxima count to the peak across their pass, and plains in between to the nearest peak.
+    basin holds at least the share `least` of the mass; for the highest of all, s is the lowest density. The masses are
+    those of the watershed that begins with the tops of the peaks.
 
     Parameters: `cells`; `masses` (N,); `contrast` ≥ 1; `least` in [0, 1).
     """
     if not contrast >= 1 or not 0 <= least < 1:
         raise ArgumentError(f"A peak needs contrast ≥ 1 and 0 ≤ least < 1, but they are {contrast} and {least}.")
     mass = as_weights(masses, len(cells.volumes))
-    density = mass / cells.volumes
-    tops, basins = _ascents(cells.neighbours, density)
-    passes = _passes(cells.neighbours, density, basins)
-    owner = _owners(density[tops], _sums(basins, mass, len(tops)), passes, contrast, least)
+    density = _equalised(mass / cells.volumes)
     if not _stands_out(density.max(), density.min(), contrast):
         return Peaks(np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0), np.full(len(mass), -1))
+    order = np.argsort(density, kind="stable")
+    tops, basins, passes = _basins(cells.neighbours, order)
+    held = _sums(basins, mass, len(tops))
+    owner = _owners(density[tops], held, [(density[cell], one, other) for cell, one, other in passes], contrast, least)
     heavy = _sums(owner[basins], mass, len(tops)) >= least  # a spike may be the highest and too light
-    kept = np.flatnonzero((owner == np.arange(len(tops))) & heavy)
-    number = np.full(len(tops), -1)
-    number[kept] = np.arange(len(kept))
-    own = number[basins]
-    shared = np.flatnonzero(own < 0)
-    if shared.size:
-        own[shared] = cells.distances(shared, tops[kept]).argmin(axis=1)
-    held = _sums(own, mass, len(kept))
-    order = np.argsort(-held, kind="stable")
-    return Peaks(tops[kept][order], density[tops[kept]][order], held[order], np.argsort(order)[own])
+    peaks = tops[(owner == np.arange(len(tops))) & heavy]
+    own = _watershed(cells, density, peaks)
+    held = _sums(own, mass, len(peaks))
+    heaviest = np.argsort(-held, kind="stable")
+    return Peaks(peaks[heaviest], density[peaks[heaviest]], held[heaviest], np.argsort(heaviest)[own])
 
 
 def _stands_out(height: float, level: float, contrast: float) -> bool:
     """Whether a maximum of this height is a peak over a pass at this level."""
-    return bool(height > (1 + _SAME_SHARE) * level and height >= contrast * level)
+    return bool(height > level and height >= contrast * level)
+
+
+def _equalised(density: FloatArray) -> FloatArray:
+    """Densities, with one value for those that differ by rounding alone: the largest of them."""
+    order = np.argsort(density)
+    ranked = density[order]
+    last = np.concatenate([ranked[1:] > (1 + _SAME_SHARE) * ranked[:-1], [True]])
+    found = np.empty_like(density)
+    found[order] = ranked[last][np.concatenate([[0], np.cumsum(last[:-1])])]
+    return found
 
 
 def _sums(numbers: IntArray, mass: FloatArray, count: int) -> FloatArray:
@@ -141,54 +154,87 @@ def _sums(numbers: IntArray, mass: FloatArray, count: int) -> FloatArray:
     return np.bincount(numbers, mass, count).astype(np.float64)
 
 
-def _ascents(neighbours: IntArray, density: FloatArray) -> tuple[IntArray, IntArray]:
-    """The local maxima, and the number of the one that the steepest way up from every cell leads to.
+def _basins(neighbours: IntArray, order: IntArray) -> tuple[IntArray, IntArray, list[tuple[int, int, int]]]:
+    """The local maxima (k,), the number of the basin of every cell (N,), and the passes between basins.
 
-    Of equal densities the later cell is the higher one, so that a plain is one basin and not many.
+    A pass is (cell, one basin, other basin): the lower of two cells that touch, for each two basins the highest one.
+    The highest passes come first, and of those through one cell the one to its higher neighbour.
+
+    Parameters: `neighbours` (N, k) of each cell; `order`, all cells from the lowest to the highest.
     """
-    rank = np.empty(len(density), dtype=np.int64)
-    rank[np.argsort(density, kind="stable")] = np.arange(len(density))
-    best = neighbours[np.arange(len(density)), rank[neighbours].argmax(axis=1)]
-    upward = np.where(rank[best] > rank, best, np.arange(len(density)))
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    best = neighbours[np.arange(len(order)), rank[neighbours].argmax(axis=1)]
+    upward = np.where(rank[best] > rank, best, np.arange(len(order)))
     while not np.array_equal(further := upward[upward], upward):
         upward = further
     tops, basins = np.unique(upward, return_inverse=True)
-    return tops, basins
-
-
-def _passes(neighbours: IntArray, density: FloatArray, basins: IntArray) -> list[tuple[float, int, int]]:
-    """The highest pass (height, one basin, other basin) between any two basins that touch, the highest first."""
-    cell = np.repeat(np.arange(len(basins)), neighbours.shape[1])
-    other = neighbours.ravel()
+    cell, other = np.repeat(np.arange(len(order)), neighbours.shape[1]), neighbours.ravel()
     across = basins[cell] < basins[other]
     cell, other = cell[across], other[across]
-    level = np.minimum(density[cell], density[other])
-    key = basins[cell] * (int(basins.max()) + 1) + basins[other]
-    order = np.lexsort((-level, key))
-    first = np.ones(len(order), dtype=bool)
-    first[1:] = np.diff(key[order]) != 0
-    chosen = order[first]
-    chosen = chosen[np.argsort(-level[chosen], kind="stable")]
-    return list(zip(level[chosen].tolist(), basins[cell[chosen]].tolist(), basins[other[chosen]].tolist(), strict=True))
+    low, high = np.minimum(rank[cell], rank[other]), np.maximum(rank[cell], rank[other])
+    descending = np.lexsort((-high, -low))
+    key = (basins[cell] * len(tops) + basins[other])[descending]
+    chosen = descending[np.sort(np.unique(key, return_index=True)[1])]
+    rows = order[low[chosen]], basins[cell[chosen]], basins[other[chosen]]
+    return tops, basins, list(zip(*(row.tolist() for row in rows), strict=True))
+
+
+def _watershed(cells: Cells, density: FloatArray, peaks: IntArray) -> IntArray:
+    """The peak (its place in `peaks`) that every cell belongs to.
+
+    Basins of maxima that are no peaks have no owner at first. From the highest pass down, all basins of a lake without
+    an owner get the owner of the basin across the pass at which it first meets a lake that has one.
+    """
+    tops, basins, passes = _basins(cells.neighbours, _flooding_order(cells, density, peaks))
+    owner = np.full(len(tops), -1)
+    owner[np.searchsorted(tops, peaks)] = np.arange(len(peaks))
+    lake = list(range(len(tops)))
+    waiting = {basin: [basin] for basin in np.flatnonzero(owner < 0).tolist()}  # by the root of a lake without an owner
+    for _, one, other in passes:
+        first, second = _root(lake, one), _root(lake, other)
+        if first == second:
+            continue
+        if second in waiting:
+            first, second, one, other = second, first, other, one
+        lake[first] = second
+        joining = waiting.pop(first, [])
+        if second in waiting:
+            waiting[second] += joining
+        else:
+            owner[joining] = owner[other]
+    return owner[basins]
+
+
+def _flooding_order(cells: Cells, density: FloatArray, peaks: IntArray) -> IntArray:
+    """All cells from the lowest to the highest; of equal densities the nearer to a peak is higher, then the later."""
+    level, size = np.unique(density, return_inverse=True, return_counts=True)[1:]
+    away = np.zeros(len(density))
+    tied = np.flatnonzero(size[level] > 1)
+    if tied.size:
+        nearest = cells.distances(tied, peaks).min(axis=1)
+        away[tied] = np.round(nearest / max(nearest.max(), np.finfo(float).tiny), _DIGITS)
+    return np.lexsort((np.arange(len(density)), -away, level))
+
+
+def _root(table: list[int], entry: int) -> int:
+    """The end of a chain of entries, halving the chain on the way (union-find)."""
+    while table[entry] != entry:
+        table[entry] = table[table[entry]]
+        entry = table[entry]
+    return entry
 
 
 def _owners(
     heights: FloatArray, masses: FloatArray, passes: list[tuple[float, int, int]], contrast: float, least: float
 ) -> IntArray:
-    """The maximum that every basin belongs to in the end, which for a peak is its own."""
+    """The maximum that every basin counts to while peaks are looked for, which for a peak is its own."""
     lake = list(range(len(heights)))  # basins that are one below the water level; the root is their highest maximum
     goes_to = list(range(len(heights)))
     held = masses.tolist()
 
-    def root(table: list[int], entry: int) -> int:
-        """The end of a chain of entries, halving the chain on the way (union-find)."""
-        while table[entry] != entry:
-            table[entry] = table[table[entry]]
-            entry = table[entry]
-        return entry
-
     for level, one, other in passes:
-        high, low = root(lake, one), root(lake, other)
+        high, low = _root(lake, one), _root(lake, other)
         if high == low:
             continue
         across = one
@@ -196,10 +242,10 @@ def _owners(
             high, low, across = low, high, other
         lake[low] = high
         if not _stands_out(heights[low], level, contrast) or held[low] < least:
-            heir = root(goes_to, across)
+            heir = _root(goes_to, across)
             goes_to[low] = heir
             held[heir] += held[low]
-    return np.array([root(goes_to, entry) for entry in range(len(heights))], dtype=np.int64)
+    return np.array([_root(goes_to, entry) for entry in range(len(heights))], dtype=np.int64)
 
 
 def track_peaks(
