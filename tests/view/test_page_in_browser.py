@@ -164,6 +164,13 @@ def test_without_webgl_a_canvas_shows_the_points(show):
     page.keyboard.press("End")
     state(page)
     assert picture(page) != first
+    page.keyboard.press("Home")
+    state(page)
+    colors = [[int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)] for color in legend_colors(page)]
+    page.locator("#legend .item").first.click()
+    state(page)
+    seen = pixels(page)[60:]  # one label of three is left
+    assert [bool((np.abs(seen - color).max(axis=-1) < 0.1).any()) for color in colors] == [True, False, False]
 
 
 def test_play_moves_the_points_and_stops_at_the_end(planted_page):

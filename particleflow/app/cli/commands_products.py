@@ -129,8 +129,8 @@ def animate(
     fps
         How many pictures are shown in a second.
     spacing
-        How the pictures are spread over time: by what moves, slower at merges, with rest in at most a fifth of the
-        movie; or evenly in time, in log time, or in the distance moved.
+        How the pictures are spread over time: by what moves, slower at merges, with rest in a fifth of the movie at
+        most; or evenly in time, in log time, or in the distance moved.
     trail
         How many seconds of the movie the trails behind particles reach back; 0 for none.
     json
@@ -165,6 +165,8 @@ def view(
     quiet: Quiet = False,
 ) -> int:
     """Write the interactive page of a run, print its path, and open it in the browser.
+
+    The page opens playing, unless your system asks for less motion.
 
     Parameters
     ----------

@@ -101,6 +101,7 @@ class Scene {
       }
       const push = 1 + 16 / Math.max(1, label.away);
       const at = label.spot.map((value, c) => middle[c] + (value - middle[c]) * push);
+      at[0] = clamp(at[0], 20, width - 20); // a narrow stage cuts no name
       drawTexts(under, [[app.axisName(axis), ...at]], colors.muted, "center", "middle", 12);
     }
   }
