@@ -56,7 +56,8 @@ def test_many_particles_on_a_line_are_a_histogram(labels):
     run = Trajectory.from_arrays([0.0, 1.0], np.stack([places, 0.5 * places])[..., None])
     ax = view.snapshot(run, 1, labels=labels)
     bars = np.array([(bar.get_x(), bar.get_width(), bar.get_height()) for bar in ax.patches])
-    edges = np.linspace(*ax.get_xlim(), cell_count(600) + 1)
+    low, high = ax.get_xlim()
+    edges = np.linspace(low, high, cell_count(600) + 1)
     expected, _ = np.histogram(0.5 * places, edges, density=True)
     found = [bars[np.abs(bars[:, 0] - edge) < 1e-9, 2].sum() for edge in edges[:-1]]
     np.testing.assert_allclose(found, expected, atol=1e-9)

@@ -11,6 +11,7 @@ Elsewhere (attention in R^d, whose exponents grow with the points; kernels with 
 known.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -26,6 +27,8 @@ _DRAWN = 1e250  # the largest energy that pictures draw
 _PLACES = 16  # points at which log K(x, x) is compared
 _TIMES = 16  # at which a kernel that changes is looked at
 _SAME = 1e-3  # the largest difference of the log K(x, x) that count as equal
+
+_Run = tuple[Flow, AbstractDiscretization, Measure]
 
 
 def may_overflow(flow: Flow, discretization: AbstractDiscretization, start: Measure, times: Any) -> bool:
@@ -52,14 +55,14 @@ def _largest_exponent(present: Present) -> float:
     return float(here.max()) if alike or np.ptp(here) <= _SAME else np.inf
 
 
-def with_log_energy(observe: tuple[Observable, ...], runs: Any, times: Any) -> tuple[Observable, ...]:
+def with_log_energy(observe: tuple[Observable, ...], runs: Sequence[_Run], times: Any) -> tuple[Observable, ...]:
     """The observables, and `log_energy` right after `energy` where that may overflow and nothing has this name.
 
     Parameters: `observe`; `runs`, (flow, discretization, start) of every run; the saved `times`.
     """
     if energy not in observe or name_of(log_energy) in map(name_of, observe):
         return observe
-    if not any(may_overflow(*run, times) for run in runs):
+    if not any(may_overflow(flow, how, start, times) for flow, how, start in runs):
         return observe
     place = observe.index(energy) + 1
     return (*observe[:place], log_energy, *observe[place:])

@@ -256,7 +256,7 @@ def _line(ax: "Axes", shown: ShownParticles) -> None:
 def _heap(ax: "Axes", shown: ShownParticles) -> None:
     """A histogram of particles on the line, in the colours of those in a cell: their mean, or one on another."""
     places, known = shown.coordinates[:, 0], np.isfinite(shown.coordinates[:, 0])
-    low, high = frame_limits(shown.run, shown.view)
+    low, high = shown.camera.limits
     edges = np.linspace(low[0], high[0], cell_count(len(places)) + 1)
     cell = np.clip(np.searchsorted(edges, places[known], side="right") - 1, 0, len(edges) - 2)
     mass, colors = shown.weights[known], shown.colors[known]
