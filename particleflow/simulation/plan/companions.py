@@ -11,24 +11,26 @@ Elsewhere (attention in R^d, whose exponents grow with the points; kernels with 
 known.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from particleflow.discretization import AbstractDiscretization, Present
 from particleflow.dynamics.flow import Flow
 from particleflow.measure import Measure
 from particleflow.simulation.observables import Observable, energy, log_energy, name_of
 
+Run = tuple[Flow, AbstractDiscretization, Measure]
+
 _DRAWN = 1e250  # the largest energy that pictures draw
 _PLACES = 16  # points at which log K(x, x) is compared
 _TIMES = 16  # at which a kernel that changes is looked at
 _SAME = 1e-3  # the largest difference of the log K(x, x) that count as equal
-
-_Run = tuple[Flow, AbstractDiscretization, Measure]
 
 
 def may_overflow(flow: Flow, discretization: AbstractDiscretization, start: Measure, times: Any) -> bool:
@@ -45,17 +47,24 @@ def may_overflow(flow: Flow, discretization: AbstractDiscretization, start: Meas
 
 def _largest_exponent(present: Present) -> float:
     """The largest log K that two points can have, of the first kernel that acts; ∞ where that is not known."""
-    interaction, seen = present.interaction, present.reduced.observed
-    kernel = interaction.kernel
-    sites = jax.tree_util.tree_map(lambda leaf: leaf[:_PLACES], seen.sites)
-    alike = kernel.radial() is not None
-    if not alike and (interaction.data is not None or present.flow.geometry.facts(seen.dimension).kind != "sphere"):
+    interaction, dimension = present.interaction, present.measure.dimension
+    of_distances = interaction.kernel.radial() is not None
+    on_sphere = interaction.data is None and present.flow.geometry.facts(dimension).kind == "sphere"
+    if not of_distances and not on_sphere:
         return np.inf
-    here = np.diagonal(np.asarray(interaction.bound_kernel(seen).log_matrix(sites, sites), float))
-    return float(here.max()) if alike or np.ptp(here) <= _SAME else np.inf
+    here = np.asarray(_own_exponents(present), float)
+    return float(here.max()) if of_distances or np.ptp(here) <= _SAME else np.inf
 
 
-def with_log_energy(observe: tuple[Observable, ...], runs: Sequence[_Run], times: Any) -> tuple[Observable, ...]:
+@eqx.filter_jit
+def _own_exponents(present: Present) -> Array:
+    """log K(x, x) at a few points, as one compiled program."""
+    interaction, seen = present.interaction, present.reduced.observed
+    sites = jax.tree_util.tree_map(lambda leaf: leaf[:_PLACES], seen.sites)
+    return jnp.diagonal(interaction.bound_kernel(seen).log_matrix(sites, sites))
+
+
+def with_log_energy(observe: tuple[Observable, ...], runs: Iterable[Run], times: Any) -> tuple[Observable, ...]:
     """The observables, and `log_energy` right after `energy` where that may overflow and nothing has this name.
 
     Parameters: `observe`; `runs`, (flow, discretization, start) of every run; the saved `times`.
