@@ -184,3 +184,31 @@ def test_no_text_of_a_figure_with_a_long_title_leaves_the_page(name, theme):
     if theme == "light":
         titles = {figure: each.get_suptitle() or each.axes[0].get_title(loc="left") for figure, each in drawn.items()}
         assert all("become one" in title.replace("\n", " ") for title in titles.values()), titles
+
+
+def law() -> Trajectory:
+    """A normal law in the plane by its nodes."""
+    nodes = np.random.default_rng(0).normal(size=(40, 2))
+    points = np.stack([nodes * [1.0 + 0.2 * frame, 1.0] for frame in range(5)])
+    metadata = {"title": LONG, "geometry": "euclidean", "closed form": True}
+    return Trajectory.from_arrays(np.arange(5.0), points, metadata=metadata)
+
+
+TITLED = {"title": LONG, "geometry": "euclidean"}
+OTHERS: dict[str, Any] = {
+    "compare": lambda: view.compare([make(1, metadata=TITLED), make(1, metadata=TITLED)]),
+    "overlay": lambda: view.overlay([make(1, metadata=TITLED), make(1, metadata=TITLED)]),
+    "phase_diagram": lambda: view.phase_diagram([0.0, 1.0], [0.0, 1.0], np.eye(2), title=LONG, value_label="energy"),
+    "growth_rates": lambda: view.growth_rates([1, 2, 3], [0.5, 0.2, -1.0], title=LONG),
+    "fixed_point": lambda: np.array(view.fixed_point(make(2, metadata=TITLED), [1.0, -1.0]).axes),
+    "law": lambda: view.snapshots(law()),
+    "covariance": lambda: view.covariance(law()),
+    "nearest_neighbours": lambda: view.nearest_neighbours(make(2, metadata=TITLED)),
+}
+
+
+@pytest.mark.parametrize("name", by_default(list(OTHERS), ["phase_diagram", "compare"]))
+def test_no_text_of_other_figures_leaves_the_page(name):
+    for theme in ("light", "print"):
+        with view.style.use(theme):
+            assert outside(np.ravel(OTHERS[name]())[0].figure) == []

@@ -70,7 +70,7 @@ def camera_of(trajectories: "Trajectory | Sequence[Trajectory]") -> Camera:
     camera = pf.view.camera_of([first, second])
     pf.view.snapshot(first, camera=camera), pf.view.snapshot(second, camera=camera)
     """
-    given: Any = trajectories if isinstance(trajectories, list | tuple) else [trajectories]
+    given: list[Any] = list(trajectories) if isinstance(trajectories, list | tuple) else [trajectories]
     if not given:
         raise ArgumentError("Argument `trajectories` must hold at least one run, but is empty.")
     runs = tuple(first_run(run) for run in given)
