@@ -42,7 +42,7 @@ def test_figures_and_summary_of_an_ensemble_parse_the_metadata_once(parsed, tmp_
     points = circle(3)
     energy = points[..., 0].sum(axis=-1)
     run = Trajectory.from_arrays(np.arange(5.0), points, observables={"energy": energy}, metadata=METADATA)
-    written = view.figures(run, tmp_path, analysis=track_clusters(run.run(0)), dpi=40)
+    written = view.figures(run, tmp_path, only="all", analysis=track_clusters(run.run(0)), dpi=40)
     assert {"snapshots", "attention", "staircase"} <= {path.stem for path in written}
     summarize(run)
     assert parsed == [METADATA]

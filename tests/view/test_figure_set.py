@@ -125,7 +125,7 @@ SHAPES = [(1, False), (2, False), (3, True), (3, False), (8, True)]
 def test_figures_suit_every_dimension(tmp_path, shape):
     dimension, sphere = shape
     run = make(dimension, sphere=sphere, runs=2 if dimension == 2 else None)
-    written = view.figures(run, tmp_path / "a", dpi=50)
+    written = view.figures(run, tmp_path / "a", only="all", dpi=50)
     assert len(written) >= 5
     assert ("paths.png" in {path.name for path in written}) == (dimension > 1)
 

@@ -63,6 +63,7 @@ ALL = "all"
 _LEAST_LEADING, _MOST_LEADING = 3, 5  # figures of a run that are drawn unless others are asked for
 # What a run is about, by its kind and the kind of its picture: the lead picture, then the figures that explain it.
 _WISHES: dict[tuple[str, str], tuple[str, ...]] = {
+    ("still", ""): ("snapshots", "map", "picture", "gram", "attention"),
     ("density", "line"): ("density", "profiles", "peaks", "modes", "energy"),
     ("density", "sphere"): ("snapshots", "map", "peaks", "staircase", "modes"),
     ("density", ""): ("snapshots", "peaks", "staircase", "energy"),
@@ -175,6 +176,8 @@ def _wishes(run: "Trajectory", known: Character) -> tuple[str, ...]:
     """The figures that suit a kind of run best, in their order; of these a run may lack some."""
     kind = projection(run).kind
     around = "line" if kind in ("line", "circle") else kind
+    if len(run) == 1:
+        return _WISHES["still", ""]
     if is_density(run):
         return _WISHES["density", around] if ("density", around) in _WISHES else _WISHES["density", ""]
     if known.picture is not None:
