@@ -16,6 +16,9 @@ A simulation stores plain tables in the trajectory's metadata:
     changes             [times at which the field jumps: layer boundaries, kinks of a schedule]
     schedule            {name, times, values} of a parameter that changes with time, such as β
     picture             [rows, columns] of the patches of an image
+    image               [rows, columns] or [rows, columns, channels] of the image that every point is, or begins with
+    data points         [[…], …] of the fixed data that the first interaction with data looks at, if they are few
+    transition          what theory says of a transition between two states as a parameter changes, see `Transition`
 
 Where the runs of an ensemble differ, a value is {runs: [...]}, of which `trajectory.run(r)` keeps one. These tables are
 parsed at the first use of `Trajectory.facts` into one frozen `RunFacts`, which every slice shares; analysis and
@@ -48,6 +51,9 @@ LinearMap = float | NDArray[np.float64]
 
 # Lengths that kernels have besides β: those of Gaussians and of balls.
 _SCALES = ("width", "radius")
+
+# Drifts that are the layers of a transformer.
+_NETWORKS = ("trained_layers", "random_layers")
 
 # The entries of an ensemble's metadata in which runs may differ.
 _BY_RUN = ("space", "interactions", "temperature", "common temperature")
@@ -120,6 +126,24 @@ class Schedule:
 
 
 @dataclass(frozen=True, eq=False)
+class Transition:
+    """The branch of stationary states that leaves the uniform one, as theory has it, against a parameter.
+
+    parameter: its name, that of the schedule; values, orders, stable: the branch point by point, the order parameter R
+    and whether small perturbations decay; limit: where the uniform state loses its stability; folds: where the branch
+    turns; equal: where both states have one free energy.
+    """
+
+    parameter: str
+    values: NDArray[np.float64]
+    orders: NDArray[np.float64]
+    stable: NDArray[np.bool_]
+    limit: float
+    folds: tuple[float, ...] = ()
+    equal: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
 class RunFacts:
     """All facts in a run's metadata; for an ensemble, those of all of its runs together.
 
@@ -132,7 +156,9 @@ class RunFacts:
     no states in between; temperature, common_temperature: of the noise, the largest of an ensemble; count: particles
     that move, None if not known; betas: all β of the kernels, scales: (name, length) of their widths and radii, both
     increasing; schedule: a parameter that changes; changes: times at which the field jumps; picture: (rows, columns) of
-    an image's patches.
+    an image's patches; image: (rows, columns) or (rows, columns, channels) of the image that every point is, or begins
+    with; data_points: (n, d) that the particles look at and that stay; transition: see its class; is_network: the
+    layers of a transformer move the particles, whose directions count; counts_layers: one unit of time is one layer.
     """
 
     space: Space
@@ -154,6 +180,11 @@ class RunFacts:
     schedule: Schedule | None = None
     changes: tuple[float, ...] = ()
     picture: tuple[int, int] | None = None
+    image: tuple[int, ...] | None = None
+    data_points: NDArray[np.float64] | None = None
+    transition: Transition | None = None
+    is_network: bool = False
+    counts_layers: bool = False
 
     @property
     def repels(self) -> bool:
@@ -189,6 +220,11 @@ def parse_facts(metadata: Any, dimension: int) -> RunFacts:
         schedule=_schedule(table.get("schedule")),
         changes=tuple(np.unique(numbers_in(table.get("changes"))).tolist()),
         picture=_picture(table.get("picture")),
+        image=_image(table.get("image"), dimension),
+        data_points=_data_points(table.get("data points"), dimension),
+        transition=_transition(table.get("transition")),
+        is_network=table.get("drift") in _NETWORKS,
+        counts_layers=table.get("drift") in _NETWORKS and table.get("solver") == "map" and table.get("step") == 1.0,
     )
 
 
@@ -320,6 +356,32 @@ def _picture(value: Any) -> tuple[int, int] | None:
     """Two whole numbers, else None; that the run has so many patches is checked in `character_of`."""
     sides = numbers_in(value)
     return (int(sides[0]), int(sides[1])) if sides.size == 2 and (sides == np.floor(sides)).all() else None
+
+
+def _image(value: Any, dimension: int) -> tuple[int, ...] | None:
+    """Two or three whole numbers whose product is at most the dimension, else None."""
+    sides = numbers_in(value)
+    whole = sides.size in (2, 3) and bool((sides == np.floor(sides)).all() and (sides > 0).all())
+    return tuple(int(side) for side in sides) if whole and np.prod(sides) <= dimension else None
+
+
+def _data_points(value: Any, dimension: int) -> NDArray[np.float64] | None:
+    """Rows of `dimension` finite numbers, else None."""
+    array = _numbers(value)
+    return array if array is not None and array.ndim == 2 and array.shape[1] == dimension else None
+
+
+def _transition(table: Any) -> Transition | None:
+    """The transition of a table; None where its branch has no points, or not one entry of each kind a point."""
+    if not isinstance(table, Mapping) or _number(table.get("limit")) is None:
+        return None
+    values, orders = numbers_in(table.get("values")), numbers_in(table.get("orders"))
+    stable = table.get("stable")
+    if not isinstance(stable, list | tuple) or not values.size == orders.size == len(stable) > 1:
+        return None
+    folds, equal = (tuple(numbers_in(table.get(name)).tolist()) for name in ("folds", "equal"))
+    name, limit = _text(table.get("parameter")) or "parameter", float(numbers_in(table.get("limit"))[0])
+    return Transition(name, values, orders, np.array([each is True for each in stable]), limit, folds, equal)
 
 
 def _kind(table: Any) -> str | None:

@@ -111,6 +111,7 @@ def _ended(folder: Path) -> "Trajectory | None":
 
 def _recorded(planned: PlannedRun, folder: Path, say: Listener) -> "Trajectory":
     """Record the plan into the folder, from its start or from its last checkpoint, with the scenario beside it."""
+    from particleflow.app.runs.transition_theory import transition_of
     from particleflow.simulation.recording.recording import Recording
     from particleflow.simulation.simulate import record
 
@@ -120,6 +121,7 @@ def _recorded(planned: PlannedRun, folder: Path, say: Listener) -> "Trajectory":
         "name": scenario.name,
         "scenario": text,
         **setup.facts,
+        **({} if planned.resumed else transition_of(setup.plan)),
         "chosen": scenario.document.chosen,
     }
     kept = Recording(

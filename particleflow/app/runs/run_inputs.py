@@ -109,7 +109,7 @@ def _copy_cloud(call: "Spec", draw: "Drawing", folder: Path, name: str) -> dict[
     start = draw.start(call)
     measure = start.measure
     arrays = {each: getattr(measure, each) for each in ("points", "log_weights", "values", "positions")}
-    arrays |= {"labels": start.labels, "words": start.words}
+    arrays |= {"labels": start.labels, "words": start.words, "picture": start.picture, "image": start.image}
     arrays |= {f"field.{each}": array for each, array in measure.fields.items()}
     plain: dict[str, Any] = {each: np.asarray(array) for each, array in arrays.items() if array is not None}
     path = _saved(folder, f"{name}.npz", lambda file: np.savez(file, **plain))

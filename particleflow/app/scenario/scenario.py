@@ -61,7 +61,7 @@ class Setup:
     """A scenario built: flow, start, saved times, stepping and what is stored; `plan` is ready to run.
 
     `options` are the arguments of `simulate` beside those of `stepping`; `storing` holds those that need `store`;
-    `picture` is that of the start, see `Start`. `drawing` has drawn its clouds.
+    `picture` and `image` are those of the start, see `Start`. `drawing` has drawn its clouds.
     """
 
     flow: "Flow"
@@ -72,14 +72,16 @@ class Setup:
     labels: np.ndarray | None = None
     words: np.ndarray | None = None
     storing: dict[str, Any] = field(default_factory=dict)
-    picture: tuple[int, int] | None = None
+    picture: tuple[int, ...] | None = None
+    image: tuple[int, ...] | None = None
     drawing: "Drawing | None" = None
 
     @cached_property
     def facts(self) -> dict[str, Any]:
-        """The metadata of the run that depend on its start: its seed, None where nothing is drawn; its picture."""
+        """The metadata of the run that depend on its start: its seed, None where nothing is drawn; its pictures."""
         seed = None if self.drawing is None else self.drawing.used_seed(self.flow)
-        return {"seed": seed} | ({} if self.picture is None else {"picture": list(self.picture)})
+        sides = {"picture": self.picture, "image": self.image}
+        return {"seed": seed} | {name: list(each) for name, each in sides.items() if each is not None}
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -443,7 +445,7 @@ def make_setup(document: "Document", flow: "Flow", start: "Start", drawing: Draw
             "storage": document.record.storage,
             "particles": _chosen_particles(document.record.particles, start.measure.count),
         },
-        picture=start.picture, drawing=draw,
+        picture=start.picture, image=start.image, drawing=draw,
     )  # fmt: skip
 
 

@@ -21,14 +21,16 @@ MAXIMUM_NUMBERS = 2**28
 class Start(NamedTuple):
     """A measure to begin with, and what is known of its particles: labels, words, the places of patches in a picture.
 
-    `picture` is (rows, columns) of a cloud that is an image, in reading order. `words` are not part of the measure: no
-    computation uses them, and as static data every text would compile its own program.
+    `picture` is (rows, columns) of a cloud that is an image, in reading order; `image` (rows, columns) or (rows,
+    columns, channels) of the image that every point is, or begins with, such as a patch. `words` are not part of the
+    measure: no computation uses them, and as static data every text would compile its own program.
     """
 
     measure: Measure
     labels: np.ndarray | None = None
-    picture: tuple[int, int] | None = None
+    picture: tuple[int, ...] | None = None
     words: np.ndarray | None = None
+    image: tuple[int, ...] | None = None
 
 
 class AbstractInitial(eqx.Module):

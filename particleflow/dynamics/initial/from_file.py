@@ -14,7 +14,7 @@ from particleflow.measure import Measure
 from particleflow.trajectory.words import as_words, from_bytes
 
 UTF8 = "utf-8-sig"  # some programs begin a text with a byte-order mark, which is no part of it
-_KNOWN = ("points", "log_weights", "values", "positions", "labels", "words", "tokens")
+_KNOWN = ("points", "log_weights", "values", "positions", "labels", "words", "tokens", "picture", "image")
 _WORD_COLUMNS = ("word", "words", "token", "tokens")
 _FIELD = "field."  # prefix of the names of all other arrays that particles carry
 _DAMAGE = (OSError, ValueError, IndexError, KeyError, EOFError, UnicodeDecodeError, MemoryError, csv.Error)
@@ -24,7 +24,9 @@ class FromFile(AbstractInitial):
     """The cloud in a file.
 
     `path`: .npy points (n, d); .npz with `points` and any of `log_weights`, `values`, `positions`, `labels`, `words`
-    (or `tokens`), and `field.<name>` for what else the geometry carries along (residual_norm); .csv with one row a
+    (or `tokens`), `field.<name>` for what else the geometry carries along (residual_norm), and `image`, [rows, columns]
+    or [rows, columns, channels], where every point is an image, or begins with one (and `picture`, [rows, columns],
+    where the points are the patches of one); .csv with one row a
     particle (a header line is skipped, but for a column that it calls `word` or `token`: its texts are the words); a
     run folder or its trajectory .h5, of which `frame` is taken: a run goes on where another ended.
     """
@@ -56,7 +58,22 @@ class FromFile(AbstractInitial):
         measure = Measure(points, log_weights, fields.get("values"), fields.get("positions"), carried)
         if words is not None and words.shape != (len(points),):
             raise ArgumentError(f"{self.path} has {len(points)} particles, but words of shape {words.shape}.")
-        return Start(measure, None if labels is None else labels.astype(np.int64), words=as_words(words, len(points)))
+        return Start(
+            measure, None if labels is None else labels.astype(np.int64), self._sides(fields, "picture", (2,)),
+            as_words(words, len(points)), self._sides(fields, "image", (2, 3)),
+        )  # fmt: skip
+
+    def _sides(self, fields: dict[str, np.ndarray], name: str, lengths: tuple[int, ...]) -> tuple[int, ...] | None:
+        """The sides of a picture in the file, None without one."""
+        if name not in fields:
+            return None
+        sides = fields[name]
+        if sides.ndim != 1 or sides.size not in lengths or not (sides == np.floor(sides)).all() or (sides < 1).any():
+            wanted = " or ".join(str(length) for length in lengths)
+            raise ArgumentError(
+                f"{self.path} must hold {wanted} whole numbers as `{name}`, but holds {sides.tolist()}."
+            )
+        return tuple(int(side) for side in sides)
 
 
 def check_path(path: Path, name: str) -> None:

@@ -137,7 +137,10 @@ class ImagePatches(AbstractInitial):
             added = float(self.place_scale) * np.stack([axis.ravel() for axis in place], axis=1)
             patches = np.concatenate([patches, added.astype(patches.dtype)], axis=1)
         positions = jnp.arange(len(patches), dtype=default_dtype())
-        return Start(Measure.uniform(patches, positions=positions), picture=(rows, columns))
+        channels = 1 if image.ndim == 2 else image.shape[2]
+        return Start(
+            Measure.uniform(patches, positions=positions), picture=(rows, columns), image=(size, size, channels)
+        )
 
 
 def _hash(word: str) -> int:

@@ -28,7 +28,8 @@ _PACKAGES = (
 _LARGEST_TABLE = 512  # entries; larger tables are left out of the metadata
 _SCHEDULE_POINTS = 65
 _BEFORE_JUMP_ULPS = 32.0  # this much before a jump the field is that before it; layers change within 8 units
-_SCHEDULED = ("beta", "width", "radius")
+_SCHEDULED = ("beta", "width", "radius", "value")  # the last is that of the interaction, not of its kernel
+_MOST_DATA = 20_000  # numbers of fixed data that the metadata hold
 
 
 def surroundings(device: Any) -> dict[str, Any]:
@@ -63,6 +64,7 @@ def describe(plan: Plan) -> dict[str, Any]:
         "common temperature": _by_run(np.asarray(plan.flow.common_temperature, float).tolist(), plan.runs),
         "count": int(plan.start.points.shape[-2]),
         **_depth(plan),
+        **_fixed_data(plan),
         "discretization": kind_of(type(plan.discretization)),
         "ends meet": isinstance(plan.discretization, InBox) and plan.discretization.periodic,
         "linking distance": None if plan.event is None else plan.event.linking_distance(),
@@ -92,12 +94,20 @@ def _by_run(value: Any, runs: int | None) -> Any:
 
 
 def _depth(plan: Plan) -> dict[str, Any]:
-    """What changes with time in the (first) flow: when the field jumps, and the `schedule` of β or of a width."""
+    """What changes with time in the (first) flow: when the field jumps, and the `schedule` of β, a width or a value."""
     flow, times = plan.flow_of(0), np.asarray(plan.times, float)
     jumps = _jumps_inside(flow, times)
     found: dict[str, Any] = {"changes": jumps} if 0 < len(jumps) <= _LARGEST_TABLE else {}
     name = _scheduled_number(flow, (times[0], times[-1], *jumps[:8]), plan.dtype)
     return found if name is None else found | {"schedule": _schedule(flow, name, times, jumps, plan.dtype)}
+
+
+def _fixed_data(plan: Plan) -> dict[str, Any]:
+    """The points of the first fixed data that the (first) flow looks at when the run begins, if they are few."""
+    interactions = plan.flow_of(0).interactions(jnp.asarray(plan.times[0], plan.dtype))
+    data = next((each.data for each in interactions if each.data is not None), None)
+    few = data is not None and data.points.size <= _MOST_DATA
+    return {"data points": np.asarray(data.points, float).tolist()} if data is not None and few else {}
 
 
 def _jumps_inside(flow: Any, times: np.ndarray) -> list[float]:
@@ -107,7 +117,7 @@ def _jumps_inside(flow: Any, times: np.ndarray) -> list[float]:
 
 
 def _scheduled_number(flow: Any, looked_at: Any, dtype: Any) -> str | None:
-    """The first of β, width and radius that differs between these times; None where none does."""
+    """The first of β, width, radius and value that differs between these times; None where none does."""
     return next((name for name in _SCHEDULED if _changes(flow, name, looked_at, dtype)), None)
 
 
@@ -127,8 +137,9 @@ def _changes(flow: Any, name: str, times: Any, dtype: Any) -> bool:
 
 
 def _first_number(flow: Any, name: str, time: float, dtype: Any) -> float | None:
-    """The β, width or radius of the first kernel that has one, at a time."""
-    tables = (described(each.kernel) for each in flow.interactions(jnp.asarray(time, dtype)))
+    """The β, width or radius of the first kernel that has one, or the value of the first interaction, at a time."""
+    interactions = flow.interactions(jnp.asarray(time, dtype))
+    tables = (each.description() if name == "value" else described(each.kernel) for each in interactions)
     numbers = (table[name] for table in tables if isinstance(table.get(name), float))
     return next(numbers, None)
 
