@@ -17,8 +17,10 @@ from .clusters.clusters import cluster_count as cluster_count
 from .clusters.clusters import cluster_counts as cluster_counts
 from .clusters.clusters import cluster_labels as cluster_labels
 from .clusters.clusters import cluster_masses as cluster_masses
+from .clusters.clusters import counts_directions as counts_directions
 from .clusters.clusters import effective_count as effective_count
 from .clusters.clusters import inner_from_chordal as inner_from_chordal
+from .clusters.clusters import linked_points as linked_points
 from .clusters.merge_tree import Birth as Birth
 from .clusters.merge_tree import Merge as Merge
 from .clusters.merge_tree import MergeTree as MergeTree
@@ -52,6 +54,8 @@ from .covariance import principal_variances as principal_variances
 from .density.cells import Cells as Cells
 from .density.cells import cells_of as cells_of
 from .density.cells import densities_of as densities_of
+from .density.data_density import data_density as data_density
+from .density.data_density import data_width as data_width
 from .density.density_modes import fourier_amplitudes as fourier_amplitudes
 from .density.density_modes import growth_rates as growth_rates
 from .density.density_modes import growth_window as growth_window
@@ -67,6 +71,10 @@ from .distances import energy_distance as energy_distance
 from .distances import sliced_wasserstein2 as sliced_wasserstein2
 from .distances import wasserstein1 as wasserstein1
 from .distances import wasserstein2 as wasserstein2
+from .heat_equation import heat_profile as heat_profile
+from .heat_equation import heat_rate as heat_rate
+from .hysteresis import step_means as step_means
+from .hysteresis import up_and_down as up_and_down
 from .rates import LineFit as LineFit
 from .rates import RateFit as RateFit
 from .rates import better_law as better_law

@@ -10,7 +10,6 @@ import numpy as np
 
 from particleflow.analysis.covariance import excess_kurtosis
 from particleflow.analysis.reading import frame_points, frame_weights
-from particleflow.analysis.run_character import character_of
 from particleflow.analysis.samples import sampled_radius
 from particleflow.trajectory.facts import StoredInteraction
 
@@ -28,7 +27,8 @@ def gaussian_rate(run: "Trajectory") -> float | None:
     """
     facts = run.facts
     alone = facts.interacts_only and facts.temperature == 0 and facts.schedule is None
-    if not alone or character_of(run).attention is None:
+    seen = run.particles is None and facts.space.sees_stored and bool(facts.interactions)
+    if not alone or not seen:
         return None
     rates = [_rate_of(head) for head in facts.interactions]
     if sampled_radius(run) is not None or any(rate is None for rate in rates):

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from particleflow.analysis.gaussian_tokens import gaussian_rate
 from particleflow.trajectory.facts import RunFacts, StoredInteraction, numbers_in
-from particleflow.trajectory.position_kernels import factors_of
+from particleflow.trajectory.position_kernels import factors_of, is_of_positions
 
 if TYPE_CHECKING:
     from particleflow.trajectory.trajectory import Trajectory
@@ -24,11 +25,14 @@ class Character(RunFacts):
 
     `count` is never None: how many particles move, of which some may be stored; `picture` is None unless every particle
     is a patch of it. `follows`: all interactions move particles to values carried by data, such as the next state of a
-    series, and they still move at the end; `attention`: the first attention of the particles to each other that can be
-    computed from the stored points, if all particles are stored.
+    series, and they still move at the end; `on_places`: the points are values at places that stay, which alone decide
+    who sees whom; `blows_up`: they are Gaussian tokens, whose variance has a pole; `attention`: the first attention of
+    the particles to each other that can be computed from the stored points, if all particles are stored.
     """
 
     follows: bool = False
+    on_places: bool = False
+    blows_up: bool = False
     attention: StoredInteraction | None = None
 
     @property
@@ -47,6 +51,10 @@ class Character(RunFacts):
             return "their times in a signal"
         if self.follows:
             return "a rule learned from data"
+        if self.on_places:
+            return "the places that they are values of"
+        if self.blows_up:
+            return "attention that drives them to infinity"
         return "repulsion" if self.repels else None
 
     def attention_at(self, time: float) -> StoredInteraction | None:
@@ -66,6 +74,8 @@ def character_of(trajectory: "Trajectory") -> Character:
         "count": trajectory.count if whole_cloud or facts.count is None else facts.count,
         "picture": facts.picture if patches else None,
         "follows": taught and _still_moves(trajectory),
+        "on_places": bool(facts.kernels) and all(_is_of_places(table) for table in facts.kernels),
+        "blows_up": _blows_up(trajectory),
         "attention": next(known, None) if whole_cloud and facts.space.sees_stored else None,
     }
     return Character(**vars(facts) | seen)
@@ -86,6 +96,20 @@ def places_of(trajectory: "Trajectory") -> NDArray[np.float64] | None:
         known = placed[0] if isinstance(placed[0], Mapping) else {}
         return _rows_at(known.get("places"), where)
     return where[:, None] if trajectory.facts.is_signal else None
+
+
+def _is_of_places(table: Any) -> bool:
+    """Whether a kernel depends on positions alone, and one of its factors on the places of these."""
+    factors = factors_of(table)
+    return any(_kind_of(each) == "placed" for each in factors) and all(is_of_positions(each) for each in factors)
+
+
+def _blows_up(trajectory: "Trajectory") -> bool:
+    """Whether the law of Gaussian tokens holds for the (first) run, with a variance that grows to a pole."""
+    run = trajectory if trajectory.runs is None else trajectory.run(0)
+    if len(run) == 0 or not np.isfinite(np.asarray(run.points[0], np.float64)).all():
+        return False
+    return (gaussian_rate(run) or 0.0) > 0
 
 
 def _still_moves(trajectory: "Trajectory") -> bool:

@@ -2,8 +2,10 @@
 
 A cluster is a connected component of the graph that links particles at distance at most r (single linkage cut at r).
 Distances are straight lines in the stored coordinates: on the sphere they are **chordal**, |x − y|, never angles;
-`chordal_from_inner` and `chordal_from_angle` turn other thresholds into chordal ones. Particles of zero weight belong
-to no cluster: their label is −1. Components are counted only where they are clusters and not chains (see `separation`).
+`chordal_from_inner` and `chordal_from_angle` turn other thresholds into chordal ones. Hidden states of a transformer
+are compared by their directions x/|x|, on the unit sphere: their lengths are what its norms take away. Particles of
+zero weight belong to no cluster: their label is −1. Components are counted only where they are clusters and not chains
+(see `separation`).
 """
 
 from typing import TYPE_CHECKING, NamedTuple
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from particleflow.trajectory.trajectory import Trajectory
 
 DEFAULT_INNER = 0.999
+NETWORK_INNER = 0.9  # cosine of two words that count as one: copies of a word reach it, different words seldom do
 # A run stops where a distance is met up to rounding and the tolerance of root finding; its last merge counts as one.
 _EVENT_SLACK = 1e-5
 
@@ -80,6 +83,26 @@ def chordal_from_angle(angle: float, radius: float = 1.0) -> float:
     return 2.0 * as_positive(radius, "radius") * float(np.sin(0.5 * angle))
 
 
+def counts_directions(trajectory: "Trajectory") -> bool:
+    """Whether the clusters of a run are those of directions: the layers of a network move points in flat space.
+
+    A run whose event has a distance of its own is counted in the coordinates in which the event is.
+    """
+    facts = trajectory.facts
+    return facts.is_network and facts.space.kind == "flat" and facts.linking_distance is None
+
+
+def unit_directions(points: FloatArray) -> FloatArray:
+    """x/|x| of points (..., d); a point at the origin stays there."""
+    lengths = np.linalg.norm(points, axis=-1, keepdims=True)
+    return points / np.where(lengths > 0, lengths, 1.0)
+
+
+def linked_points(trajectory: "Trajectory", points: FloatArray) -> FloatArray:
+    """Points (..., d) of a run as clusters are found among them: their directions, for a network, else as they are."""
+    return unit_directions(points) if counts_directions(trajectory) else points
+
+
 def choose_threshold(trajectory: "Trajectory", threshold: float | None = None) -> Threshold:
     """Return the linking distance to use, with the reason for it; a number that is given is taken as it is.
 
@@ -87,16 +110,21 @@ def choose_threshold(trajectory: "Trajectory", threshold: float | None = None) -
     The default elsewhere, on a sphere of radius R, links ⟨x, y⟩ ≥ 0.999 R², the level at which the published phase
     diagrams call two tokens equal: chordal R √0.002 = 0.0447 R. R is what the run says (`Trajectory.facts`), or the
     root-mean-square norm of the first frame. In flat space R is the root-mean-square distance to the mean in
-    the first frame, R² = Σ_i w_i |x_i − Σ_j w_j x_j|²: a fixed length for the run, which scales with the data.
+    the first frame, R² = Σ_i w_i |x_i − Σ_j w_j x_j|²: a fixed length for the run, which scales with the data. For the
+    hidden states of a network it is between directions, which are linked at a cosine of 0.9, chordal √0.2 = 0.447: at
+    0.999 no two words of a trained network ever become one.
 
     trajectory: one run, or an ensemble whose runs share a radius; threshold: a linking distance that is given.
     """
     metric = "chordal" if is_spherical(trajectory) else "euclidean"
+    metric = "directional" if counts_directions(trajectory) else metric
     if threshold is not None:
         return Threshold(as_positive(threshold, "threshold", zero=True), metric, "given")
     distance = trajectory.facts.linking_distance
     if distance is not None:
         return Threshold(distance * (1 + _EVENT_SLACK), metric, f"the distance {distance:g} of the run's event")
+    if counts_directions(trajectory):
+        return Threshold(chordal_from_inner(NETWORK_INNER), metric, f"cosine {NETWORK_INNER} of two hidden states")
     if metric == "chordal":
         radius, stated = sphere_radius(trajectory)
         where = "" if stated else ", measured in the first frame"
@@ -172,7 +200,8 @@ def cluster_counts(
     chosen = choose_threshold(trajectory, threshold).value
     numbers, separated = np.zeros(len(trajectory), dtype=np.int64), np.zeros(len(trajectory), dtype=bool)
     for index, points in iterate(trajectory, progress):
-        labels = label_active(points, weights > 0, chosen)
+        linked = linked_points(trajectory, points)
+        labels = label_active(linked, weights > 0, chosen)
         numbers[index] = labels.max() + 1
-        separated[index] = is_separated(points, labels, chosen, weights=weights)
+        separated[index] = is_separated(linked, labels, chosen, weights=weights)
     return known_counts(numbers, separated)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from particleflow.analysis.clusters.clusters import choose_threshold, label_active
+from particleflow.analysis.clusters.clusters import choose_threshold, label_active, linked_points
 from particleflow.analysis.clusters.separation import is_separated
 from particleflow.analysis.reading import FloatArray, IntArray, frame_weights, masses_of, select_frames
 from particleflow.analysis.run_character import character_of
@@ -40,7 +40,7 @@ def last_clusters(run: "Trajectory") -> LastClusters | None:
         return None
     threshold = choose_threshold(run).value
     for frame in select_frames(len(run), _FRAMES)[::-1].tolist():
-        points, weights = stored_points(run, frame), frame_weights(run, frame)
+        points, weights = linked_points(run, stored_points(run, frame)), frame_weights(run, frame)
         found = _tight_clusters(points, weights, threshold) if np.isfinite(points).all() else None
         if found is None:
             continue
@@ -53,7 +53,7 @@ def last_clusters(run: "Trajectory") -> LastClusters | None:
 
 def frame_clusters(run: "Trajectory", frame: int) -> IntArray:
     """The clusters of one frame at the run's own threshold, (N,); −1 for particles without mass."""
-    points = np.nan_to_num(stored_points(run, frame))
+    points = linked_points(run, np.nan_to_num(stored_points(run, frame)))
     return label_active(points, frame_weights(run, frame) > 0, choose_threshold(run).value)
 
 

@@ -64,15 +64,16 @@ def similarity_quantiles(
 ) -> PairSimilarities:
     """Return quantiles of the pairwise similarity in every frame.
 
-    measure: "cosine", "distance", or "auto" (cosine on spheres, otherwise distance). maximum_pairs: beyond it pairs are
-    sampled; a sampled quantile at probability p then is the quantile at p ± √(p(1−p) / maximum_pairs). frames: the
-    indices of the frames to use, by default all. probabilities: (K,) between 0 and 1; seed: of the sample of pairs.
+    measure: "cosine", "distance", or "auto" (cosine on spheres and of hidden states of a network, otherwise distance).
+    maximum_pairs: beyond it pairs are sampled; a sampled quantile at probability p then is the quantile at p ± √(p(1−p)
+    / maximum_pairs). frames: the indices of the frames to use, by default all. probabilities: (K,) between 0 and 1;
+    seed: of the sample of pairs.
     """
     trajectory = single_run(trajectory)
     if measure not in ("auto", "cosine", "distance"):
         raise ArgumentError(f'Argument `measure` must be "auto", "cosine" or "distance", but is {measure!r}.')
     if measure == "auto":
-        measure = "cosine" if is_spherical(trajectory) else "distance"
+        measure = "cosine" if is_spherical(trajectory) or trajectory.facts.is_network else "distance"
     levels = np.asarray(probabilities, dtype=np.float64).reshape(-1)
     if levels.size == 0 or (levels < 0).any() or (levels > 1).any():
         raise ArgumentError("`probabilities` must lie between 0 and 1.")

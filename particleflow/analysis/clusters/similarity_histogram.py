@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from particleflow.analysis.clusters.clusters import unit_directions
 from particleflow.analysis.reading import FloatArray, IntArray, first_run
 from particleflow.analysis.samples import gather, sampled_radius, thinned
 
@@ -20,18 +21,21 @@ def similarity_histogram(
 ) -> tuple[IntArray, FloatArray, FloatArray]:
     """The share of pairs in each bin of similarity: frame indices (T',), bin edges (bins + 1,), shares (T', bins).
 
-    On a sphere the similarity is the cosine in [−1, 1], elsewhere the distance, up to the longest in twelve frames. At
-    most `frames` frames and `particles` particles, evenly chosen, are read. An ensemble is measured by its run 0.
+    On a sphere, and of a network, the similarity is the cosine in [−1, 1], elsewhere the distance, up to the longest in
+    twelve frames. At most `frames` frames and `particles` particles, evenly chosen, are read. An ensemble is measured
+    by its run 0.
     """
     run = first_run(trajectory)
-    radius = sampled_radius(run)
+    network = run.facts.is_network
+    radius = 1.0 if network else sampled_radius(run)
     chosen, shown = thinned(run.count, particles), thinned(len(run), frames)
     edges = (
         np.linspace(0.0, _longest_distance(run, chosen), bins + 1) if radius is None else np.linspace(-1, 1, bins + 1)
     )
     shares = np.zeros((len(shown), bins))
     for row, frame in enumerate(shown):
-        values = pair_values(gather(run, frame[None], chosen)[0], radius)
+        points = gather(run, frame[None], chosen)[0]
+        values = pair_values(unit_directions(points) if network else points, radius)
         values = np.clip(values[np.isfinite(values)], edges[0], edges[-1])
         shares[row] = np.histogram(values, bins, (edges[0], edges[-1]))[0] / max(values.size, 1)
     return shown, edges, shares

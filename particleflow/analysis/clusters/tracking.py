@@ -24,7 +24,13 @@ from numpy.typing import NDArray
 from particleflow._support.single_linkage import distinct
 from particleflow._support.text import plural
 from particleflow.analysis.clusters.brackets import Bracket, bracket_after, bracket_of
-from particleflow.analysis.clusters.clusters import Threshold, choose_threshold, cluster_masses, label_active
+from particleflow.analysis.clusters.clusters import (
+    Threshold,
+    choose_threshold,
+    cluster_masses,
+    label_active,
+    linked_points,
+)
 from particleflow.analysis.clusters.merge_tree import Birth, Contact, Merge, MergeTree, first_contacts
 from particleflow.analysis.clusters.separation import (
     NOT_SEPARATED,
@@ -139,16 +145,17 @@ def track_clusters(
     times = np.asarray(trajectory.times, dtype=np.float64)
     weights = fixed_weights(trajectory)
     chosen = choose_threshold(trajectory, threshold)
-    tracker = _Tracker(chosen.value, weights, times)
+    tracker = _Tracker(chosen.value, weights, times, trajectory.facts.counts_layers)
     frames = len(trajectory)
     labels = _empty_labels(frames, trajectory.count)
     components, separated = np.empty(frames, dtype=np.int64), np.empty(frames, dtype=bool)
     largest, effective = np.empty(frames), np.empty(frames)
     for index, points in iterate(trajectory, progress):
-        found = label_active(points, tracker.active, chosen.value)
-        separated[index] = is_separated(points, found, chosen.value, weights=weights)
+        linked = linked_points(trajectory, points)
+        found = label_active(linked, tracker.active, chosen.value)
+        separated[index] = is_separated(linked, found, chosen.value, weights=weights)
         if separated[0] or separated[index]:
-            labels[index] = tracker.advance(index, points, found)
+            labels[index] = tracker.advance(index, linked, found)
         else:
             tracker.restart()
         masses = cluster_masses(found, weights)
@@ -180,9 +187,9 @@ def _empty_labels(frames: int, count: int) -> NDArray[np.int32]:
 class _Tracker:
     """The state between two frames: every particle's component, every component's label, mass and size."""
 
-    def __init__(self, threshold: float, weights: FloatArray, times: FloatArray):
-        """Begin before the first frame, without clusters."""
-        self.threshold, self.weights, self.times = threshold, weights, times
+    def __init__(self, threshold: float, weights: FloatArray, times: FloatArray, layers: bool = False):
+        """Begin before the first frame, without clusters; `layers`: nothing happens but at whole times."""
+        self.threshold, self.weights, self.times, self.layers = threshold, weights, times, layers
         self.active = weights > 0
         self.restart()
 
@@ -279,6 +286,8 @@ class _Tracker:
         older, that is the smaller, label stays. A touch inside a group changes nothing.
         """
         between = bracket_of(self.times, index)
+        if self.layers:  # the first layer that it can be
+            between = between._replace(before=min(between.before + 1, between.after))
         touched = {p for contact in contacts for p in (contact.first, contact.second)}
         leader, group = {p: p for p in touched}, {p: [p] for p in touched}
         mass, size = {p: float(self.masses[p]) for p in touched}, {p: int(self.sizes[p]) for p in touched}

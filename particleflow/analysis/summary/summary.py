@@ -13,7 +13,7 @@ import numpy as np
 
 from particleflow._support.files import write_text
 from particleflow._version import __version__
-from particleflow.analysis.clusters.clusters import DEFAULT_INNER
+from particleflow.analysis.clusters.clusters import DEFAULT_INNER, linked_points
 from particleflow.analysis.clusters.plateaus import spreads
 from particleflow.analysis.clusters.separation import CHAIN_REACH, CHAIN_SHARE
 from particleflow.analysis.clusters.tracking import ClusterTrack, track_clusters
@@ -190,9 +190,9 @@ def _summarize_run(
         "log_energy": parts.energy_section(logarithm),
         "similarity": parts.similarity_section(trajectory, seed, _stage(progress, 2, 4)),
         "modes": parts.mode_section(trajectory, options.modes, _stage(progress, 3, 4)),
-        "persistence": parts.persistence_section(last[weights > 0], seed),
+        "persistence": parts.persistence_section(linked_points(trajectory, last[weights > 0]), seed),
         "distances": parts.distance_section(first, last, weights, weights, seed),
-        "agreement": parts.agreement_section(trajectory, track, last, seed),
+        "agreement": parts.agreement_section(trajectory, track, linked_points(trajectory, last), seed),
         "attention": attention,
         "parking": parking,
         "omitted": ({} if why is None else {"attention": why}) | parts.without_pairs(weights),
@@ -233,6 +233,7 @@ def _card(trajectory: "Trajectory") -> dict[str, Any]:
         "frames": len(trajectory),
         "first_time": times[0],
         "last_time": times[-1],
+        "unit_of_time": "layer" if trajectory.facts.counts_layers else None,
         "observables": _ends(trajectory),
     }
 

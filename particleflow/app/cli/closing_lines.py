@@ -56,12 +56,15 @@ def _run_line(summary: dict[str, Any]) -> str:
     inside = (
         "" if gap is None or lead else f", not separated from t = {_bracket(gap['from'])} to {_bracket(gap['until'])}"
     )
-    treads = _treads(clusters["times"], clusters["counts"])
+    treads = _treads(clusters["times"], clusters["counts"], _counts_layers(summary))
     return f"{lead}{known[0]} → {plural(known[-1], 'cluster')}{inside}; {treads}"
 
 
-def _treads(times: list[float], counts: list[int | None]) -> str:
-    """ "8 until t = 3.1–3.2, 5 until t = 11.9–12.4": the longest-lived numbers, or since when there is the last."""
+def _treads(times: list[float], counts: list[int | None], layers: bool) -> str:
+    """ "8 until t = 3.1–3.2, 5 until t = 11.9–12.4": the longest-lived numbers, or since when there is the last.
+
+    Parameters: the saved `times`; the `counts`, None where there is none; `layers`, whether time counts layers.
+    """
     import numpy as np
 
     from particleflow.analysis.clusters.plateaus import find_plateaus, metastable
@@ -69,10 +72,10 @@ def _treads(times: list[float], counts: list[int | None]) -> str:
     series, last = np.array(counts, dtype=float), counts[-1]
     found = metastable(find_plateaus(times, series), float(series[0]))
     treads = dict.fromkeys(plateau.count for plateau in found if plateau.count not in (None, last))
-    words = [f"{count} until t = {_end_of(count, times, counts)}" for count in treads]
+    words = [f"{count} until {_when(_end_of(count, times, counts), layers)}" for count in treads]
     if not words:
         other = next((count for count in reversed(counts) if count != last), None)
-        words = [f"{last} since t = {_end_of(other, times, counts)}"]
+        words = [f"{last} since {_when(_end_of(other, times, counts), layers)}"]
     return ", ".join(words[-_LISTED_TREADS:])
 
 
@@ -117,6 +120,16 @@ def _end_of(count: int | None, times: list[float], counts: list[int | None]) -> 
     return bracket_after(times, [each == count for each in counts])
 
 
+def _counts_layers(summary: dict[str, Any]) -> bool:
+    """Whether the time of a summary counts the layers of a network."""
+    return summary.get("unit_of_time") == "layer"
+
+
+def _when(between: "Bracket | None", layers: bool) -> str:
+    """ "t = 4.4–4.5", or the layer after which something is so for the first time: "layer 4"."""
+    return f"layer {between.after:g}" if layers and between is not None else f"t = {between}"
+
+
 def _ensemble_line(summary: dict[str, Any]) -> str | None:
     """ "8 runs with 2 to 4 clusters at the end, 2.9 on average"; None where no run has a number.
 
@@ -136,17 +149,19 @@ def _ensemble_line(summary: dict[str, Any]) -> str | None:
 
 
 def words_line(summary: dict[str, Any] | None) -> str | None:
-    """Which words became one: "12 words in 1 cluster: first mat with rug (t = 4.4–4.5), …"; None without words."""
-    from particleflow.analysis.clusters.brackets import bracket_of
+    """Which words became one: "12 words in 1 cluster: first mat with rug (t = 4.4–4.5), …"; None without words.
 
+    Of the layers of a network: "river with water (at layer 4)".
+    """
     try:
         found = None if summary is None else summary.get("words")
         if summary is None or found is None:
             return None
         clusters, merges = int(summary["clusters"]["final_count"]), found["listed_merges"]
+        at = "at layer" if _counts_layers(summary) else "t ="
         times = summary["clusters"]["times"]
         told = [
-            f"{_side(each['survivor'])} with {_side(each['absorbed'])} (t = {bracket_of(times, int(each['frame']))})"
+            f"{_side(each['survivor'])} with {_side(each['absorbed'])} ({at} {_bracket(each, times)})"
             for each in merges[: _LISTED_MERGES - 1] + merges[_LISTED_MERGES - 1 :][-1:]
         ]
         if len(merges) > _LISTED_MERGES:
@@ -156,6 +171,14 @@ def words_line(summary: dict[str, Any] | None) -> str | None:
         return f"{plural(int(found['different']), 'word')} in {plural(clusters, 'cluster')}: {became}"
     except (KeyError, TypeError, ValueError, AttributeError, IndexError):  # no summary of ours
         return None
+
+
+def _bracket(merge: dict[str, Any], times: list[float]) -> "Bracket":
+    """The saved times around a merge: as stored, or those of its frame in a summary without them."""
+    from particleflow.analysis.clusters.brackets import Bracket, bracket_of
+
+    stored = merge.get("between")
+    return bracket_of(times, int(merge["frame"])) if stored is None else Bracket(*map(float, stored))
 
 
 def _side(side: dict[str, Any]) -> str:

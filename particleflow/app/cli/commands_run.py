@@ -156,6 +156,7 @@ def _run_meter(loaded: "Loaded", meter: Meter) -> RunMeter:
     return RunMeter(
         meter, float(times[-1]), len(times), None if geometry is None else geometry.made,
         None if event is None else event.made.linking_distance(),
+        loaded.document.drifts[0].kind,
     )  # fmt: skip
 
 

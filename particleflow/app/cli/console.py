@@ -5,11 +5,14 @@ import math
 import sys
 import time
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from particleflow._support import signals
 from particleflow._support.progress import Progress, make_bar
 from particleflow._support.text import plural, printable
+
+if TYPE_CHECKING:
+    from particleflow.trajectory.trajectory import Trajectory
 
 SIMULATING = "simulating"
 _LINE_SECONDS = 5.0
@@ -118,15 +121,17 @@ class RunMeter:
     """Turns the windows of a run into progress: time, step size, energy, clusters, pairs a second, time left.
 
     Parameters: the `meter` that shows it; the `end` of the run in time and in `frames`; its `geometry` and the
-    `linking_distance` of its event, by which clusters are counted as the analysis does.
+    `linking_distance` of its event, and the kind of its first `drift`, by which clusters are counted as the analysis
+    does.
     """
 
     def __init__(
-        self, meter: Meter, end: float, frames: int, geometry: Any = None, linking_distance: float | None = None
-    ):
+        self, meter: Meter, end: float, frames: int, geometry: Any = None, linking_distance: float | None = None,
+        drift: str | None = None,
+    ):  # fmt: skip
         self.meter, self.end, self.frames, self.geometry = meter, end, frames, geometry
-        self.linking_distance = linking_distance
-        self.threshold: float | None = None
+        self.linking_distance, self.drift = linking_distance, drift
+        self.first: "Trajectory | None" = None  # the first frame, with the facts by which clusters are counted
         self.begun: tuple[float, int] | None = None  # when the first window was there, and its frames
         self.pairs = 0  # of the windows since then
 
@@ -169,15 +174,15 @@ class RunMeter:
         if points.ndim != 2 or len(points) > _COUNTED_PARTICLES or not np.isfinite(points).all():
             return []
         from particleflow.analysis import choose_threshold, cluster_count
+        from particleflow.analysis.clusters.clusters import linked_points
         from particleflow.trajectory.trajectory import Trajectory
 
-        if self.threshold is None:
-            first = Trajectory.from_arrays([0.0], frames.points[:1])
-            first.metadata["linking distance"] = self.linking_distance
+        if self.first is None:
+            self.first = Trajectory.from_arrays([0.0], frames.points[:1])
+            self.first.metadata.update({"linking distance": self.linking_distance, "drift": self.drift})
             if self.geometry is not None:
-                first.metadata["space"] = self.geometry.facts(points.shape[-1]).description()
-            self.threshold = choose_threshold(first).value
-        count = cluster_count(points, self.threshold)
+                self.first.metadata["space"] = self.geometry.facts(points.shape[-1]).description()
+        count = cluster_count(linked_points(self.first, points), choose_threshold(self.first).value)
         return ["clusters not separated" if count is None else plural(count, "cluster")]
 
 

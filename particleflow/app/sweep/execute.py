@@ -17,6 +17,7 @@ import numpy as np
 
 from particleflow._support import toml
 from particleflow._support.files import own_folder
+from particleflow._support.text import kind_of
 from particleflow._support.user_code import blamed
 from particleflow.app.runs.run_folder import SCENARIO_FILE, freeze
 from particleflow.app.sweep.groups import GROUPS_FOLDER, group_path, load_group, save_group, trajectories_beside
@@ -29,6 +30,7 @@ from particleflow.trajectory.status import Status
 if TYPE_CHECKING:
     from particleflow.app.scenario.scenario import Setup
     from particleflow.simulation.plan import Plan
+    from particleflow.trajectory.trajectory import Trajectory
 
 _MOST_RUNS = 256  # of a group
 _MOST_BYTES = 2**28  # of the points of a group in a window of 32 frames
@@ -212,6 +214,8 @@ def _run_group(
 
 def _simulated(setups: list["Setup"], store: Path | None, say: Callable[[float, str], None]) -> dict[str, np.ndarray]:
     """Run the runs of a group as one ensemble, a single one by itself; with `store` its trajectories are kept there."""
+    from particleflow.analysis import choose_threshold
+    from particleflow.analysis.clusters.clusters import counts_directions
     from particleflow.simulation.recording.recording import Recording
     from particleflow.simulation.simulate import record
     from particleflow.simulation.window_loop import run_plan
@@ -234,9 +238,11 @@ def _simulated(setups: list["Setup"], store: Path | None, say: Callable[[float, 
         ):
             if run.status == Status.INTERRUPTED:  # the recorder has closed its file properly and returned
                 raise KeyboardInterrupt
+    firsts = [_first_frame(setup) for setup in setups]
     return {
         **_collected(kept, len(setups) == 1),
-        "thresholds": np.asarray([_threshold(setup) for setup in setups]),
+        "thresholds": np.asarray([choose_threshold(first).value for first in firsts]),
+        "directions": np.asarray([counts_directions(first) for first in firsts]),
         "log_weights": np.asarray([np.asarray(setup.start.log_weights, float) for setup in setups]),
     }
 
@@ -260,20 +266,19 @@ def _words(setups: list["Setup"]) -> Any:
     return words[0] if len(words) == 1 else np.stack(words)
 
 
-def _threshold(setup: "Setup") -> float:
-    """The linking distance of clusters, as the analysis of a single run would choose it."""
-    from particleflow.analysis import choose_threshold
+def _first_frame(setup: "Setup") -> "Trajectory":
+    """The first frame of a run, with the facts by which the analysis of a single run chooses its linking distance."""
     from particleflow.trajectory.trajectory import Trajectory
 
     space = setup.flow.geometry.facts(setup.start.dimension).description()
     event = setup.options["event"]
-    first = Trajectory.from_arrays(
+    linked = None if event is None else event.linking_distance()
+    return Trajectory.from_arrays(
         [0.0],
         np.asarray(setup.start.points)[None],
         log_weights=np.asarray(setup.start.log_weights),
-        metadata={"space": space, "linking distance": None if event is None else event.linking_distance()},
+        metadata={"space": space, "linking distance": linked, "drift": kind_of(type(setup.flow.drift))},
     )
-    return choose_threshold(first).value
 
 
 def _keys(setups: list["Setup"]) -> Any:

@@ -42,6 +42,7 @@ def table(manifest: Manifest) -> list[dict[str, Any]]:
     Clusters are those of the last points, linked at the distance that the analysis of a single run would choose.
     """
     from particleflow.analysis import cluster_count
+    from particleflow.analysis.clusters.clusters import unit_directions
 
     rows = [
         {"run": number, "state": run["state"], **run["values"], "message": run["message"]}
@@ -57,6 +58,8 @@ def table(manifest: Manifest) -> list[dict[str, Any]]:
                     rows[number][name.removeprefix(_OBSERVABLE)] = float(series[place, -1])
             if "last_points" in group and np.abs(group["last_points"][place]).max() <= FARTHEST:
                 points, threshold = group["last_points"][place], float(group["thresholds"][place])
+                if "directions" in group and bool(group["directions"][place]):
+                    points = unit_directions(points)
                 weights = weights_of(group["log_weights"][place]) if "log_weights" in group else None
                 rows[number]["clusters"] = cluster_count(points, threshold, weights=weights)
     return rows
