@@ -149,3 +149,22 @@ def _around(place: np.ndarray, radius: float) -> Box:
 def _overlap(one: Box, other: Box) -> bool:
     """Whether two boxes share more than an edge."""
     return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
+def spread_apart(places: np.ndarray, gap: float, low: float, high: float) -> np.ndarray:
+    """The places (n,) nearest to given ones, in increasing order, that keep a `gap` and lie between two ends.
+
+    The sum of squared moves is least: places less k gaps must not decrease, which is isotonic regression, by pooling
+    neighbours that violate the order. Where n names have no room between the ends, the gap shrinks.
+    """
+    count = len(places)
+    gap = min(gap, (high - low) / max(count - 1, 1))
+    blocks: list[tuple[float, int]] = []
+    for place in np.asarray(places, float) - gap * np.arange(count):
+        mean, size = float(place), 1
+        while blocks and blocks[-1][0] >= mean:
+            before, members = blocks.pop()
+            mean, size = (before * members + mean * size) / (members + size), members + size
+        blocks.append((mean, size))
+    pooled = np.repeat([mean for mean, _ in blocks], [size for _, size in blocks])
+    return np.clip(pooled, low, high - gap * (count - 1)) + gap * np.arange(count)

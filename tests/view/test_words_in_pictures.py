@@ -116,10 +116,9 @@ def test_particles_of_every_picture_are_named_by_their_words(kind):
     run = make(dimension, sphere=sphere, words=words)
     figure = Figure(figsize=(9, 3))
     FigureCanvasAgg(figure)
-    first, second, third = figure.subplots(1, 3)
+    first, second = figure.subplots(1, 2)
     view.snapshot(run, 0, ax=first)
     (view.paths if dimension > 1 else view.snapshot)(run, ax=second)
-    view.kymograph(run, ax=third)
     for names in names_in(figure):
         assert names
         for name in names:

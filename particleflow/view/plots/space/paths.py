@@ -27,6 +27,7 @@ from particleflow.view.plots.base import (
 from particleflow.view.plots.camera import BEHIND_NOTE, Camera, box_coordinates, camera_of, globe
 from particleflow.view.plots.colors import check_labels, may_blend, particle_colors
 from particleflow.view.plots.crowds import crowd_colors, shown_weights
+from particleflow.view.plots.line_names import name_lines
 from particleflow.view.plots.space.law import LEVELS_NOTE, law_levels
 from particleflow.view.plots.space.snapshots import draw_depth, snapshot
 from particleflow.view.plots.word_labels import write_words
@@ -58,8 +59,8 @@ def kymograph(
 
     Parameters: `labels` (N,), which colour the lines, or (T, N), which colour their pieces; `log`, a logarithmic time
     axis (True, False, or "auto": where the frames are spaced like that); `vertical`, time upwards; `words`, whether
-    lines are named where they begin, if the particles have words; `ax`, the axes to draw on, else new ones. Returns the
-    axes.
+    lines are named, if the particles have words, beside the axis where they begin, which moves the numbers to the other
+    side; `ax`, the axes to draw on, else new ones. Returns the axes.
     """
     run = run_of_particles(trajectory, "A kymograph")
     law = run.facts.is_law
@@ -74,9 +75,7 @@ def kymograph(
     _draw_lines(ax, times, heights, colors, vertical)
     _place_axis(ax, view, heights, ticks, vertical)
     if words and run.words is not None and not law:
-        begin = np.column_stack([np.full(len(particles), times[0]), heights[0]])
-        shown = begin[:, ::-1] if vertical else begin
-        write_words(ax, run.words[particles], shown, shown_weights(run, 0, particles), 0.0)
+        _name_lines(ax, run.words[particles], heights[0], times[0], shown_weights(run, 0, particles), vertical)
     mark_changes(ax, run, axis="y" if vertical else "x")
     set_title(ax, run)
     return ax
@@ -119,6 +118,17 @@ def _draw_lines(ax: "Axes", times: np.ndarray, heights: np.ndarray, colors: np.n
         seen = np.isfinite(pieces).all(axis=(1, 2))
         collection = LineCollection(list(pieces[seen]), colors=colors[1:].reshape(-1, 3)[seen], **options)
         ax.add_collection(collection, autolim=False)
+
+
+def _name_lines(
+    ax: "Axes", words: np.ndarray, begins: np.ndarray, time: float, weights: np.ndarray, vertical: bool
+) -> None:
+    """Names beside the axis where the lines begin; of lines that go upwards beside their first points."""
+    if not vertical:
+        seen = np.isfinite(begins)
+        name_lines(ax, words[seen], begins[seen])
+        return
+    write_words(ax, words, np.column_stack([begins, np.full(len(begins), time)]), weights, 0.0)
 
 
 def _place_axis(ax: "Axes", view: Projection, heights: np.ndarray, ticks: np.ndarray | None, vertical: bool) -> None:
