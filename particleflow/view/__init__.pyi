@@ -28,9 +28,15 @@ from .plots.space.paths import kymograph as kymograph
 from .plots.space.paths import paths as paths
 from .plots.space.snapshots import snapshot as snapshot
 from .plots.space.snapshots import snapshots as snapshots
+from .plots.subjects.data_field import data_field as data_field
+from .plots.subjects.heat_profiles import heat_profiles as heat_profiles
+from .plots.subjects.hysteresis_loop import hysteresis as hysteresis
+from .plots.subjects.image_figures import patches_before_and_after as patches_before_and_after
+from .plots.subjects.image_figures import recall as recall
 from .plots.theory.eigenvalues import eigenvalues as eigenvalues
 from .plots.theory.eigenvalues import fixed_point as fixed_point
 from .plots.theory.fits import fit as fit
+from .plots.theory.fits import fitted_values as fitted_values
 from .plots.theory.fits import values_on_places as values_on_places
 from .plots.theory.growth_plots import branches as branches
 from .plots.theory.growth_plots import growth_rates as growth_rates

@@ -15,9 +15,9 @@ import particleflow
 from figure_oracles import blank, make, offsets
 from particleflow.errors import ArgumentError
 from particleflow.trajectory.trajectory import Trajectory
+from particleflow.view.plots.base import format_time
 from particleflow.view.plots.figure_set import _frame_of_blocks
 from particleflow.view.plots.saving import save_figure
-from particleflow.view.plots.space.snapshots import format_time
 from shares import by_default
 
 view: Any = particleflow.view  # the drawn artists are read by names that type stubs do not know

@@ -221,7 +221,9 @@ def small_print(trajectory: "Trajectory") -> str:
     parts, changing = [], facts.schedule
     if changing is not None:
         name = "β =" if changing.name == "beta" else style.clean(changing.name, 24)
-        parts.append(f"{name} {changing.values[0]:.4g} → {changing.values[-1]:.4g}")
+        ends, low, high = changing.values[[0, -1]], changing.values.min(), changing.values.max()
+        returns = min(ends) > low or max(ends) < high
+        parts.append(f"{name} {low:.4g} … {high:.4g}" if returns else f"{name} {ends[0]:.4g} → {ends[1]:.4g}")
     if betas and (changing is None or changing.name != "beta"):
         parts.append("β = " + (", ".join(betas) if len(betas) < 4 else f"{betas[0]} … {betas[-1]}"))
     steady = [(name, length) for name, length in facts.scales if changing is None or name != changing.name]
@@ -358,8 +360,10 @@ def hatch_span(ax: "Axes", span: tuple[float, float], words: str, axis: str = "x
 
 
 def mark_changes(ax: "Axes", trajectory: "Trajectory", *, axis: str = "x") -> None:
-    """Dotted lines where the field jumps: from layer to layer, or where a schedule bends."""
+    """Dotted lines where the field jumps: from layer to layer, or where a schedule bends; an axis of layers says so."""
     theme = style.current()
+    if trajectory.facts.counts_layers:
+        (ax.set_xlabel if axis == "x" else ax.set_ylabel)("layer")
     times = np.asarray(trajectory.times, float)
     changes = [time for time in trajectory.facts.changes if times[0] < time < times[-1]]
     if len(changes) <= _MOST_CHANGES:
@@ -371,7 +375,7 @@ def mark_changes(ax: "Axes", trajectory: "Trajectory", *, axis: str = "x") -> No
 def set_title(ax: "Axes", trajectory: "Trajectory | None", fallback: str = "", *, time: float | None = None) -> None:
     """Title the axes by the run's title, where the theme has titles, and by the time of a frame."""
     title = str((trajectory.metadata or {}).get("title") or "") if trajectory is not None else ""
-    when = "" if time is None else f"t = {format_time(time)}"
+    when = "" if time is None else time_words(trajectory, time)
     write_title(ax, title or fallback if style.current().annotated else "", when)
 
 
@@ -399,6 +403,13 @@ def write_figure_title(figure: "Figure", text: str, tail: str = "") -> None:
     title = style.wrapped(text, tail, 0.97 * 72 * figure.get_figwidth(), size)
     if title:
         figure.suptitle(title, x=0.012, ha="left", fontsize=size)
+
+
+def time_words(trajectory: "Trajectory | None", time: float) -> str:
+    """A time for a title, "t = 3.00", or "layer 3" where time counts the layers of a network."""
+    if trajectory is not None and trajectory.facts.counts_layers:
+        return f"layer {time:g}"
+    return f"t = {format_time(time)}"
 
 
 def format_time(time: float) -> str:

@@ -41,7 +41,7 @@ from particleflow.view.plots.matrices.pair_matrices import MAX_ATTENTION, MAX_MA
 from particleflow.view.plots.saving import save_figure
 from particleflow.view.plots.space.paths import kymograph, paths
 from particleflow.view.plots.space.snapshots import snapshots
-from particleflow.view.plots.theory.fits import values_on_places
+from particleflow.view.plots.subjects.leading import SUBJECTS, leading_figures
 from particleflow.view.plots.time.series import (
     approach,
     energy,
@@ -81,8 +81,8 @@ _WISHES: dict[tuple[str, str], tuple[str, ...]] = {
 }
 FIGURES = (
     "snapshots", "map", "density", "profiles", "schedule", "covariance", "peaks", "staircase", "energy", "modes",
-    "kymograph", "paths", "nearest_neighbours", "merge_tree", "similarity", "gram", "attention", "values", "picture",
-    "approach",
+    "kymograph", "paths", "nearest_neighbours", "merge_tree", "similarity", "gram", "attention",
+    "approach", *SUBJECTS,
 )  # fmt: skip
 OBSERVABLE = "observable_"  # begins the name of the figure of an observable
 Draw = Callable[[], Any]
@@ -104,8 +104,9 @@ def figures(
     """Write the figures of a run to a folder, which is created if need be; returns their paths, the lead picture first.
 
     Three to five are written, chosen by what the run is: its geometry, dimension and recorded numbers, noise or
-    repulsion (densities instead of merge trees), attention, layers, a schedule, the patches of an image. A run that is
-    carried by a density shows it in space and time, and its peaks. `figure_names` lists all that suit the run.
+    repulsion (densities instead of merge trees), attention, layers, a schedule; first of all what the run is about: a
+    hysteresis loop, heat, the data that particles climb, images that they are, values on places. A run that is carried
+    by a density shows it in space and time, and its peaks. `figure_names` lists all that suit the run.
 
     Parameters: `only`, the names of the figures to write, or "all"; `theme`, "light", "dark", "print" (without title
     and small print), "user" (the matplotlib settings in use) or a `Theme`; `analysis`, a mapping or an object (such as
@@ -167,7 +168,8 @@ def _chosen(trajectory: "Trajectory", suited: dict[str, Draw], only: Any) -> dic
 def _leading(trajectory: "Trajectory", suited: Mapping[str, Draw]) -> list[str]:
     """The names of the three to five figures that show what a run is about, the first one at a glance."""
     run, known = first_run(trajectory), character_of(trajectory)
-    wanted = [name for name in _wishes(run, known) if name in suited][:_MOST_LEADING]
+    wishes = dict.fromkeys([*SUBJECTS, *_wishes(run, known)])
+    wanted = [name for name in wishes if name in suited][:_MOST_LEADING]
     spare = [name for name in suited if name not in wanted]
     return wanted + spare[: max(_LEAST_LEADING - len(wanted), 0)]
 
@@ -203,6 +205,8 @@ def _plan(trajectory: "Trajectory", analysis: Any, camera: Camera | None = None)
     if is_density(run):
         yield from _of_density(trajectory, known, analysis, camera)
         return
+    leading = list(leading_figures(trajectory, known, analysis))
+    yield from leading
     kind = projection(run).kind
     labels = pick(analysis, "labels")
     yield "snapshots", lambda: snapshots(trajectory, camera=camera)
@@ -221,10 +225,7 @@ def _plan(trajectory: "Trajectory", analysis: Any, camera: Camera | None = None)
         yield "gram", lambda: gram(trajectory, frame, labels=blocks)
         if _selects(known) and run.count <= MAX_ATTENTION:
             yield "attention", lambda: attention(trajectory, frame, labels=blocks)
-    places = places_of(trajectory)
-    if places is not None and places.shape[1] <= 2 and len(run) > 1:
-        yield "values", lambda: values_on_places(trajectory, places)
-    if known.picture is not None:
+    if known.picture is not None and "picture" not in dict(leading):
         yield "picture", lambda: picture(trajectory, labels=labels)
     yield from _observables(trajectory)
 

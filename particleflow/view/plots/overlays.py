@@ -24,6 +24,8 @@ from particleflow.view.plots.base import (
     format_time,
     new_figure,
     projection,
+    set_title,
+    time_axis,
 )
 from particleflow.view.plots.comparison_plot import named_runs
 from particleflow.view.plots.density.density_scale import field_of
@@ -47,7 +49,9 @@ def overlay(
     """Draw where the mass of several runs is at a few times: densities as curves, particles as histograms over them.
 
     Above, the first density (or, without one, the density of the first run) against time, with the paths of up to 120
-    particles of each other run on a line or a circle. Runs must live in one space; of an ensemble run 0 is shown.
+    particles of each other run on a line or a circle. Where all runs have no more, on a line or a circle, and no times
+    are given, the paths of each are drawn in its colour instead, on one axes. Runs must live in one space; of an
+    ensemble run 0 is shown.
 
     Parameters: the trajectories, a sequence or a mapping by name; `times`, else four that are even in the mass that
     moves, of the time that all runs have; `figure`, the figure to draw on, else a new one. Returns the array of axes:
@@ -58,6 +62,8 @@ def overlay(
         raise ArgumentError(f"An overlay needs at least two runs, but there is {len(runs)}.")
     base = next((run for _, run in runs if is_density(run)), runs[0][1])
     check_one_space(runs, base)
+    if times is None and all(_draws_every_way(run) for _, run in runs):
+        return np.array([_draw_every_way(runs, figure)])
     shown = _common_times(runs, base) if times is None else np.atleast_1d(np.asarray(times, float))
     figure = figure or new_figure((1.5, 0.95), base)
     grid = figure.add_gridspec(2, len(shown), height_ratios=(1.25, 1.0))
@@ -95,8 +101,37 @@ def _ruler(base: "Trajectory", ends: tuple[float, float]) -> Ruler:
     return Ruler(lambda points: angles(view(points), ends[0]), found.name, ends)
 
 
-def _draw_ways(ax: "Axes", run: "Trajectory", ruler: Ruler) -> None:
-    """Thin lines of some particles over time; on a circle they break where it is cut."""
+def _draws_every_way(run: "Trajectory") -> bool:
+    """Whether the paths of all particles can be drawn over time."""
+    return not is_density(run) and run.count <= _LINES and projection(run).kind in ("line", "circle")
+
+
+def _draw_every_way(runs: "Sequence[tuple[str, Trajectory]]", figure: Any) -> "Axes":
+    """The paths of all particles of all runs over time, one colour a run."""
+    from matplotlib.lines import Line2D
+
+    base = runs[0][1]
+    figure = figure or new_figure((1.2, 0.75), base)
+    ax = figure.add_subplot()
+    time_axis(ax, base.times)
+    found = [ruler_of(run, thinned(len(run), MAX_FRAMES // 2)) for _, run in runs]
+    circle = projection(base).kind == "circle"
+    low, high = min(each.ends[0] for each in found), max(each.ends[1] for each in found)
+    ruler = _ruler(base, found[0].ends if circle else (low, high))
+    for (_, run), color in zip(runs, style.palette(len(runs)), strict=True):
+        _draw_ways(ax, run, ruler, color)
+    ax.set(ylabel=ruler.name, ylim=ruler.ends, xlim=(ax.get_xlim()[0], max(float(run.times[-1]) for _, run in runs)))
+    if circle:
+        angle_ticks(ax.yaxis, *ruler.ends)
+    names = [f"{style.clean(name, 40)}, n = {run.count}" for name, run in runs]
+    lines = [Line2D([], [], color=color) for color in style.palette(len(runs))]
+    figure.legend(lines, names, loc="outside upper right", ncols=len(names))
+    set_title(ax, base)
+    return ax
+
+
+def _draw_ways(ax: "Axes", run: "Trajectory", ruler: Ruler, color: Any = None) -> None:
+    """Lines of some particles over time, thin ones without a colour; on a circle they break where it is cut."""
     from matplotlib.collections import LineCollection
 
     theme = style.current()
@@ -108,7 +143,9 @@ def _draw_ways(ax: "Axes", run: "Trajectory", ruler: Ruler) -> None:
     heights = np.where(jump & (projection(run).kind == "circle"), np.nan, heights)
     times = np.broadcast_to(drawn_times(run.times, ax.get_xscale() == "log")[frames, None], heights.shape)
     lines = np.stack([times, heights], axis=-1).swapaxes(0, 1)
-    ax.add_collection(LineCollection(list(lines), colors=theme.text, linewidths=0.5, alpha=0.4), autolim=False)
+    looks: dict[str, Any] = {"colors": theme.text, "linewidths": 0.5, "alpha": 0.4}
+    looks = looks if color is None else {"colors": [color], "linewidths": theme.line_width, "alpha": 0.85}
+    ax.add_collection(LineCollection(list(lines), **looks), autolim=False)
 
 
 def _draw_moment(ax: "Axes", run: "Trajectory", time: float, ruler: Ruler, color: Any, name: str) -> None:

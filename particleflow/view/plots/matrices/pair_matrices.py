@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from particleflow.analysis.attention.attention_statistics import attention_matrix
+from particleflow.analysis.clusters.clusters import unit_directions
 from particleflow.analysis.clusters.last_clusters import frame_clusters
 from particleflow.analysis.clusters.similarity_histogram import MOST_PAIRED, similarity_histogram
 from particleflow.analysis.reading import first_run, frame_weights
@@ -45,8 +46,8 @@ _BY_WORD, _BY_PLACE, _BY_POSITION = "by cluster, then by word", "neighbours side
 def similarity(trajectory: "Trajectory", *, log: bool | str = "auto", ax: "Axes | None" = None) -> "Axes":
     """Draw the density of all pairwise similarities against time, one column a frame, colours logarithmic in the share.
 
-    The similarity is the cosine on a sphere and the distance elsewhere. Of more than 200 particles that many, evenly
-    chosen, are paired. An ensemble shows its run 0.
+    The similarity is the cosine on a sphere and of the hidden states of a network, and the distance elsewhere. Of more
+    than 200 particles that many, evenly chosen, are paired. An ensemble shows its run 0.
 
     Parameters: `log`, a logarithmic time axis (True, False, or "auto": where the frames are spaced like that); `ax`,
     the axes to draw on, else new ones. Returns the axes.
@@ -71,7 +72,8 @@ def similarity(trajectory: "Trajectory", *, log: bool | str = "auto", ax: "Axes 
     )
     color_bar(ax, mesh, "share of pairs")
     ax.set_ylim(edges[0], edges[-1] + 0.015 * (edges[-1] - edges[0]))
-    ax.set_ylabel(r"similarity $\langle x_i, x_j\rangle$" if edges[0] < 0 else "distance $|x_i - x_j|$")
+    inner = "cosine of two particles" if run.facts.is_network else r"similarity $\langle x_i, x_j\rangle$"
+    ax.set_ylabel(inner if edges[0] < 0 else "distance $|x_i - x_j|$")
     mark_changes(ax, run)
     set_title(ax, run)
     return ax
@@ -150,6 +152,9 @@ def _linkage_order(points: np.ndarray) -> np.ndarray:
 def gram(trajectory: "Trajectory", frame: int = -1, *, labels: Any = None, ax: "Axes | None" = None) -> "Axes":
     """Draw the matrix of inner products ⟨x_i, x_j⟩ of one frame, particles ordered so that clusters are blocks.
 
+    On a sphere of radius R they are divided by R². Of the hidden states of a network, whose lengths differ, the matrix
+    of cosines is drawn, on a scale from −1 to 1.
+
     An ensemble shows its run 0; more than 1,024 particles are thinned evenly.
 
     Parameters: the index of the `frame`; `labels` (N,) or (T, N), the clusters, else those of the frame; `ax`, the axes
@@ -158,11 +163,12 @@ def gram(trajectory: "Trajectory", frame: int = -1, *, labels: Any = None, ax: "
     run = run_of_particles(trajectory, "A matrix of inner products")
     order, name = particle_order(run, frame, labels)
     order = order[thinned(len(order), MAX_MATRIX)]
-    points = stored_points(run, frame)[order]
-    scale = projection(run).radius ** 2
+    points, cosines = stored_points(run, frame)[order], run.facts.is_network
+    points = unit_directions(points) if cosines else points / projection(run).radius
+    label = r"cosine of $x_i$ and $x_j$" if cosines else r"inner product $\langle x_i, x_j\rangle$"
     shape = MATRIX if run.words is None else WORD_MATRIX
     ax = new_axes(ax, shape, about=trajectory, note=sample_note(run, MAX_MATRIX))
-    _matrix(points @ points.T / scale, r"inner product $\langle x_i, x_j\rangle$", ax)
+    _matrix(points @ points.T, label, ax, 1.0 if cosines else None)
     ax.set(xlabel=f"particle $j$, {name}", ylabel=f"particle $i$, {name}")
     _name_sides(ax, run, order, frame, labels)
     set_title(ax, run, time=float(run.times[frame]))
@@ -259,9 +265,9 @@ def _frame_matrix(ax: "Axes") -> None:
     ax.yaxis.get_major_locator().set_params(integer=True)  # type: ignore[attr-defined]
 
 
-def _matrix(values: np.ndarray, label: str, ax: "Axes") -> None:
-    """A matrix in diverging colours, whose scale reaches equally far on both sides of zero."""
-    reach = float(np.nanmax(np.abs(values), initial=0.0)) or 1.0
+def _matrix(values: np.ndarray, label: str, ax: "Axes", reach: float | None = None) -> None:
+    """A matrix in diverging colours, whose scale reaches equally far on both sides of zero, as far as its values."""
+    reach = reach or float(np.nanmax(np.abs(values), initial=0.0)) or 1.0
     image = ax.imshow(values, cmap=style.colormap("diverging"), interpolation="nearest", vmin=-reach, vmax=reach)
     color_bar(ax, image, label)
     _frame_matrix(ax)

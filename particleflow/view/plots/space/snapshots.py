@@ -14,7 +14,6 @@ from particleflow.view.plots.base import (
     SQUARE,
     WIDE,
     Projection,
-    format_time,
     inches,
     is_crowd,
     new_axes,
@@ -22,6 +21,7 @@ from particleflow.view.plots.base import (
     projection,
     sample_note,
     set_title,
+    time_words,
     title_figure,
     write_title,
 )
@@ -185,7 +185,7 @@ def snapshots(
     view = camera.view
     axes = figure.subplots(1, len(frames), squeeze=False)[0]
     for ax, frame in zip(axes, frames, strict=True):
-        when = f"t = {format_time(float(run.times[int(frame)]))}"
+        when = time_words(run, float(run.times[int(frame)]))
         snapshot(run, int(frame), labels=labels, camera=camera, title=when, ax=ax)
         if ax is not axes[0]:
             ax.set_ylabel("")

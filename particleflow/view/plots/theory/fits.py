@@ -9,16 +9,22 @@ from particleflow.analysis.reading import first_run
 from particleflow.analysis.samples import stored_points
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.view import style
-from particleflow.view.plots.base import format_time, new_figure, title_figure
+from particleflow.view.plots.base import inches, new_axes, new_figure, set_title, time_words, title_figure
 from particleflow.view.plots.density.functions import regression
 from particleflow.view.plots.matrices.pair_matrices import color_bar, edges_between
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from particleflow.trajectory.trajectory import Trajectory
 
 _QUERIES = 200  # of the curve by default
 _CURVES = 6  # of more values the first are drawn
-_PANEL = 0.4  # the width of a panel, in widths of the theme
+_PANEL = 0.4  # the width of a panel of curves, in widths of the theme
+_LARGE_PANEL = 0.64  # and of places in the plane, two panels in a row
+_TIMES = 5  # of fitted curves
+_FILL = 0.95  # of the distance between neighbouring places that a dot covers
+_ROUNDING = 1e-6
 _LEAST_LEAD = 1e-3  # of the largest lead: a place whose leading value is ahead by less is drawn without colour
 
 
@@ -68,8 +74,8 @@ def values_on_places(
 ) -> np.ndarray:
     """Draw a run whose points are values on places that stay, one panel a frame; returns the array of axes.
 
-    On the line the values are curves over their places; in the plane dots, coloured by the value, or by the leading
-    one of several (shares of labels), the paler the less it leads.
+    On the line the values are curves over their places; in the plane dots as large as there is room, two panels in a
+    row, coloured by the value, or by the leading one of several (shares of labels), the paler the less it leads.
 
     Parameters: `places` (n, 1) or (n, 2), in the order of the particles; `frames`, four, even in the motion, if left
     out; `names` of the values. An ensemble shows its run 0.
@@ -81,28 +87,74 @@ def values_on_places(
             f"Argument `places` must have shape ({run.count}, 1) or ({run.count}, 2), but has {places.shape}."
         )
     chosen = np.unique(even_in_motion(run, 4)) if frames is None else np.atleast_1d(np.asarray(frames, int))
+    plane = places.shape[1] == 2
+    columns = min(len(chosen), 2) if plane else len(chosen)
+    rows = -(-len(chosen) // columns)
     if figure is None:
-        figure = new_figure((_PANEL * max(len(chosen), 2), _height(places) + 0.1), trajectory)
+        panel = _LARGE_PANEL if plane else _PANEL
+        figure = new_figure((panel * max(columns, 2), rows * _height(places, panel) + 0.1), trajectory)
         title_figure(figure, trajectory, "Values on places")
-    axes = figure.subplots(1, len(chosen), squeeze=False, sharex=True, sharey=True)[0]
+    grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+    axes = grid.ravel()[: len(chosen)]
+    for ax in grid.ravel()[len(chosen) :]:
+        ax.set_visible(False)
     values = [np.asarray(stored_points(run, int(frame)), float) for frame in chosen]
-    named = [f"value {number}" for number in range(values[0].shape[1])] if names is None else list(names)
+    noun = "label" if all(_are_shares(each) for each in values) else "value"
+    named = [f"{noun} {number}" for number in range(values[0].shape[1])] if names is None else list(names)
     if len(named) != values[0].shape[1]:
         raise ArgumentError(f"Argument `names` must name {values[0].shape[1]} values, but names {len(named)}.")
     draw = _curves if places.shape[1] == 1 else _dots
     for ax, frame, seen in zip(axes, chosen, values, strict=True):
         draw(ax, places, seen, values, named)
-        ax.set_title(f"t = {format_time(float(run.times[int(frame)]))}")
-    axes[0].set_ylabel("value" if places.shape[1] == 1 else "y")
+        ax.set_title(time_words(run, float(run.times[int(frame)])))
+        ax.set(xlabel="x", ylabel="y" if plane else "value")
+        ax.label_outer()
     if len(named) > 1:
         figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=min(len(named), 4))
     return axes
 
 
-def _height(places: np.ndarray) -> float:
+def fitted_values(trajectory: "Trajectory", places: Any, *, frames: Any = None, ax: "Axes | None" = None) -> "Axes":
+    """Draw one value on each place of a line: those of the first frame as dots, those of later frames as curves.
+
+    Under attention by places each curve is a kernel regression of the dots, or of the curve before it.
+
+    Parameters: `places` (n, 1), in the order of the particles; `frames`, else five that are even in the motion, the
+    first step of a map among them; `ax`, the axes to draw on, else new ones. An ensemble shows its run 0.
+    """
+    run = first_run(trajectory)
+    places = np.asarray(places, float)
+    if places.shape != (run.count, 1) or run.dimension != 1:
+        raise ShapeError(f"One value on each of {run.count} places of a line is drawn, but places are {places.shape}.")
+    chosen = even_in_motion(run, _TIMES) if frames is None else np.atleast_1d(np.asarray(frames, int))
+    if frames is None and run.metadata.get("solver") == "map":
+        chosen = np.append(chosen, min(1, len(run) - 1))
+    ax, theme, order = new_axes(ax, about=trajectory), style.current(), np.argsort(places[:, 0], kind="stable")
+    later = [int(frame) for frame in np.unique(chosen) if frame > 0]
+    for frame, color in zip(later, style.ordered_colors(np.linspace(0, 1, max(len(later), 2))), strict=False):
+        ax.plot(
+            places[order, 0], stored_points(run, frame)[order, 0], color=color, linewidth=1.3 * theme.line_width,
+            label=time_words(run, float(run.times[frame])),
+        )  # fmt: skip
+    ax.scatter(
+        places[:, 0], stored_points(run, 0)[:, 0], s=16, color=theme.muted, linewidths=0, zorder=3, label="start"
+    )
+    ax.set(xlabel="x", ylabel="value")
+    ax.grid(True, axis="y")
+    ax.legend(loc="best", labelcolor=theme.text)
+    set_title(ax, run)
+    return ax
+
+
+def _height(places: np.ndarray, panel: float) -> float:
     """The height of a row of panels, in widths of the theme: places in the plane keep their proportions."""
     wide, high = np.ptp(places, axis=0) if places.shape[1] == 2 else (1.0, 0.85)
-    return 0.85 * _PANEL * float(np.clip(high / (wide or 1.0), 0.3, 1.6)) + 0.2
+    return 0.85 * panel * float(np.clip(high / (wide or 1.0), 0.3, 1.6)) + 0.12
+
+
+def _are_shares(values: np.ndarray) -> bool:
+    """Whether several values on a place are not negative, and have a sum of at most one, as shares of labels."""
+    return values.shape[1] > 1 and bool(values.min() >= -_ROUNDING and values.sum(axis=1).max() <= 1 + _ROUNDING)
 
 
 def _leads(values: np.ndarray) -> np.ndarray:
@@ -118,25 +170,42 @@ def _curves(ax: Any, places: np.ndarray, seen: np.ndarray, values: list[np.ndarr
     for number in range(min(seen.shape[1], _CURVES)):
         color = theme.categories[number % len(theme.categories)]
         ax.plot(places[order, 0], seen[order, number], ".-", color=color, markersize=3, label=names[number])
-    ax.set_xlabel("x")
 
 
 def _dots(ax: Any, places: np.ndarray, seen: np.ndarray, values: list[np.ndarray], names: list[str]) -> None:
     """Dots in the plane, coloured by their one value, or by which of several values is the largest."""
     ax.set_aspect("equal")
-    ax.set_xlabel("x")
+    shape: dict[str, Any] = {"s": _dot_area(ax, places), "marker": "s" if _is_grid(places) else "o"}
     if seen.shape[1] == 1:
         low, high = min(each.min() for each in values), max(each.max() for each in values)
-        ax.scatter(*places.T, c=seen[:, 0], s=12, linewidths=0, vmin=low, vmax=high, cmap=style.colormap("sequential"))
+        colors = {"c": seen[:, 0], "vmin": low, "vmax": high, "cmap": style.colormap("sequential")}
+        ax.scatter(*places.T, linewidths=0, **colors, **shape)
         return
     leading, largest = seen.argmax(axis=1), max(_leads(each).max() for each in values)
     lead = _leads(seen) / (largest or 1.0)
     colors = style.label_colors(np.arange(seen.shape[1]))
     theme = style.current()
     unknown = lead < _LEAST_LEAD
-    ax.scatter(*places[unknown].T, s=8, facecolors="none", edgecolors=theme.muted, linewidths=0.5)
+    ax.scatter(*places[unknown].T, facecolors="none", edgecolors=theme.muted, linewidths=0.5, **shape)
     for number, name in enumerate(names):
         here = (leading == number) & ~unknown
         shades = np.column_stack([np.tile(colors[number], (here.sum(), 1)), 0.25 + 0.75 * lead[here]])
-        ax.scatter(*places[here].T, c=shades, s=14, linewidths=0)
-        ax.scatter([], [], color=colors[number], s=14, linewidths=0, label=style.clean(name))
+        ax.scatter(*places[here].T, c=shades, linewidths=0, **shape)
+        ax.scatter([], [], color=colors[number], s=30, linewidths=0, label=style.clean(name))
+
+
+def _is_grid(places: np.ndarray) -> bool:
+    """Whether places are all crossings of a few rows and columns, such as pixels."""
+    across, up = (len(np.unique(places[:, axis])) for axis in range(2))
+    return across * up == len(places)
+
+
+def _dot_area(ax: Any, places: np.ndarray) -> float:
+    """The area of a dot that nearly touches its neighbours (median distance), in square points, from 24 to 160."""
+    from scipy.spatial import cKDTree
+
+    if len(places) < 2:
+        return 40.0
+    gap = float(np.median(cKDTree(places).query(places, 2)[0][:, 1]))
+    scale = 72 * inches(ax) / max(float(np.ptp(places, axis=0).max()) * 1.1, 1e-300)
+    return float(np.clip((_FILL * gap * scale) ** 2, 24.0, 160.0))

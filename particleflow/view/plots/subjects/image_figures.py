@@ -1,0 +1,121 @@
+"""Points that are images, drawn as images: what a memory recalls, and a picture before and after its patches moved."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from particleflow.analysis.motion import even_in_motion
+from particleflow.analysis.reading import FloatArray, first_run
+from particleflow.analysis.run_character import character_of
+from particleflow.analysis.samples import stored_points, thinned
+from particleflow.errors import ArgumentError
+from particleflow.view import style
+from particleflow.view.plots.base import new_figure, time_words, title_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from particleflow.trajectory.trajectory import Trajectory
+
+_MOST_COLUMNS = 12  # points that are drawn
+_FRAMES = 4
+_PANEL = 0.56  # width of a picture before or after, in widths of the theme
+
+
+def recall(trajectory: "Trajectory", particles: Any = None, *, figure: Any = None) -> np.ndarray:
+    """Draw points that are images, one column a point: at the start, at two times between, and at the end.
+
+    Below, where the run stores the data that its points look at, the stored image that is nearest to the end of each.
+    Every row has one scale of grey, from its least to its largest number. An ensemble shows its run 0.
+
+    Parameters: the indices of the `particles`, else one of each label, at most twelve; `figure`, the figure to draw on,
+    else a new one. Returns the array of axes, one row a time.
+    """
+    run = first_run(trajectory)
+    shape = _shape_of_points(run)
+    chosen = _one_of_each(run) if particles is None else np.atleast_1d(np.asarray(particles, int))
+    frames = np.unique(even_in_motion(run, _FRAMES))
+    rows = [(time_words(run, float(run.times[frame])), stored_points(run, int(frame))[chosen]) for frame in frames]
+    data = run.facts.data_points
+    if data is not None:
+        nearest = np.square(rows[-1][1][:, None] - data[None]).sum(axis=-1).argmin(axis=1)
+        rows.append(("nearest\nin memory", data[nearest]))
+    count, width = len(chosen), 1.3
+    if figure is None:
+        figure = new_figure((width, width * 0.88 * len(rows) / (count + 0.8) * shape[0] / shape[1] + 0.15), trajectory)
+        title_figure(figure, run, "Images")
+    axes = figure.subplots(len(rows), count, squeeze=False)
+    size = int(np.prod(shape))
+    for line, (name, points) in zip(axes, rows, strict=True):
+        low, high = float(points[:, :size].min()), float(points[:, :size].max())
+        for ax, point in zip(line, points, strict=True):
+            _draw_image(ax, point[:size].reshape(shape), low, high)
+        line[0].set_ylabel(name, rotation=0, ha="right", va="center")
+    return axes
+
+
+def patches_before_and_after(trajectory: "Trajectory", *, labels: Any = None, figure: Any = None) -> np.ndarray:
+    """Draw a picture put together from its patches, before and after they moved, and its segments beside it.
+
+    The grey of a centred picture is brightness less the mean of all patches. Segments are the clusters of the last
+    frame (see `picture`).
+
+    Parameters: `labels` (N,) or (T, N), clusters instead of those of the last frame; `figure`, the figure to draw on,
+    else a new one. Returns the array of three axes.
+    """
+    from particleflow.view.plots.density.distributions import picture
+
+    run = first_run(trajectory)
+    shape, places = _shape_of_points(run), character_of(run).picture
+    if places is None:
+        raise ArgumentError(
+            "A picture is put together of the patches of an image, but this run stores no layout of patches."
+        )
+    if figure is None:
+        height = _PANEL * places[0] * shape[0] / (places[1] * shape[1])
+        figure = new_figure((3 * _PANEL, height + 0.2), trajectory)
+        title_figure(figure, run, "A picture and its patches")
+    axes = figure.subplots(1, 3)
+    whole = [_put_together(stored_points(run, frame), places, shape) for frame in (0, -1)]
+    low, high = float(whole[0].min()), float(whole[0].max())
+    for ax, image, frame in zip(axes, whole, (0, -1), strict=False):
+        _draw_image(ax, image, low, high)
+        ax.set_title(time_words(run, float(run.times[frame])))
+    picture(run, -1, labels=labels, ax=axes[2])
+    axes[2].set_title("segments")
+    return axes
+
+
+def _shape_of_points(run: "Trajectory") -> tuple[int, ...]:
+    """The sides of the image that every point is, or begins with."""
+    shape = run.facts.image
+    if shape is None:
+        raise ArgumentError("Images are drawn of a run whose points are images, but this run stores no sides of them.")
+    return shape
+
+
+def _one_of_each(run: "Trajectory") -> np.ndarray:
+    """The first particle of every label, else particles evenly chosen; at most twelve."""
+    if run.labels is None:
+        return thinned(run.count, _MOST_COLUMNS)
+    found = np.unique(np.asarray(run.labels), return_index=True)[1]
+    return found[thinned(len(found), _MOST_COLUMNS)]
+
+
+def _put_together(points: FloatArray, places: tuple[int, ...], shape: tuple[int, ...]) -> FloatArray:
+    """The picture (height, width) or (height, width, channels) of patches in reading order."""
+    rows, columns = places
+    channels = shape[2] if len(shape) == 3 else 1
+    patches = points[:, : int(np.prod(shape))].reshape(rows, columns, shape[0], shape[1], channels)
+    whole = patches.transpose(0, 2, 1, 3, 4).reshape(rows * shape[0], columns * shape[1], channels)
+    return whole[..., 0] if channels == 1 else whole
+
+
+def _draw_image(ax: "Axes", image: FloatArray, low: float, high: float) -> None:
+    """An image in grey, or in its three colours, on a scale from low to high."""
+    image = image[..., 0] if image.ndim == 3 and image.shape[2] != 3 else image
+    colored = np.clip((image - low) / ((high - low) or 1.0), 0.0, 1.0)
+    ax.imshow(colored, cmap="gray", vmin=0.0, vmax=1.0, interpolation="nearest")
+    ax.set(xticks=[], yticks=[])
+    for spine in ax.spines.values():
+        spine.set(visible=True, color=style.current().muted, linewidth=0.5)
