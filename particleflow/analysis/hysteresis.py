@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _STEADY = 1e-9  # of the range of a schedule: a piece whose values differ by less is a step
 
 
-class Steps(NamedTuple):
+class StepMeans(NamedTuple):
     """The steps of a schedule: the `values` of its parameter, the `means` and `deviations` of a number over the second
     half of each step, and the index of the step at the `top`, the last of those that go up and the first of those that
     go down."""
@@ -43,7 +43,7 @@ def up_and_down(trajectory: "Trajectory") -> Schedule | None:
     return schedule if turns and seen else None
 
 
-def step_means(trajectory: "Trajectory", series: ArrayLike) -> Steps:
+def step_means(trajectory: "Trajectory", series: ArrayLike) -> StepMeans:
     """Means and standard deviations of a number over the second half of every step, where the run has settled.
 
     trajectory: a run for which `up_and_down` is not None; series: (T,), the number in every frame.
@@ -56,7 +56,7 @@ def step_means(trajectory: "Trajectory", series: ArrayLike) -> Steps:
     halves = [values[_second_half(run, begin, end)] for begin, end, _ in pieces]
     levels = np.array([value for _, _, value in pieces], float)
     means, deviations = (np.array([number(half) for half in halves]) for number in (np.mean, np.std))
-    return Steps(levels, means, deviations, int(levels.argmax()))
+    return StepMeans(levels, means, deviations, int(levels.argmax()))
 
 
 def _pieces(run: "Trajectory", schedule: Schedule) -> list[tuple[float, float, float | None]]:

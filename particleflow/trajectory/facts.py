@@ -18,7 +18,7 @@ A simulation stores plain tables in the trajectory's metadata:
     picture             [rows, columns] of the patches of an image
     image               [rows, columns] or [rows, columns, channels] of the image that every point is, or begins with
     data points         [[…], …] of the fixed data that the first interaction with data looks at, if they are few
-    transition          what theory says of a transition between two states as a parameter changes, see `Transition`
+    transition          what theory says of a transition between two states as a parameter changes, see `StoredBranch`
 
 Where the runs of an ensemble differ, a value is {runs: [...]}, of which `trajectory.run(r)` keeps one. These tables are
 parsed at the first use of `Trajectory.facts` into one frozen `RunFacts`, which every slice shares; analysis and
@@ -126,7 +126,7 @@ class Schedule:
 
 
 @dataclass(frozen=True, eq=False)
-class Transition:
+class StoredBranch:
     """The branch of stationary states that leaves the uniform one, as theory has it, against a parameter.
 
     parameter: its name, that of the schedule; values, orders, stable: the branch point by point, the order parameter R
@@ -182,7 +182,7 @@ class RunFacts:
     picture: tuple[int, int] | None = None
     image: tuple[int, ...] | None = None
     data_points: NDArray[np.float64] | None = None
-    transition: Transition | None = None
+    transition: StoredBranch | None = None
     is_network: bool = False
     counts_layers: bool = False
 
@@ -371,7 +371,7 @@ def _data_points(value: Any, dimension: int) -> NDArray[np.float64] | None:
     return array if array is not None and array.ndim == 2 and array.shape[1] == dimension else None
 
 
-def _transition(table: Any) -> Transition | None:
+def _transition(table: Any) -> StoredBranch | None:
     """The transition of a table; None where its branch has no points, or not one entry of each kind a point."""
     if not isinstance(table, Mapping) or _number(table.get("limit")) is None:
         return None
@@ -381,7 +381,7 @@ def _transition(table: Any) -> Transition | None:
         return None
     folds, equal = (tuple(numbers_in(table.get(name)).tolist()) for name in ("folds", "equal"))
     name, limit = _text(table.get("parameter")) or "parameter", float(numbers_in(table.get("limit"))[0])
-    return Transition(name, values, orders, np.array([each is True for each in stable]), limit, folds, equal)
+    return StoredBranch(name, values, orders, np.array([each is True for each in stable]), limit, folds, equal)
 
 
 def _kind(table: Any) -> str | None:

@@ -1,5 +1,4 @@
 from .depth_picture import depth_figure as depth_figure
-from .depth_statistics import Depth as Depth
 from .depth_statistics import HeadSpectrum as HeadSpectrum
 from .depth_statistics import along_depth as along_depth
 from .depth_statistics import analogy as analogy

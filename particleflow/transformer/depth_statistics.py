@@ -1,17 +1,9 @@
-"""Statistics of hidden states along depth, and spectra of heads that predict attraction or repulsion.
+"""Spectra of heads that predict attraction or repulsion, analogies of words, and statistics of states along depth.
 
-Of hidden states x_i at every depth:
-
-    inner products      ⟨x_i, x_j⟩/(|x_i||x_j|) of all pairs                 a peak at 1 is a cluster
-    anisotropy          their mean over pairs i ≠ j                          0 for random directions, 1 at consensus
-    effective rank      exp of the entropy of σ²/Σσ², σ singular values      1 where all tokens are parallel
-    rank collapse       |X − 1 x̄ᵀ|/|X|                                       falls fast in attention alone
-    energy              (1/2β) ∬ e^{β⟨x, y⟩} dμ dμ of unit vectors           grows in gradient flows, may fall here
-
-Source of the third and fourth: Dong et al., Attention is not all you need: pure attention loses rank doubly
-exponentially with depth (2021). Of heads: the eigenvalues of O V and of the symmetric part of QᵀK. Where both are
-positive theory predicts attraction (with V = QᵀK = 1 all tokens meet), where only O V is negative repulsion; complex
-eigenvalues rotate. A head of dimension k has at most k eigenvalues of O V that are not zero, those of V O.
+Of heads: the eigenvalues of O V and of the symmetric part of QᵀK. Where both are positive theory predicts attraction
+(with V = QᵀK = 1 all tokens meet), where only O V is negative repulsion; complex eigenvalues rotate. A head of
+dimension k has at most k eigenvalues of O V that are not zero, those of V O. The statistics of states are those of
+`analysis.along_depth`.
 """
 
 from typing import Any, NamedTuple
@@ -19,25 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from particleflow.transformer.network import Transformer
-
-
-class Depth(NamedTuple):
-    """Statistics of hidden states, one entry a depth.
-
-    Attributes: `cosines` of all pairs i < j (depths, pairs); `anisotropy`, their mean; `effective_rank` exp H(σ²/Σσ²);
-    `collapse` |X − 1 x̄ᵀ|/|X|; `energy` (1/2β) ∬ e^{β⟨x, y⟩} dμ dμ of unit vectors.
-    """
-
-    cosines: np.ndarray
-    anisotropy: np.ndarray
-    effective_rank: np.ndarray
-    collapse: np.ndarray
-    energy: np.ndarray
-
-    @property
-    def energy_falls(self) -> int:
-        """The number of layers across which the energy falls."""
-        return int(np.sum(np.diff(self.energy) < 0))
 
 
 class HeadSpectrum(NamedTuple):
@@ -59,27 +32,15 @@ class HeadSpectrum(NamedTuple):
         return "attraction" if seen * pulled > 0 else "repulsion"
 
 
-def along_depth(states: Any, beta: float = 1.0) -> Depth:
-    """The statistics of hidden states along depth.
+def along_depth(states: Any, beta: float = 1.0) -> Any:
+    """The statistics of hidden states along depth, a `particleflow.analysis.Depth`.
 
-    Parameters: `states` (depths, n, d), or a list of (n, d); `beta` of the energy.
+    The same as `particleflow.analysis.along_depth`. Parameters: `states` (depths, n, d), or a list of (n, d); `beta` of
+    the energy.
     """
-    rows = np.stack([np.asarray(state, float) for state in states])
-    units = rows / np.linalg.norm(rows, axis=2, keepdims=True)
-    gram = units @ units.swapaxes(1, 2)
-    first, second = np.triu_indices(rows.shape[1], 1)
-    cosines = gram[:, first, second]
-    shares = np.linalg.svd(rows, compute_uv=False) ** 2
-    shares = shares / shares.sum(axis=1, keepdims=True)
-    logarithms = np.log(np.where(shares > 0, shares, 1.0))
-    centred = rows - rows.mean(axis=1, keepdims=True)
-    return Depth(
-        cosines,
-        cosines.mean(axis=1),
-        np.exp(-np.sum(shares * logarithms, axis=1)),
-        np.linalg.norm(centred, axis=(1, 2)) / np.linalg.norm(rows, axis=(1, 2)),
-        np.exp(beta * gram).mean(axis=(1, 2)) / (2 * beta),
-    )
+    import particleflow
+
+    return particleflow.analysis.along_depth(states, beta)
 
 
 def head_spectra(network: Transformer) -> list[HeadSpectrum]:

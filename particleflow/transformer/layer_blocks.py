@@ -51,10 +51,13 @@ class LayerParts(NamedTuple):
         cross = MultiHead(self.cross.each, self.cross.bias, memory).resummed(0.0, lambda _: Dense())
         return self._replace(cross=cross)
 
-    def block(self, placement: Placement, parts: Sequence[Part] = PARTS) -> Block:
-        """The layer as a drift of its `parts`, those that it has, in order, with norms by `placement`."""
+    def block(self, placement: Placement, parts: Sequence[Part] = PARTS, bare: Sequence[str] = ()) -> Block:
+        """The layer as a drift of its `parts`, those that it has, in order, with norms by `placement`.
+
+        `bare` are the norms that are left out, such as "attention_norm".
+        """
         present: list[tuple[AbstractDrift, AbstractGeometry]] = [
-            (getattr(self, part), norm_geometry(placement, getattr(self, f"{part}_norm")))
+            (getattr(self, part), norm_geometry("none" if f"{part}_norm" in bare else placement, self._norm_of(part)))
             for part in PARTS
             if part in parts and getattr(self, part) is not None
         ]
@@ -62,6 +65,10 @@ class LayerParts(NamedTuple):
             raise ArgumentError(f"Argument `parts` must name at least one of {', '.join(PARTS)}, but names none.")
         drifts, geometries = zip(*present, strict=True)
         return Block(drifts, geometries)
+
+    def _norm_of(self, part: Part) -> LayerNorm | None:
+        """The norm of a part."""
+        return getattr(self, f"{part}_norm")
 
 
 def attention_settings(causal: bool) -> dict[str, Any]:
@@ -83,9 +90,14 @@ def norm_geometry(placement: Placement, norm: LayerNorm | None = None) -> Abstra
     return ResidualStream(norm) if placement == "pre" else PostNorm(norm)
 
 
-def in_succession(layers: Sequence[LayerParts], placement: Placement, parts: Sequence[Part] = PARTS) -> Layers:
-    """A drift of layers in succession, one unit of time each; the last one, or a single one (ALBERT), continues."""
-    return Layers([layer.block(placement, parts) for layer in layers])
+def in_succession(
+    layers: Sequence[LayerParts], placement: Placement, parts: Sequence[Part] = PARTS, bare: Sequence[str] = ()
+) -> Layers:
+    """A drift of layers in succession, one unit of time each; the last one, or a single one (ALBERT), continues.
+
+    `bare` are the norms that are left out in all of them.
+    """
+    return Layers([layer.block(placement, parts, bare) for layer in layers])
 
 
 def stacked(layers: Sequence[LayerParts], placement: Placement) -> Flow:

@@ -19,6 +19,7 @@ from particleflow.dynamics.flow import Flow
 from particleflow.dynamics.geometry import LayerNorm
 from particleflow.errors import ArgumentError
 from particleflow.measure import Measure
+from particleflow.transformer.ablations import as_ablation
 from particleflow.transformer.embedding import Embedding, Unembedding
 from particleflow.transformer.layer_blocks import LayerParts, Part, Placement, in_succession, norm_geometry, stacked
 from particleflow.transformer.tokenizer import Tokenizer
@@ -69,12 +70,23 @@ class Transformer(eqx.Module):
         """The layers in succession as a flow, whose explicit steps of size 1 are the network."""
         return stacked(self.layers, self.placement)
 
-    def layers_of(self, parts: Sequence[Part], placement: Placement | None = None, layer: int | None = None) -> Layers:
-        """A drift of some `parts` of all layers, or of one `layer` repeated, with another `placement` of the norms."""
-        layers = self.layers
+    def layers_of(
+        self,
+        parts: Sequence[Part],
+        placement: Placement | None = None,
+        layer: int | None = None,
+        without: Sequence[str] = (),
+    ) -> Layers:
+        """A drift of some `parts` of all layers, or of one `layer` repeated, with another `placement` of the norms.
+
+        `without` names what is switched off, such as "heads.3" or "causal_mask", see `as_ablation`.
+        """
+        ablation = as_ablation(without)
+        layers = tuple(ablation.applied(self.layers))
         if layer is not None and not 0 <= layer < len(layers):
             raise ArgumentError(f"Argument `layer` must be a number from 0 to {len(layers) - 1}, but is {layer}.")
-        return in_succession(layers if layer is None else layers[layer : layer + 1], placement or self.placement, parts)
+        chosen = layers if layer is None else layers[layer : layer + 1]
+        return in_succession(chosen, placement or self.placement, parts, ablation.norms)
 
     def tokenize(self, text: str) -> np.ndarray:
         """The token ids of a text, with the special tokens of its beginning and end."""

@@ -8,6 +8,7 @@ Use explicit layers, `solver = "map"` with `step = 1.0`, and the geometry that p
 "residual_stream" (GPT-2), or "euclidean" without norms. The states are those before the final norm of a network.
 """
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, ClassVar, Literal
 
@@ -24,6 +25,7 @@ from particleflow.dynamics.initial.base import AbstractInitial, Start, check_own
 from particleflow.errors import ArgumentError
 from particleflow.measure import Measure, Sites
 from particleflow.trajectory.words import as_words
+from particleflow.transformer.ablations import as_ablation
 from particleflow.transformer.layer_blocks import PARTS, Part, Placement, in_succession
 from particleflow.transformer.loading import load
 from particleflow.transformer.network import Transformer
@@ -108,13 +110,22 @@ class TrainedLayers(AbstractNetwork):
     """The layers of a trained network, one unit of time each; explicit steps of size 1 are the network itself.
 
     Parameters: `model`, a folder or "minilm"; `parts`, all or one kind of sub-layer; `layer`, the index, from 0, of a
-    single layer to repeat; `placement` of the norms, as they were trained if left out.
+    single layer to repeat; `placement` of the norms, as they were trained if left out; `without`, names of what is
+    switched off: "heads.3" in every layer, "layers.2.heads.3" in one, all from 0, "causal_mask", "attention_norm" and
+    "feed_forward_norm".
     """
 
     layers: Layers
 
-    def __init__(self, model: str, parts: Parts = "all", layer: int | None = None, placement: Placement | None = None):
-        self.layers = _network(model).layers_of(_parts(parts), placement, layer)
+    def __init__(
+        self,
+        model: str,
+        parts: Parts = "all",
+        layer: int | None = None,
+        placement: Placement | None = None,
+        without: Sequence[str] = (),
+    ):
+        self.layers = _network(model).layers_of(_parts(parts), placement, layer, without)
 
 
 class RandomLayers(AbstractNetwork):
@@ -122,7 +133,8 @@ class RandomLayers(AbstractNetwork):
 
     Parameters: `width`, `depth`, `heads`, `hidden`, `placement`, `activation`, `causal`, `shared` and `spread` of the
     architecture; `seed` of the weights; `parts`, all or one kind of sub-layer; `data`, a measure
-    for cross attention after the self-attention, as a decoder has it on the output of an encoder.
+    for cross attention after the self-attention, as a decoder has it on the output of an encoder; `without`, names of
+    what is switched off, as of `TrainedLayers`.
     """
 
     layers: Layers
@@ -141,6 +153,7 @@ class RandomLayers(AbstractNetwork):
         seed: int = 0,
         parts: Parts = "all",
         data: Measure | None = None,
+        without: Sequence[str] = (),
     ):
         shape = Architecture(
             width, depth, heads, hidden, 1, "none", placement=placement if placement != "none" else "pre",
@@ -148,7 +161,8 @@ class RandomLayers(AbstractNetwork):
         )  # fmt: skip
         network = random_transformer(jax.random.key(seed), shape, cross=data is not None)
         layers = network.layers if data is None else [layer.attending_to(data) for layer in network.layers]
-        self.layers = in_succession(layers, placement, _parts(parts))
+        ablation = as_ablation(without)
+        self.layers = in_succession(ablation.applied(layers), placement, _parts(parts), ablation.norms)
 
 
 def _parts(parts: Parts) -> tuple[Part, ...]:

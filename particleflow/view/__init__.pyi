@@ -33,6 +33,8 @@ from .plots.subjects.heat_profiles import heat_profiles as heat_profiles
 from .plots.subjects.hysteresis_loop import hysteresis as hysteresis
 from .plots.subjects.image_figures import patches_before_and_after as patches_before_and_after
 from .plots.subjects.image_figures import recall as recall
+from .plots.subjects.layers_of_network import depth_of_run as depth_of_run
+from .plots.subjects.layers_of_network import heads as heads
 from .plots.theory.eigenvalues import eigenvalues as eigenvalues
 from .plots.theory.eigenvalues import fixed_point as fixed_point
 from .plots.theory.fits import fit as fit

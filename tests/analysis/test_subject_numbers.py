@@ -95,7 +95,7 @@ def test_a_run_stores_the_data_that_it_looks_at():
     drift = pf.drifts.Varying(
         pf.MeanShift(pf.kernels.Gaussian(0.7), data), pf.drifts.Ramp(0.7, 0.1, 2.0), "kernel.width"
     )  # fmt: skip
-    run = pf.simulate(pf.Flow(drift), pf.Measure.uniform(rng.normal(size=(3, 2))), [0.0, 1.0])
+    run = pf.simulate(pf.Flow(drift), pf.Measure.uniform(rng.normal(size=(3, 2))), [0.0, 1.0], rtol=1e-6, atol=1e-8)
     np.testing.assert_allclose(run.facts.data_points, np.asarray(data.points))  # type: ignore[arg-type]
     assert data_width(run, 0.0) == pytest.approx(0.7)
     assert data_width(run, 1.0) == pytest.approx(0.4, abs=1e-3)

@@ -221,3 +221,24 @@ def test_matrices_of_a_network_are_cosines_and_its_time_counts_layers():
         assert figure(run).get_xlabel() == "layer"
     assert view.similarity(run).get_ylim()[0] == -1.0
     assert view.kymograph(network(step=0.5)).get_xlabel() == "time $t$"
+
+
+def test_heads_and_depth_of_a_network_are_drawn_as_recorded():
+    weights = RNG.dirichlet(np.ones(5), (4, 3, 5))
+    states = network()
+    run = run_of(states.points[:], dict(states.metadata), words=list("abcde"), observables={"head_attention": weights})
+    plan = dict(_plan(run, {"counts": np.arange(4, 0, -1)}))
+    assert list(plan)[:2] == ["depth", "heads"]
+    axes = plan["heads"]()
+    for head, ax in enumerate(axes):
+        np.testing.assert_array_equal(ax.images[0].get_array(), weights[2, head])
+        assert ax.images[0].get_clim() == (0.0, 1.0)
+    assert "attention of layer 3" in axes[0].figure.get_suptitle()
+    depth = plan["depth"]()
+    units = run.points[:] / np.linalg.norm(run.points[:], axis=-1, keepdims=True)
+    pairs = np.triu_indices(5, 1)
+    cosines = [(unit @ unit.T)[pairs].mean() for unit in units]
+    np.testing.assert_allclose(depth[1].lines[0].get_ydata(), cosines)
+    for figure in (view.heads, view.depth_of_run):
+        with pytest.raises(ArgumentError):
+            figure(make(2))

@@ -16,6 +16,7 @@ itself, too. What counts particles (a diameter, rows of attention) is refused.
 
 from particleflow.simulation.observables.base import Observable, measured, name_of, observable
 from particleflow.simulation.observables.energies import dissipation, energy, log_energy, speed
+from particleflow.simulation.observables.head_attention import head_attention
 from particleflow.simulation.observables.pairs import (
     PairFraction,
     SimilarityQuantiles,
@@ -52,6 +53,7 @@ __all__ = [
     "entropy",
     "excess_kurtosis",
     "gaussian_distance",
+    "head_attention",
     "largest_variance",
     "log_energy",
     "mean_similarity",

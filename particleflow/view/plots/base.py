@@ -391,10 +391,13 @@ def write_title(ax: "Axes", text: str, tail: str = "") -> None:
     ax.set_title(style.wrapped(text, tail, points, size))
 
 
-def title_figure(figure: "Figure", trajectory: "Trajectory", words: str = "") -> None:
-    """Title a figure of several axes by the run's title, where the theme has titles."""
-    if style.current().annotated:
-        write_figure_title(figure, str((trajectory.metadata or {}).get("title") or words))
+def title_figure(figure: "Figure", trajectory: "Trajectory", words: str = "", more: str = "") -> None:
+    """Title a figure of several axes by the run's title, or else by `words`, and by what `more` there is to say.
+
+    Where the theme has no titles, `more` alone is written.
+    """
+    title = str((trajectory.metadata or {}).get("title") or words) if style.current().annotated else ""
+    write_figure_title(figure, title, more)
 
 
 def write_figure_title(figure: "Figure", text: str, tail: str = "") -> None:

@@ -7,7 +7,7 @@ import numpy as np
 
 from particleflow.analysis.hysteresis import step_means, up_and_down
 from particleflow.errors import ArgumentError
-from particleflow.trajectory.facts import Transition
+from particleflow.trajectory.facts import StoredBranch
 from particleflow.view import style
 from particleflow.view.plots.base import new_axes, set_title
 from particleflow.view.plots.time.series import observable_values
@@ -57,7 +57,7 @@ def hysteresis(trajectory: "Trajectory", name: str = "order_parameter", *, ax: "
     return ax
 
 
-def _draw_theory(ax: "Axes", known: Transition, values: np.ndarray) -> None:
+def _draw_theory(ax: "Axes", known: StoredBranch, values: np.ndarray) -> None:
     """The branches of theory in grey, and its critical values as upright lines with their numbers in the legend."""
     theme = style.current()
     edges = [0, *(np.flatnonzero(np.diff(known.stable)) + 1).tolist(), len(known.stable) - 1]

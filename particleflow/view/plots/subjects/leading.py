@@ -13,6 +13,7 @@ from particleflow.view.plots.subjects.data_field import data_field, has_field
 from particleflow.view.plots.subjects.heat_profiles import heat_profiles
 from particleflow.view.plots.subjects.hysteresis_loop import hysteresis
 from particleflow.view.plots.subjects.image_figures import patches_before_and_after, recall
+from particleflow.view.plots.subjects.layers_of_network import HEADS, depth_of_run, heads
 from particleflow.view.plots.theory.fits import fitted_values, values_on_places
 
 if TYPE_CHECKING:
@@ -40,6 +41,10 @@ def leading_figures(trajectory: "Trajectory", known: Character, analysis: Any) -
         yield "picture", lambda: patches_before_and_after(trajectory, labels=labels)
     elif known.image is not None:
         yield "recall", lambda: recall(trajectory)
+    if known.counts_layers and run.count > 1:
+        yield "depth", lambda: depth_of_run(trajectory)
+    if known.is_network and HEADS in trajectory.observables:
+        yield "heads", lambda: heads(trajectory)
     places = places_of(trajectory)
     if places is not None and places.shape[1] == 1 and run.dimension == 1:
         yield "values", lambda: fitted_values(trajectory, places)

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from particleflow.transformer.depth_statistics import Depth, HeadSpectrum
+    from particleflow.analysis.along_layers import Depth
+    from particleflow.transformer.depth_statistics import HeadSpectrum
 
 _BINS = 60
 _PANEL = (4.6 / 6.4, 4.4 / 6.4)  # width and height of one of its panels, in widths of the theme
