@@ -184,13 +184,17 @@ def _is_below(annotation: Any, base: Any) -> bool:
 
 
 def _flat(annotation: Any) -> Any:
-    """The type of a whole number, a truth value, a text, a choice among texts, or a list of whole numbers.
+    """The type of a whole number, a truth value, a text, a choice among texts, or a list of whole numbers or of texts.
 
     All are strict: "3" and 3.0 are no whole numbers, 1 is not true.
     """
     if annotation in (int, bool, str):
         return Annotated[annotation, Strict()]
-    return annotation if typing.get_origin(annotation) is Literal else list[Annotated[int, Strict()]]
+    if typing.get_origin(annotation) is Literal:
+        return annotation
+    if typing.get_args(annotation)[0] is str:
+        return Annotated[list[Annotated[str, Strict()]], Expected("a list of texts")]
+    return list[Annotated[int, Strict()]]
 
 
 def _axes(annotation: Any) -> tuple[int, ...] | None:
@@ -201,7 +205,7 @@ def _axes(annotation: Any) -> tuple[int, ...] | None:
     if annotation is float:
         return (0,)
     if origin in _LISTS:
-        return None if typing.get_args(annotation)[0] is int else (1,)
+        return None if typing.get_args(annotation)[0] in (int, str) else (1,)
     shape = getattr(annotation, "dim_str", "...").split()
     return (0, 1, 2) if "..." in shape or len(shape) > 2 else (len(shape),)
 

@@ -61,7 +61,7 @@ def heads(trajectory: "Trajectory", frame: int | None = None, *, figure: Any = N
         keys = f" (heads and layers of keys count from 0: layers.{acting - 1:g})" if run.facts.counts_layers else ""
         figure = new_figure((_PANEL * columns + 0.2, _PANEL * rows + 0.2), trajectory)
         when = f"layer {acting:g}{keys}" if run.facts.counts_layers else time_words(run, float(run.times[place]))
-        title_figure(figure, run, "Heads", f", attention of {when}")
+        title_figure(figure, run, "Heads", f"attention of {when}")
     axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
     image: Any = None
     for head, ax in enumerate(axes.ravel()):
