@@ -32,11 +32,10 @@ def heat_rate(run: "Trajectory") -> float | None:
         return None
     head = facts.interactions[0]
     plain = head.normalization == "row" and head.positions is not None and not head.positions.factors
-    numbers = all(np.ndim(each) == 0 for each in (head.query, head.key, head.value))
-    if not plain or not numbers or head.value is None or head.query != 1.0 or head.key != 1.0:
+    query, key, value, beta = head.query, head.key, head.value, head.beta or 0.0
+    if not plain or not isinstance(value, float) or not isinstance(query, float) or not isinstance(key, float):
         return None
-    value, beta = float(head.value), float(head.beta or 0.0)
-    return -value / beta if value < 0 and beta >= _LARGE else None
+    return -value / beta if value < 0 and query == key == 1.0 and beta >= _LARGE else None
 
 
 def heat_profile(angles: FloatArray, weights: FloatArray, spread: float, grid: FloatArray, modes: int) -> FloatArray:

@@ -55,7 +55,8 @@ def step_means(trajectory: "Trajectory", series: ArrayLike) -> StepMeans:
     pieces = _pieces(run, schedule)
     halves = [values[_second_half(run, begin, end)] for begin, end, _ in pieces]
     levels = np.array([value for _, _, value in pieces], float)
-    means, deviations = (np.array([number(half) for half in halves]) for number in (np.mean, np.std))
+    means = np.array([float(half.mean()) for half in halves])
+    deviations = np.array([float(half.std()) for half in halves])
     return StepMeans(levels, means, deviations, int(levels.argmax()))
 
 

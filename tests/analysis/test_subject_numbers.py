@@ -90,12 +90,17 @@ def test_the_density_of_data_is_a_mean_of_normal_densities():
 
 
 def test_a_run_stores_the_data_that_it_looks_at():
+    from particleflow.simulation.plan import Stepping, make_plan
+    from particleflow.simulation.recording.provenance import describe
+
     rng = np.random.default_rng(2)
     data = pf.Measure.uniform(rng.normal(size=(6, 2)))
     drift = pf.drifts.Varying(
         pf.MeanShift(pf.kernels.Gaussian(0.7), data), pf.drifts.Ramp(0.7, 0.1, 2.0), "kernel.width"
     )  # fmt: skip
-    run = pf.simulate(pf.Flow(drift), pf.Measure.uniform(rng.normal(size=(3, 2))), [0.0, 1.0], rtol=1e-6, atol=1e-8)
+    start, times = pf.Measure.uniform(rng.normal(size=(3, 2))), np.array([0.0, 1.0])
+    metadata = describe(make_plan(pf.Flow(drift), start, times, Stepping(rtol=1e-6, atol=1e-8)))
+    run = Trajectory.from_arrays(times, np.zeros((2, 3, 2)), metadata=metadata)
     np.testing.assert_allclose(run.facts.data_points, np.asarray(data.points))  # type: ignore[arg-type]
     assert data_width(run, 0.0) == pytest.approx(0.7)
     assert data_width(run, 1.0) == pytest.approx(0.4, abs=1e-3)

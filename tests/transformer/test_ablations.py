@@ -10,8 +10,8 @@ import particleflow as pf
 import transformer_oracles as oracles
 from particleflow.errors import ArgumentError
 from particleflow.transformer import Architecture, load, random_transformer
+from particleflow.transformer.ablations import as_ablation
 from particleflow.transformer.scenario_kinds import TrainedLayers
-from shares import by_default
 
 
 class OtherHeads:
@@ -57,9 +57,8 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("without", "options"), CASES, ids=lambda each: "+".join(each) if isinstance(each, list) else ""
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("without", "options"), CASES)
 def test_what_is_switched_off_is_missing_from_a_trained_network(without, options):
     folder = str(oracles.FOLDER / "bert")
     network = load(folder, "float64")
@@ -69,6 +68,7 @@ def test_what_is_switched_off_is_missing_from_a_trained_network(without, options
     assert np.abs(expected - forward(network, np.asarray(start.points, float))).max() > 1e-3
 
 
+@pytest.mark.slow
 def test_without_its_mask_every_token_sees_the_later_ones():
     trained = TrainedLayers(str(oracles.FOLDER / "gpt2"), without=["causal_mask"])
     assert all(each.positional is None for each in trained.interactions(0.0))
@@ -81,6 +81,15 @@ def test_without_its_mask_every_token_sees_the_later_ones():
     masked = ran(random.layers_of(("attention", "feed_forward")), random, begin)
     np.testing.assert_allclose(masked, forward(random, rows, causal=True), atol=1e-9)
     assert np.abs(free - masked).max() > 1e-3
+
+
+def test_a_head_that_is_switched_off_adds_nothing_and_the_others_stay():
+    network = load(str(oracles.FOLDER / "bert"))
+    changed = as_ablation(["layers.1.heads.0"]).applied(network.layers)
+    for place, (before, after) in enumerate(zip(network.layers, changed, strict=True)):
+        for head, (one, other) in enumerate(zip(before.attention.each, after.attention.each, strict=True)):
+            expected = np.asarray(one.output) * float((place, head) != (1, 0))
+            np.testing.assert_array_equal(np.asarray(other.output), expected)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +105,8 @@ def test_what_cannot_be_switched_off_is_refused(without, words):
         TrainedLayers(str(oracles.FOLDER / "bert"), without=without)
 
 
-@pytest.mark.parametrize("kind", by_default(["bert", "gpt2"], ["gpt2"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["bert", "gpt2"])
 def test_heads_are_recorded_as_their_own_norms_see_the_tokens(kind):
     """Softmax of β(Qx + b)(Ky + c)ᵀ in NumPy, of what the norm of the layer lets the heads see, masked or not."""
     network = load(str(oracles.FOLDER / kind), "float64")

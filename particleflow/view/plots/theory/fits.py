@@ -202,10 +202,10 @@ def _is_grid(places: np.ndarray) -> bool:
 
 def _dot_area(ax: Any, places: np.ndarray) -> float:
     """The area of a dot that nearly touches its neighbours (median distance), in square points, from 24 to 160."""
-    from scipy.spatial import cKDTree
+    from scipy.spatial import KDTree
 
     if len(places) < 2:
         return 40.0
-    gap = float(np.median(cKDTree(places).query(places, 2)[0][:, 1]))
+    gap = float(np.median(KDTree(places).query(places, 2)[0][:, 1]))
     scale = 72 * inches(ax) / max(float(np.ptp(places, axis=0).max()) * 1.1, 1e-300)
     return float(np.clip((_FILL * gap * scale) ** 2, 24.0, 160.0))
