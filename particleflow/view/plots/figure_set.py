@@ -74,15 +74,15 @@ _WISHES: dict[tuple[str, str], tuple[str, ...]] = {
     ("crowd", "line"): ("density", "snapshots", "schedule", "covariance", "energy"),
     ("crowd", ""): ("snapshots", "density", "schedule", "covariance", "energy"),
     ("repels", ""): ("snapshots", "nearest_neighbours", "schedule", "energy", "paths"),
-    ("words", ""): ("merge_tree", "gram", "similarity", "attention", "schedule"),
+    ("words", ""): ("merge_tree", "depth", "heads", "gram", "similarity", "attention", "schedule"),
     ("gathers", "line"): ("kymograph", "staircase", "snapshots", "schedule", "merge_tree"),
-    ("gathers", "pca"): ("similarity", "staircase", "gram", "merge_tree", "schedule"),
+    ("gathers", "pca"): ("similarity", "depth", "heads", "staircase", "gram", "merge_tree", "schedule"),
     ("gathers", ""): ("snapshots", "staircase", "merge_tree", "schedule", "paths"),
 }
 FIGURES = (
     "snapshots", "map", "density", "profiles", "schedule", "covariance", "peaks", "staircase", "energy", "modes",
     "kymograph", "paths", "nearest_neighbours", "merge_tree", "similarity", "gram", "attention",
-    "approach", *SUBJECTS,
+    "approach", "depth", "heads", *SUBJECTS,
 )  # fmt: skip
 OBSERVABLE = "observable_"  # begins the name of the figure of an observable
 Draw = Callable[[], Any]
