@@ -9,6 +9,7 @@ depend on the runs beside it.
 import os
 from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
@@ -28,9 +29,32 @@ _solve_one: Any = eqx.filter_jit(solve_window)
 _compiled: set[Hashable] = set()  # signatures of programs that this process has
 
 
-def solve_runs(plan: Plan, begin: float, asked: WindowTimes, state: Any, proposed: np.ndarray) -> SolvedWindow:
-    """The window from time `begin`, from `state` and step sizes `proposed` (leading axis: runs)."""
-    entered, method = np.asarray(begin, plan.times.dtype), plan.method_for(state)
+def solve_runs(
+    plan: Plan, begin: float, asked: WindowTimes, state: Any, proposed: np.ndarray
+) -> tuple[SolvedWindow, str]:
+    """The window from time `begin`, from `state` and step sizes `proposed` (leading axis: runs), and its solver.
+
+    A method that runs out of its steps is followed by the next one (`Plan.methods_for`); its steps count as rejected.
+    """
+    first, *others = plan.methods_for(state)
+    window, solver = _solved_by(plan, first, begin, asked, state, proposed), first.solver
+    for method in others:
+        if np.asarray(window.ran_out_of_steps).any():
+            lost = window
+            window, solver = _solved_by(plan, method, begin, asked, state, proposed), method.solver
+            window = replace(
+                window,
+                rejected=window.rejected + lost.accepted + lost.rejected,
+                evaluations=window.evaluations + lost.evaluations,
+            )
+    return window, solver
+
+
+def _solved_by(
+    plan: Plan, method: Method, begin: float, asked: WindowTimes, state: Any, proposed: np.ndarray
+) -> SolvedWindow:
+    """The window by one method."""
+    entered = np.asarray(begin, plan.times.dtype)
     if plan.runs is not None:
         return _solve_groups(plan, method, entered, asked.times, state, proposed)
     # A compiled program converts NumPy arrays when it is called, all at once; converting each before the call takes as

@@ -120,7 +120,8 @@ def simulate(
                         hundredth of rtol, as in scenario files, and both are reported as chosen
         step            the size of fixed steps, instead of tolerances; noise and "map" need it
         solver          a diffrax solver by its snake-case name, or "map" for explicit layers x ← N(x + step · v);
-                        chosen from tolerances, noise and length of the run if left out, and reported as chosen
+                        chosen from tolerances, noise and length of the run if left out, and reported as chosen; long
+                        runs go from explicit to implicit steps in windows that would take many
         event           what stops the run, see `events`; maps and noisy runs check it at the ends of steps only
         window          the number of frames computed, shown and stored at once, with a step that ends at the last of
                         them; if left out, first two, then more, up to 32, or for large clouds those that the steps

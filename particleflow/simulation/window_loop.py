@@ -35,7 +35,8 @@ class RunProgress(NamedTuple):
 
     `state` and the arrays after it have a leading axis of runs; `time` is that of the state, which may be later than
     the last of so many `frames`; `ended` is when a run met its event, else NaN; `sums` lists the methods chosen, with
-    the times they were chosen at, where a tolerance allows approximations. `step_error` compares the first of fixed
+    the times they were chosen at, where a tolerance allows approximations; `solvers` lists the solvers in order of
+    their first window, with the number of windows that each has solved. `step_error` compares the first of fixed
     steps with two of half its size, see `_step_error`.
     """
 
@@ -51,6 +52,7 @@ class RunProgress(NamedTuple):
     status: Status
     message: str | None
     sums: tuple[Summed, ...] = ()
+    solvers: tuple[tuple[str, int], ...] = ()
     step_error: float | None = None
 
 
@@ -153,11 +155,11 @@ def _next_window(plan: Plan, before: RunProgress) -> Frames:
     if (before.failed | ~np.isnan(before.ended)).all():
         after, window, reached = before, None, np.zeros((len(before.failed), asked.frames), bool)
     else:
-        plan, window, sums = _solved(plan, before, asked)
+        plan, window, progress = _solved(plan, before, asked)
         times = times[: _passed(window, asked)]
         reached, broken = _reached(before, window, len(times))
         ended = _ended_at(window, times, broken)
-        after = _settled(plan, before._replace(sums=sums), ended, np.any(broken, axis=1))
+        after = _settled(plan, progress, ended, np.any(broken, axis=1))
         if before.frames == 0:
             after = after._replace(step_error=_step_error(plan, before.state))
     fields, observables = _frames(plan, after, window, reached, times)
@@ -181,23 +183,31 @@ def _passed(window: SolvedWindow, asked: WindowTimes) -> int:
     return int(np.isfinite(np.asarray(window.times)[0, : asked.frames]).sum())
 
 
-def _solved(plan: Plan, before: RunProgress, asked: WindowTimes) -> tuple[Plan, SolvedWindow, tuple[Summed, ...]]:
-    """The plan that the next window was solved with, the window, and how kernels were summed up to its end.
+def _solved(plan: Plan, before: RunProgress, asked: WindowTimes) -> tuple[Plan, SolvedWindow, RunProgress]:
+    """The plan that the next window was solved with, the window, and the progress before it with its sums and solver.
 
     Where a tolerance allows approximations they are chosen, and the window is solved again while one of them fails.
     """
     over = before.failed | ~np.isnan(before.ended)
     state = _without(before.state, over)
     if not plan.approximates:
-        return plan, solve_runs(plan, before.time, asked, state, before.proposed), before.sums
+        window, solver = solve_runs(plan, before.time, asked, state, before.proposed)
+        return plan, window, before._replace(solvers=_one_more(before.solvers, solver))
     passed: dict[int, int] = {}
     while True:
         trial = choose_sums(plan, before.frames, before.time, before.state, passed)
-        window = solve_runs(trial.plan, before.time, asked, state, before.proposed)
+        window, solver = solve_runs(trial.plan, before.time, asked, state, before.proposed)
         failed, summed = trial.after(window)
         if not failed:
-            return trial.plan, window, joined(before.sums, summed)
+            solvers = _one_more(before.solvers, solver)
+            return trial.plan, window, before._replace(sums=joined(before.sums, summed), solvers=solvers)
         passed |= failed
+
+
+def _one_more(solvers: tuple[tuple[str, int], ...], solver: str) -> tuple[tuple[str, int], ...]:
+    """The solvers and the number of windows of each, with one more window of this solver."""
+    counts = dict(solvers)
+    return tuple((counts | {solver: counts.get(solver, 0) + 1}).items())
 
 
 def _step_error(plan: Plan, state: Any) -> float | None:
@@ -213,7 +223,7 @@ def _step_error(plan: Plan, state: Any) -> float | None:
     begin = float(plan.times[0])
     end = WindowTimes(np.full(plan.window, plan.times[0] + step), plan.window, None)
     halved = replace(plan, numbers=plan.numbers._replace(step=plan.numbers.step / 2))
-    whole, half = (solve_runs(each, begin, end, state, nothing).fields for each in (plan, halved))
+    whole, half = (solve_runs(each, begin, end, state, nothing)[0].fields for each in (plan, halved))
     with np.errstate(invalid="ignore"):  # frames of a run that blows up
         changes = [np.max(np.abs(np.asarray(whole[name]) - np.asarray(half[name]))[:, 0]) for name in whole]
     change = float(np.max(changes))  # NaN if any is

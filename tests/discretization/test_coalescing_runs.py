@@ -193,7 +193,7 @@ def test_a_scenario_says_it(tmp_path):
     assert setup.plan.choices["solver"] == "kvaerno5"
     more = replace(setup, start=pf.Measure.uniform(np.tile(setup.start.points, (4, 1))))
     plan = more.plan
-    assert plan.choices["solver"] == "tsit5, kvaerno5 for the last 32 points"
+    assert plan.choices["solver"] == "tsit5, kvaerno5 in windows of many steps and for the last 32 points"
     assert plan.window == 4
 
 

@@ -49,12 +49,12 @@ def _run_line(summary: dict[str, Any]) -> str:
     if not known:
         return "; ".join(["clusters are not separated at any time", _recorded(summary)]).removesuffix("; ")
     if clusters["final_count"] is None:
-        return f"{plural(known[0], 'cluster')} at first, not separated since t = {_bracket(gap['from'])}"
-    lead = "" if gap is None or gap["from"] is not None else f"not separated until t = {_bracket(gap['until'])}, then "
+        return f"{plural(known[0], 'cluster')} at first, not separated since t = {_between(gap['from'])}"
+    lead = "" if gap is None or gap["from"] is not None else f"not separated until t = {_between(gap['until'])}, then "
     if len(set(known)) == 1 and (lead or gap is None):
         return lead + plural(known[-1], "cluster") + ("" if lead else " from the first frame to the last")
     inside = (
-        "" if gap is None or lead else f", not separated from t = {_bracket(gap['from'])} to {_bracket(gap['until'])}"
+        "" if gap is None or lead else f", not separated from t = {_between(gap['from'])} to {_between(gap['until'])}"
     )
     treads = _treads(clusters["times"], clusters["counts"], _counts_layers(summary))
     return f"{lead}{known[0]} → {plural(known[-1], 'cluster')}{inside}; {treads}"
@@ -79,7 +79,7 @@ def _treads(times: list[float], counts: list[int | None], layers: bool) -> str:
     return ", ".join(words[-_LISTED_TREADS:])
 
 
-def _bracket(times: list[float]) -> str:
+def _between(times: list[float]) -> str:
     """The saved times around a change, as a summary has them, in words."""
     from particleflow.analysis.clusters.brackets import Bracket
 

@@ -33,10 +33,12 @@ from particleflow.simulation.plan.checks import (
 from particleflow.simulation.plan.companions import with_log_energy
 from particleflow.simulation.plan.inputs import as_flows, as_starts, as_times, joined_flows, laid_out, leaf_of, on_grid
 from particleflow.simulation.plan.stepping_method import (
+    FEW_POINTS,
     IMPLICIT,
     IMPLICIT_UNKNOWNS,
     LONG_TIME,
     Stepping,
+    explicit_steps,
     make_method,
     make_numbers,
 )
@@ -55,7 +57,6 @@ _WINDOW_PAIRS = 2**26
 _PASSED_FRAMES, _FEWEST_PASSED = 256, 8
 _PASSED_BYTES = 2**27
 _FIRST_WINDOW = 2  # the start and the first frame, so that something is seen soon; later windows double
-_LATE_POINTS = 32  # most merged points for the implicit method: more are soon merged, and Newton steps would not pay
 
 
 class WindowTimes(NamedTuple):
@@ -77,7 +78,8 @@ class Plan:
     them. Otherwise it ends with the step that passes its `passing`-th frame (at first an earlier one) and has all
     frames that this step has passed, up to `window`; the next one begins where the step ended, between two frames.
 
-    `late_method` replaces `method` where merging has left few particles; None where it never does. `approximates`: the
+    `late_method`, implicit, replaces `method` where few points are left, and in windows that `method` would take many
+    steps in; None where it never does. `approximates`: the
     summation is chosen for every window, within the tolerance that the user has given; never in an ensemble. `runs` is
     None for a single run; in an ensemble the arrays of `start`, and with `flow_per_run` those of `flow`, have a leading
     axis of runs.
@@ -139,13 +141,19 @@ class Plan:
         points = jax.eval_shape(lambda: self.present(0, one, self.times[0]).reduced.measure.points)
         return points.shape[0], points.shape[1]
 
-    def method_for(self, state: Any) -> Method:
-        """The method of a window that begins in this state (leading axis: runs), by the shape of the state alone."""
-        if self.late_method is None:
-            return self.method
-        count, dimension = self.carrying(state)
-        few = count <= _LATE_POINTS and count * dimension <= IMPLICIT_UNKNOWNS
-        return self.late_method if few else self.method
+    def methods_for(self, state: Any) -> tuple[Method, ...]:
+        """The methods of a window that begins in this state (leading axis: runs), by the shape of the state alone.
+
+        A method that runs out of steps is followed by the next one, which solves the window anew.
+        """
+        steps = None if self.late_method is None else explicit_steps(*self.carrying(state), self.window)
+        if steps is None or self.late_method is None:
+            return (self.method,)
+        if steps == 0:
+            return (self.late_method,)
+        if self.runs is not None or steps >= self.method.max_steps:
+            return (self.method,)
+        return replace(self.method, max_steps=steps), self.late_method
 
     def begin(self) -> Any:
         """The states that the runs begin with, a leading axis of runs on every array."""
@@ -210,7 +218,7 @@ def make_plan(
     saved_times = as_times(times)
     duration = float(saved_times[-1] - saved_times[0])
     asked, stepping = stepping, stepping.with_tolerances(first.points.dtype)
-    method = make_method(moving.flow, how, first, stepping, duration, key)
+    method = make_method(moving.flow, how, first, stepping, duration, key, single=moving.runs is None)
     check_begin(moving.flow, how, moving.start, flow_per_run=moving.flow_per_run)
     if isinstance(how, SpecialisesSums) and not moving.flow_per_run:
         moving = moving._replace(flow=how.specialise_sums(moving.flow, first))
@@ -224,8 +232,8 @@ def make_plan(
         window = whole_number(window, "window")
     merging = resolution_of(how) > 0
     longest, passing = _window_sizes(first, moving.runs, len(saved_times), method, merging=merging)
-    late_method = _late_method(method, stepping, how, duration)
-    chosen = method.solver + (f", {IMPLICIT} for the last {_LATE_POINTS} points" if late_method else "")
+    late_method = _late_method(method, stepping, moving, duration)
+    chosen = method.solver + (f", {IMPLICIT} {_late_cases(moving)}" if late_method else "")
     return Plan(
         **moving._asdict(),
         times=saved_times,
@@ -268,10 +276,17 @@ def _check_first_run(
     return acting
 
 
-def _late_method(method: Method, stepping: Stepping, how: AbstractDiscretization, duration: float) -> Method | None:
-    """The implicit method of the last points of a long run that merges, unless the user has chosen a solver."""
-    late = stepping.solver is None and resolution_of(how) > 0 and method.adaptive and duration > LONG_TIME
-    return replace(method, solver=IMPLICIT) if late and method.solver != IMPLICIT else None
+def _late_method(method: Method, stepping: Stepping, moving: _Moving, duration: float) -> Method | None:
+    """The implicit method of a long run of few points, or that merges, unless the user has chosen a solver."""
+    late = stepping.solver is None and method.passes_frames and duration > LONG_TIME
+    possible = resolution_of(moving.discretization) > 0 or moving.first_start.points.size <= IMPLICIT_UNKNOWNS
+    return replace(method, solver=IMPLICIT) if late and possible else None
+
+
+def _late_cases(moving: _Moving) -> str:
+    """Where the implicit method of a long run is taken, in words."""
+    cases = ["in windows of many steps"] if moving.runs is None else []
+    return " and ".join(cases + [f"for the last {FEW_POINTS} points"] * (resolution_of(moving.discretization) > 0))
 
 
 def _tolerance_note(asked: Stepping, stepping: Stepping) -> dict[str, str]:

@@ -22,6 +22,9 @@ IMPLICIT = "kvaerno5"
 IMPLICIT_UNKNOWNS = 1024  # Newton's matrices have this many rows at most
 _CHOSEN_RTOL = {"float64": 1e-6, "float32": 1e-4}  # of adaptive steps, by the precision of the run
 _ATOL_SHARE = 0.01  # of rtol
+FEW_POINTS = 32  # up to so many points an implicit step takes about as long as ten explicit ones, and is taken at once
+# An implicit step of m unknowns takes as long as m to 20 m explicit ones, and there are some in every frame.
+_STEPS_AN_UNKNOWN = 4
 _TIGHT = 1e-7  # relative tolerances below this are cheaper with a method of order eight
 
 
@@ -71,18 +74,23 @@ def make_method(
     stepping: Stepping,
     duration: float,
     key: Array | None,
+    *,
+    single: bool = True,
 ) -> Method:
     """Choose the solver and the kind of steps, from what the user asked for and what the flow needs.
 
     Parameters: `start` of the first run; `stepping`, with its tolerances (see `Stepping.with_tolerances`); `duration`
-    of the run, NaN if unknown; `key` of the noise. Arguments that do not go together are an `ArgumentError`.
+    of the run, NaN if unknown; `key` of the noise; `single`: it is one run, whose windows may go to an implicit method
+    (`explicit_steps`). Arguments that do not go together are an `ArgumentError`.
     """
     # The temperature of a traced flow is not known; then there is noise if a key is given.
     noisy = flow.is_noisy or (flow.may_be_noisy and key is not None)
     noisy = noisy and bool(_noises(flow, discretization, start))
     _check_steps(stepping, key, noisy=noisy)
     suited = discretization.solvers() if isinstance(discretization, BoundedSteps) else ()
-    chosen = stepping.solver or (suited[0] if suited else _default_solver(start, stepping, duration, noisy))
+    chosen = stepping.solver or (
+        suited[0] if suited else _default_solver(start, stepping, duration, noisy=noisy, single=single)
+    )
     method = Method(chosen, stepping.adaptive, noisy, stepping.max_steps)
     if suited and chosen not in suited:
         raise ArgumentError(
@@ -136,13 +144,26 @@ def _check_tolerances(start: Measure, rtol: float, atol: float) -> None:
         )
 
 
-def _default_solver(start: Measure, stepping: Stepping, duration: float, noisy: bool) -> str:
+def _default_solver(start: Measure, stepping: Stepping, duration: float, *, noisy: bool, single: bool) -> str:
     """Heun's method for noise, an implicit one for long runs of few particles, else an order that suits `rtol`."""
     if noisy:
         return "heun"
-    if stepping.adaptive and duration > LONG_TIME and start.points.size <= IMPLICIT_UNKNOWNS:
+    few = start.count <= FEW_POINTS if single else True
+    if stepping.adaptive and duration > LONG_TIME and few and start.points.size <= IMPLICIT_UNKNOWNS:
         return IMPLICIT
     return "dopri8" if stepping.rtol is not None and stepping.rtol < _TIGHT else "tsit5"
+
+
+def explicit_steps(count: int, dimension: int, frames: int) -> int | None:
+    """How many explicit steps a window may take before it is solved by the implicit method; 0 where that is cheaper.
+
+    None where Newton's matrices are too large, so that the implicit method is never taken. Parameters: `count` points
+    of a `dimension`, and the most `frames` of a window.
+    """
+    unknowns = count * dimension
+    if unknowns > IMPLICIT_UNKNOWNS:
+        return None
+    return 0 if count <= FEW_POINTS else _STEPS_AN_UNKNOWN * unknowns * frames
 
 
 def _noises(flow: Flow, discretization: AbstractDiscretization, start: Measure) -> tuple[Any, ...]:

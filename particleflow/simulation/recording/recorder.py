@@ -161,6 +161,7 @@ class Recorder:
             "resumed elsewhere": self._changes,
             **(how.statistics(progress.state) if isinstance(how, HasStatistics) else {}),
             **{f"chosen {name}": choice for name, choice in self.plan.choices.items()},
+            **({"chosen solver": _told_solvers(progress)} if len(progress.solvers) > 1 else {}),
             **({"chosen summation": told(progress.sums)} if progress.sums else {}),
         }
 
@@ -220,7 +221,8 @@ class Recorder:
             state=jax.tree_util.tree_unflatten(structure, state),
             **{name: arrays[name] for name in _CHECKPOINTED}, frames=info["frames"], time=info["time"],
             status=Status.RUNNING, message=info.get("message"),
-            sums=tuple(Summed(*each) for each in info.get("sums", ())), step_error=info.get("step error"),
+            sums=tuple(Summed(*each) for each in info.get("sums", ())),
+            solvers=tuple((name, count) for name, count in info.get("solvers", ())), step_error=info.get("step error"),
         )  # fmt: skip
         return info["frames"]
 
@@ -316,6 +318,7 @@ class Recorder:
             "time": progress.time,
             "message": progress.message,
             "sums": progress.sums,
+            "solvers": progress.solvers,
             "step error": progress.step_error,
             "run format": RUN_FORMAT,
             "fingerprint": self.provenance["fingerprint"],
@@ -345,6 +348,12 @@ def _provenance(plan: Plan, recorded: dict[str, Any], given: dict[str, Any]) -> 
     identity = {"fingerprint": fingerprints(plan, **recorded), "code": code_fingerprints(plan)}
     (device,) = plan.numbers.step.devices()  # states begin as NumPy arrays, so that programs run where numbers are
     return {**surroundings(device), **describe(plan), **identity, **given}
+
+
+def _told_solvers(progress: RunProgress) -> str:
+    """The solvers of a run in words, and why there are several."""
+    counted = [f"{name} in {count} window{'' if count == 1 else 's'}" for name, count in progress.solvers]
+    return f"{', '.join(counted)}: implicit where few points are left or explicit steps would be many"
 
 
 def _in_memory(
