@@ -190,7 +190,7 @@ def test_a_scenario_says_it(tmp_path):
     path.write_text(TOML, encoding="utf-8")
     setup = scenario.load(path).build()
     assert repr(setup.arguments["discretization"]) == "Particles(coalesce=1e-09)"
-    assert setup.plan.choices["solver"] == "kvaerno5"
+    assert setup.plan.choices["solver"] == "tsit5, kvaerno5 in windows of many steps and for the last 32 points"
     more = replace(setup, start=pf.Measure.uniform(np.tile(setup.start.points, (4, 1))))
     plan = more.plan
     assert plan.choices["solver"] == "tsit5, kvaerno5 in windows of many steps and for the last 32 points"

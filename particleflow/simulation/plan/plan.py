@@ -151,9 +151,9 @@ class Plan:
             return (self.method,)
         if steps == 0:
             return (self.late_method,)
-        if self.runs is not None or steps >= self.method.max_steps:
+        if self.runs is not None:
             return (self.method,)
-        return replace(self.method, max_steps=steps), self.late_method
+        return replace(self.method, max_steps=min(steps, self.method.max_steps)), self.late_method
 
     def begin(self) -> Any:
         """The states that the runs begin with, a leading axis of runs on every array."""
