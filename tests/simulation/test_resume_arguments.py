@@ -81,6 +81,7 @@ REFUSED: dict[str, list[Any]] = {
 # Argument → values that leave every bit as it is.
 ACCEPTED: dict[str, list[Any]] = {
     "max_steps": [200_000],
+    "title": ["another title"],
     "solver": ["map"],
     "storage": ["float64"],
     "labels": [np.array([0, 0, 1, 1, 1], np.int32)],

@@ -18,8 +18,9 @@ masses = st.one_of(st.just(-np.inf), st.floats(-700, 700), st.floats(-1e5, 1e5))
 
 @st.composite
 def some_moments(draw, count: int = 3):
+    # XLA takes subnormal numbers for 0 in some programs.
     log_mass = draw(hnp.arrays(np.float64, count, elements=masses))
-    mean = draw(hnp.arrays(np.float64, (count, 2), elements=st.floats(-10, 10)))
+    mean = draw(hnp.arrays(np.float64, (count, 2), elements=st.floats(-10, 10, allow_subnormal=False)))
     return Moments(jnp.asarray(log_mass), jnp.asarray(np.where(np.isneginf(log_mass)[:, None], 0.0, mean)))
 
 

@@ -298,11 +298,11 @@ def drawn_times(times: np.ndarray, log: bool) -> np.ndarray:
     return np.maximum(times, positive[0] / 2)
 
 
-def rounding_level(values: Any, *, power: int = 1) -> float:
+def rounding_level(values: Any, *, power: float = 1) -> float:
     """The level at which numbers are rounding: 64 ulps of the largest of them, 1.4e-14 of it in double precision.
 
     Parameters: the `values`, of which their precision counts, too; their `power`, 2 for squares of what is rounded,
-    such as variances, whose level is (64 ulps)². It is 0 where all values are.
+    such as variances, whose level is (64 ulps)², ∞ for numbers without such a level. It is 0 where all values are.
     """
     values = np.asarray(values)
     single = values.dtype in (np.float16, np.float32)
@@ -312,7 +312,7 @@ def rounding_level(values: Any, *, power: int = 1) -> float:
     return (ROUNDING_ULPS * epsilon) ** power * largest
 
 
-def log_axis(ax: "Axes", values: Any, *, axis: str = "y", power: int = 1) -> np.ndarray:
+def log_axis(ax: "Axes", values: Any, *, axis: str = "y", power: float = 1) -> np.ndarray:
     """Make an axis logarithmic, which ends at the `rounding_level` of its values; returns the values to draw.
 
     Values below that level, which are rounding errors and no signal, are returned as the level, where a dotted line

@@ -18,7 +18,7 @@ from particleflow.analysis.clusters.plateaus import find_plateaus, first_real_me
 from particleflow.analysis.density.cells import is_density
 from particleflow.analysis.gaussian_tokens import gaussian_rate
 from particleflow.analysis.late_approach import late_stretch
-from particleflow.analysis.reading import first_run
+from particleflow.analysis.reading import check_trajectory, first_run
 from particleflow.analysis.run_character import Character, character_of, places_of
 from particleflow.analysis.samples import gather, thinned
 from particleflow.errors import ArgumentError, ParticleflowError, ShapeError
@@ -119,6 +119,7 @@ def figures(
     """
     if format not in FORMATS:
         raise ArgumentError(f"Argument `format` must be one of {', '.join(map(repr, FORMATS))}, but is {format!r}.")
+    check_trajectory(trajectory)
     look = style.sized(theme, size, dpi)
     analysis = _found(trajectory) if analysis is None else analysis
     chosen = _chosen(trajectory, dict(_plan(trajectory, analysis, camera)), only)

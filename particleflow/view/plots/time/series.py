@@ -64,9 +64,12 @@ def only_errors(trajectory: "Trajectory", name: str) -> bool:
     return name == "order_parameter" and bool(symmetry_errors(first_run(trajectory), 1)[0])
 
 
-def power_of(name: str) -> int:
-    """The power at which an observable holds what is rounded: 2 for squares, else 1."""
-    return 2 if name in _SQUARES else 1
+def power_of(name: str) -> float:
+    """The power at which an observable holds what is rounded: 2 for squares, else 1.
+
+    An energy is a sum of positive numbers, right to its own last digits however small it is; its power is ∞.
+    """
+    return np.inf if name == "energy" else 2 if name in _SQUARES else 1
 
 
 def observable(
@@ -190,7 +193,7 @@ def draw_band(
     label: str | None,
     *,
     steps: bool = False,
-    power: int = 1,
+    power: float = 1,
     among: np.ndarray | None = None,
 ) -> None:
     """One line for (T,), median and 10-90 % band for (T, R); with `steps` a value changes half way between two times.
