@@ -81,7 +81,6 @@ REFUSED: dict[str, list[Any]] = {
 # Argument → values that leave every bit as it is.
 ACCEPTED: dict[str, list[Any]] = {
     "max_steps": [200_000],
-    "title": ["another title"],
     "solver": ["map"],
     "storage": ["float64"],
     "labels": [np.array([0, 0, 1, 1, 1], np.int32)],
@@ -94,7 +93,7 @@ ACCEPTED: dict[str, list[Any]] = {
     "progress": [lambda frames: None],
 }
 # What has a test of its own below, or says where the file is.
-ELSEWHERE = {"overwrite", "rtol", "atol", "key", "store", "resume", "discretization"}
+ELSEWHERE = {"title", "overwrite", "rtol", "atol", "key", "store", "resume", "discretization"}
 
 
 def break_off(frames: Any) -> None:
