@@ -28,6 +28,7 @@ def drift_without(tmp_path, names):
     return load(tmp_path / "network.toml").document.drifts[0].made
 
 
+@pytest.mark.slow
 def test_a_list_of_texts_reaches_the_drift(tmp_path):
     assert all(
         head.positional is None for head in drift_without(tmp_path, '["causal_mask", "heads.1"]').interactions(0.0)

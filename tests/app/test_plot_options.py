@@ -36,6 +36,7 @@ def test_plot_refuses_a_name_that_no_figure_has(run, capsys):
     assert not (run / "figures").exists()
 
 
+@pytest.mark.slow
 def test_products_hold_the_figures_that_the_scenario_names(run):
     with pf.Trajectory.open(run / "trajectory.h5") as trajectory:
         for wanted, folder in ((["gram"], "some"), ("all", "every")):

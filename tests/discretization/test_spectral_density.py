@@ -114,6 +114,7 @@ def test_the_fastest_mode_leads_in_a_run(normalization):
 DECAYS = [(2, 1.0), (3, 1.0), (2, 2.0)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", by_default(DECAYS, [(2, 1.0)]))
 def test_modes_decay_by_noise_alone(case):
     (dimension, radius), temperature = case, 0.3

@@ -98,6 +98,7 @@ def test_distances_in_many_dimensions():
     np.testing.assert_allclose(shifted, expected, rtol=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", [k.Gaussian(4.0), pytest.param(k.Laplace(4.0), marks=pytest.mark.slow)], ids=repr)
 @pytest.mark.parametrize("of", [pytest.param("values", marks=pytest.mark.slow), "gradients"])
 def test_distances_in_many_dimensions_take_no_memory(kernel, of):

@@ -70,6 +70,7 @@ def test_features_first_are_the_kernel_sum(name, mask, positions):
     assert off(found.mean, dense.mean) < 1e-12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["elu", *(pytest.param(each, marks=pytest.mark.slow) for each in MORE)])
 def test_features_smaller_than_any_number_still_count(name):
     """log K and its gradient at |x| up to 3e3 against SciPy's log-sum over features: within 1e-12, relatively."""

@@ -121,6 +121,7 @@ def assert_close(found: Any, wanted: dict[str, Any], tolerance: float) -> None:
         assert error < tolerance, f"{name}: {found[name]} instead of {value}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", by_default(SPACES, DEFAULT))
 def test_observables_of_stored_frames(name):
     case = recorded(name)

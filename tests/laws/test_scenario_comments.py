@@ -41,6 +41,7 @@ from comment_oracles import (
     slope,
     units,
 )
+from particleflow.analysis import choose_threshold
 from particleflow.app.scenario.scenario import shipped
 from shares import by_default, skip_without_extra
 
@@ -375,6 +376,18 @@ def _free_energy_gain(kappa: float, beta: float) -> float:
     density /= density.mean()
     clustered = np.mean(density * np.log(density)) - kappa / (2 * beta) * density @ kernel @ density / 256**2
     return float(clustered + kappa / (2 * beta) * iv(0, beta))
+
+
+def image_patches(of: Shipped) -> None:
+    """Clusters at the distance that the analysis takes here; the frames are .13 apart."""
+    six, begin, end, three = of.says("{} from t = {} to {}, {} in the end")
+    run = of.run()
+    counts = [clusters(frame, choose_threshold(run).value) for frame in points(run)]
+    first, last = np.flatnonzero(np.array(counts) == six.value)[[0, -1]]
+    assert counts[first : last + 1] == [six.value] * (last - first + 1)
+    for frame, said in ((first, begin), (last, end)):
+        assert abs(run.times[frame] - said.value) < said.half + run.times[1] - run.times[0]
+    assert counts[-1] == three.value
 
 
 def kernel_regression(of: Shipped) -> None:
@@ -957,6 +970,20 @@ def equiangular(of: Shipped) -> None:
         np.testing.assert_allclose(cosines(frame)[np.triu_indices(run.count, 1)], rho, atol=1e-8)
 
 
+def long_contexts(of: Shipped) -> None:
+    """The share of oneself, 1/(1 + (n − 1) n^(−γ)), goes to 0 or 1 with n; the cosine at the end says who has met."""
+    (threshold,) = of.says("below gamma = {} orthogonal tokens attend to all alike and meet")
+    of.says("above it each sees only itself, the more so the more there are")
+    found = {}
+    for gamma in (threshold.value - 0.2, threshold.value + 0.3):
+        for count in (32, 256):
+            last = points(of.run(**{"numbers.gamma": gamma, "initial.count": count}))[-1]
+            assert last.shape == (count, count)
+            found[gamma < threshold.value, count] = mean_cosine(last)
+    assert min(found[True, 32], found[True, 256]) > 0.99
+    assert found[False, 256] < 0.05 < found[False, 32]
+
+
 def gradient_flow(of: Shipped) -> None:
     """The energy in NumPy; its slope by central differences, whose error is of second order in the frames' distance."""
     of.says("the energy's slope equals the recorded dissipation at all times")
@@ -974,9 +1001,11 @@ CHECKS: dict[str, Callable[[Shipped], None]] = {
         alibi, annealed_sampling, annealing, blurring_mean_shift, bounded_confidence, causal, circle_instability,
         condensing_density, cross_attention, density_circle, density_line, density_sphere, depth_refinement,
         differential, encoder_decoder, equiangular, first_merge, flow_of_measures, flow_of_points, from_file,
-        gaussian_blow_up, gaussian_law, gpt_random, gradient_flow, heat_flow, hopfield, hysteresis, kernel_regression,
+        gaussian_blow_up, gaussian_law, gpt_random, gradient_flow, heat_flow, hopfield, hysteresis, image_patches,
+        kernel_regression,
         kuramoto, label_propagation, layer_norm, layers, linear_attention, linear_neighbourhoods, linearised_attention,
-        local_autoregression, million_tokens, minilm_attention, minilm_feed_forward, minilm_repeated, minilm_text,
+        local_autoregression, long_contexts, million_tokens, minilm_attention, minilm_feed_forward, minilm_repeated,
+        minilm_text,
         minilm_without_norm, moons, near_and_far, nearest_neighbours, ngpt, noise, peri_norm, post_norm_block,
         pre_norm, relaxation_labelling, repulsion, rescaled_polytope, rings, self_localization, sentence,
         set_norm_attraction, set_norm_density, set_norm_moons, set_norm_moons_density, set_norm_repulsion, sharpening,

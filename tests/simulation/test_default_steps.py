@@ -34,6 +34,7 @@ def test_tolerances_that_are_left_out_are_those_of_a_scenario_file(name):
     np.testing.assert_allclose(np.asarray(run.points), exact, rtol=0, atol=30 * max(expected))
 
 
+@pytest.mark.slow
 def test_fixed_steps_and_maps_have_no_tolerances():
     """Euler's x ← (1 − h) x, as steps in time and as a map."""
     for solver in ("euler", "map"):
@@ -42,6 +43,7 @@ def test_fixed_steps_and_maps_have_no_tolerances():
         assert "chosen tolerances" not in run.metadata["statistics"]
 
 
+@pytest.mark.slow
 def test_a_state_is_evolved_without_tolerances():
     found = pf.evolve(DECAY, START, 2.0)
     np.testing.assert_allclose(np.asarray(found.points), START * np.exp(-2.0), atol=1e-6)

@@ -89,6 +89,7 @@ def steep(beta: float, seed: int = 6, count: int = 16) -> tuple[pf.Attend, np.nd
     return pf.Attend(kernels.Attention(beta, query=query, key=key), normalization="sinkhorn"), points
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", by_default([1, 2, 3], [2]))
 def test_sinkhorn_weights_that_take_many_sweeps_are_doubly_stochastic(seed):
     """Sweeps bring nothing for a while there, and then go on."""

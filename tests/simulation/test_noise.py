@@ -89,6 +89,7 @@ def test_path_does_not_know_how_it_is_saved(window):
     assert oracle.norm_error(every) < 1e-9
 
 
+@pytest.mark.slow
 def test_noise_is_reproducible_from_its_key():
     times = 0.01 * np.arange(0, 101, 10)
     one, same = (np.asarray(simulate_sphere(times, window=7).points) for _ in range(2))

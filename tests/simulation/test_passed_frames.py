@@ -61,6 +61,7 @@ def worst(points: Any, expected: np.ndarray) -> float:
     return float(np.max(np.abs(points - np.repeat(expected, COPIES, axis=-2))))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("frames", by_default([2, 3, 26, 101, 700], [700]))
 def test_field_evaluations_depend_on_the_span_alone(frames, whole):
     """A window has room for 256 frames, and no step of this run passes more."""

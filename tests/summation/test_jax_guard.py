@@ -53,6 +53,7 @@ def attention_field(points):
     return mean - jnp.sum(points * mean, axis=1, keepdims=True) * points
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [16385, pytest.param(32769, marks=pytest.mark.slow)])
 def test_jitted_field_at_odd_sizes(count):
     rng = np.random.default_rng(count)

@@ -226,6 +226,7 @@ def test_local_covariance_keeps_its_digits_far_from_the_origin():
     np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-15)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("draws", by_default([400, 10000], [400]))
 def test_resampling_has_the_local_mean_and_the_error_of_the_local_covariance(draws):
     case = case_named("causal attention")

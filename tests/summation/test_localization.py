@@ -79,6 +79,7 @@ def test_a_saddle_is_left_and_a_constant_feature_keeps_its_parameter():
     assert pf.localize(absolute, k.Gaussian(0.5)).fit(MEASURE, AT[:1], [5.0]).slope[0] == 1.0
 
 
+@pytest.mark.slow
 def test_total_loss_with_and_without_oneself():
     """Σ_i (y_i − ŷ_i)²/n, and with oneself left out the residuals divided by 1 − S_ii."""
     model, local = KernelRegression(bandwidth=0.3).fit(X, Y), pf.localize(squared, k.Gaussian(0.3))

@@ -133,6 +133,7 @@ def test_first_and_second_derivatives_are_those_of_the_dense_sum(name):
         assert furthest(ours, theirs) < 3e-12
 
 
+@pytest.mark.slow
 @by_kernel
 def test_batches_of_sums_and_of_derivatives(name):
     """vmap of grad, grad of vmap, jacobians, and batches in batches, in which some arrays are shared."""

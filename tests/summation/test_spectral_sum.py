@@ -392,6 +392,7 @@ def test_numbers_of_modes_are_few_and_easy_to_transform():
     assert all(bucket(needed) >= needed for needed in np.linspace(1, 1000, 5000))
 
 
+@pytest.mark.slow
 def test_any_tolerance_may_be_asked_for():
     """Errors of one and more are not bounded, so one half is kept instead."""
     measure = Measure.uniform(sphere(2, 4000))

@@ -120,6 +120,7 @@ def test_sphere_against_bessel_functions(dimension):
         np.testing.assert_allclose(mean, ratio * direction, rtol=1e-11, atol=1e-14)
 
 
+@pytest.mark.slow
 def test_sphere_covariance_across_and_along_the_axis():
     covariance = jax.jit(UniformSphereBase(3).covariance)
     for concentration in (0.05, 2.0, 30.0, 2000.0):

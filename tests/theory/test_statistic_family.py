@@ -57,6 +57,7 @@ def test_powers_on_the_line_make_normal_laws(centre, deviation):
     np.testing.assert_allclose(entropy, stats.norm(centre, deviation).entropy(), rtol=1e-11)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weighted", by_default([False, True], [True]))
 def test_maximum_likelihood_of_a_normal_law_is_mean_and_variance_of_its_draws(weighted):
     draws, weights = RNG.normal(0.4, 1.1, size=(40, 1)), RNG.uniform(0.5, 2.0, size=40)

@@ -93,6 +93,7 @@ def test_figures_writes_the_set_inside_the_folder(tmp_path):
     assert [path.stem for path in written] == view.figure_names(run, analysis)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dpi", by_default([60, 160], [60]))
 def test_a_figure_that_is_drawn_once_is_the_one_that_matplotlib_saves(tmp_path, dpi):
     """Titles, small print, colour bars and shared axes included."""

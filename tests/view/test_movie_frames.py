@@ -89,6 +89,7 @@ def test_the_line_of_progress_is_bright_up_to_the_time_of_the_frame():
         np.testing.assert_allclose(row[~bright], np.broadcast_to(np.rint(ahead), row[~bright].shape), atol=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trail", by_default([0, 3], [3]))
 def test_trails_lie_where_particles_were_in_the_last_frames_and_nowhere_else(trail):
     """One particle goes right by a tenth of the axes a frame: its trail is that many frames long, and fades."""

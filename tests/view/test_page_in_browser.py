@@ -254,6 +254,7 @@ def test_dots_go_by_weights(show):
     assert radii[2] ** 2 / radii[0] ** 2 == pytest.approx(13 / 3, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_the_legend_shows_a_cluster_alone_and_all_again(planted_page):
     """By click and by key: only its colour is left, and a second time the picture is that of before."""
     page = planted_page

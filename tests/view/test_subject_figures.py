@@ -208,6 +208,7 @@ def network(**others: Any) -> Trajectory:
     return run_of(RNG.normal(size=(4, 5, 6)) * [[[1.0]], [[5.0]], [[9.0]], [[30.0]]], metadata, words=list("abcde"))
 
 
+@pytest.mark.slow
 def test_matrices_of_a_network_are_cosines_and_its_time_counts_layers():
     run = network()
     ax = view.gram(run)

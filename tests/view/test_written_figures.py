@@ -173,7 +173,7 @@ def outside(figure: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("theme", by_default(["light", "print"], ["light"]))
-@pytest.mark.parametrize("name", by_default(list(RUNS), ["circle", "density"]))
+@pytest.mark.parametrize("name", by_default(list(RUNS), ["density"]))
 def test_no_text_of_a_figure_with_a_long_title_leaves_the_page(name, theme):
     assert len(LONG) == 120
     run = RUNS[name]({"title": LONG, "geometry": "euclidean"})
