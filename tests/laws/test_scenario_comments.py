@@ -572,9 +572,9 @@ def minilm_repeated(of: Shipped) -> None:
 
 
 def minilm_text(of: Shipped) -> None:
-    before, after, near, nearer, banks = of.says(
+    before, after, near, nearer, least, layer, banks = of.says(
         "at every layer (mean cosine {} to {}), 'teller' to the first 'bank' from {} to {}; "
-        "the two banks stay one word ({})"
+        "the two banks ({} at layer {}) end as one word ({})"
     )
     run = of.run()
     words = np.asarray(run.words)
@@ -583,6 +583,9 @@ def minilm_text(of: Shipped) -> None:
     assert (np.diff(means) > 0).all()
     assert (means[0], means[-1]) == (before.rounded, after.rounded)
     first, last = cosines(points(run)[0]), cosines(points(run)[-1])
+    alike = [cosines(frame)[tuple(bank)] for frame in points(run)]
+    assert int(np.argmin(alike)) == layer.value
+    assert min(alike) == least.rounded
     assert (first[teller, bank[0]], last[teller, bank[0]]) == (near.rounded, nearer.rounded)
     assert last[bank[0], bank[1]] == banks.rounded
 

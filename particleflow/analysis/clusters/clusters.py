@@ -42,6 +42,9 @@ NETWORK_INNER = 0.9  # cosine of two words that count as one: copies of a word r
 _EVENT_SLACK = 1e-5
 
 
+GIVEN = "given"  # the reason of a threshold that the user has chosen
+
+
 class Threshold(NamedTuple):
     """A linking distance, the metric it is measured in, and where it comes from."""
 
@@ -119,7 +122,7 @@ def choose_threshold(trajectory: "Trajectory", threshold: float | None = None) -
     metric = "chordal" if is_spherical(trajectory) else "euclidean"
     metric = "directional" if counts_directions(trajectory) else metric
     if threshold is not None:
-        return Threshold(as_positive(threshold, "threshold", zero=True), metric, "given")
+        return Threshold(as_positive(threshold, "threshold", zero=True), metric, GIVEN)
     distance = trajectory.facts.linking_distance
     if distance is not None:
         return Threshold(distance * (1 + _EVENT_SLACK), metric, f"the distance {distance:g} of the run's event")

@@ -14,6 +14,7 @@ import numpy as np
 
 from particleflow._support.files import HDF5_FAILURES, hdf5_output, written
 from particleflow.errors import ArgumentError, StoreError
+from particleflow.trajectory.export.interop import numbers_of_particles
 from particleflow.trajectory.status import Status
 from particleflow.trajectory.store.file_access import trajectory_path
 from particleflow.trajectory.store.file_layout import CONSTANTS, POSITION, WORDS, check_name, checked, to_json
@@ -173,7 +174,10 @@ def _write_h5md(trajectory: "Trajectory", path: Path, project: Projection) -> No
 
 
 def _write_xyz(trajectory: "Trajectory", path: Path, project: Projection) -> None:
-    """Extended XYZ: per frame the count, a line of keys, and a line per particle; blanks in words become `_`."""
+    """Extended XYZ: per frame the count, a line of keys, and a line per particle; blanks in words become `_`.
+
+    Fields of one number a particle, such as the masses of a density, are columns.
+    """
     digits = 9 if trajectory.points.dtype == np.float32 else 17
     columns = [np.arange(trajectory.count)]
     properties = "species:S:1:pos:R:3:id:I:1"
@@ -185,7 +189,9 @@ def _write_xyz(trajectory: "Trajectory", path: Path, project: Projection) -> Non
     if trajectory.words is not None:
         properties += ":word:S:1"
         tails = [f"{tail} {bare(word)}" for tail, word in zip(tails, trajectory.words.tolist(), strict=True)]
-    pattern = " ".join(["X", *[f"%.{digits}g"] * 3, "%s\n"])
+    fields = numbers_of_particles(trajectory)
+    properties += "".join(f":{bare(name)}:R:1" for name in fields)
+    pattern = " ".join(["X", *[f"%.{digits}g"] * 3, "%s", *[f"%.{digits}g"] * len(fields)]) + "\n"
     scalars = [name for name, series in trajectory.observables.items() if series.ndim == 1]
     with path.open("w", encoding="utf-8", newline="\n") as file:
         for frame in trajectory:
@@ -193,7 +199,11 @@ def _write_xyz(trajectory: "Trajectory", path: Path, project: Projection) -> Non
             file.write(f"{trajectory.count}\nProperties={properties} Time={frame.time:.17g} Step={frame.step}{keys}")
             file.write(' pbc="F F F"\n')
             places = project(frame.points).tolist()
-            file.writelines(pattern % (*place, tail) for place, tail in zip(places, tails, strict=True))
+            numbers = (
+                np.stack([frame.fields[name] for name in fields], axis=1).tolist() if fields else [()] * len(tails)
+            )
+            rows = zip(places, tails, numbers, strict=True)
+            file.writelines(pattern % (*place, tail, *row) for place, tail, row in rows)
 
 
 def _write_npz(trajectory: "Trajectory", path: Path) -> None:

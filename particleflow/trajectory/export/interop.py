@@ -136,7 +136,8 @@ def write_gsd(trajectory: "Trajectory", path: Path, project: "Projection") -> No
     """GSD in the HOOMD schema: single-precision positions in a box that holds them all; time and observables as log.
 
     The types of particles are their words (in ASCII, which is all that types can hold), else their labels; beside
-    words, labels are a log of every particle.
+    words, labels are a log of every particle, and so are fields of one number a particle, such as the masses of a
+    density, which are the particles' masses as well.
     """
     hoomd = _need("gsd.hoomd")
     extent = max((_reach(project(frame.points)) for frame in trajectory), default=0.0)
@@ -147,6 +148,7 @@ def write_gsd(trajectory: "Trajectory", path: Path, project: "Projection") -> No
         )
     edge = 2.0 * (extent or 1.0) * 1.001
     names, type_ids = _types(trajectory)
+    fields = numbers_of_particles(trajectory)
     with hoomd.open(str(path), mode="w") as file:
         for frame in trajectory:
             snapshot = hoomd.Frame()
@@ -160,9 +162,18 @@ def write_gsd(trajectory: "Trajectory", path: Path, project: "Projection") -> No
             snapshot.log["particleflow/time"] = np.array([frame.time])
             if trajectory.words is not None and trajectory.labels is not None:
                 snapshot.log["particles/particleflow/label"] = trajectory.labels
+            for name in fields:
+                snapshot.log[f"particles/particleflow/{bare(name)}"] = np.asarray(frame.fields[name])
+            if "masses" in fields:
+                snapshot.particles.mass = np.asarray(frame.fields["masses"], np.float32)
             for name, value in frame.observables.items():
                 snapshot.log[f"particleflow/{name}"] = np.atleast_1d(value)
             file.append(snapshot)
+
+
+def numbers_of_particles(trajectory: "Trajectory") -> list[str]:
+    """The names of the fields that hold one number for every particle, such as the masses of a density."""
+    return [name for name, series in trajectory.fields.items() if series.shape == (len(trajectory), trajectory.count)]
 
 
 def _reach(points: np.ndarray) -> float:

@@ -11,7 +11,7 @@ from particleflow.analysis.reading import first_run
 from particleflow.analysis.samples import stored_points, thinned
 from particleflow.errors import ArgumentError
 from particleflow.view import style
-from particleflow.view.plots.base import Projection, cached_by_run, projection, shared_projection
+from particleflow.view.plots.base import Projection, cached_by_run, check_one_space, projection, shared_projection
 from particleflow.view.plots.crowds import crowd_mass, shown_weights
 from particleflow.view.plots.space.law import law_levels
 
@@ -78,6 +78,16 @@ def camera_of(trajectories: "Trajectory | Sequence[Trajectory]") -> Camera:
         return Camera(runs, projection(runs[0]), *facing(runs[0]))
     view = shared_projection(runs)
     return Camera(runs, view, *_best_direction(view, runs))
+
+
+def camera_for(run: "Trajectory", camera: Any = None) -> Camera:
+    """The given camera, which must look at a space like that of the run; the run's own for None."""
+    if camera is None:
+        return camera_of(run)
+    if not isinstance(camera, Camera):
+        raise ArgumentError(f"Argument `camera` must be made by `camera_of`, but is {camera!r}."[:300])
+    check_one_space([("", run), *(("", each) for each in camera.runs)], run)
+    return camera
 
 
 @cached_by_run

@@ -60,7 +60,7 @@ def compare(
         series = [in_stored_precision(run, name, observable_values(run, name)) for _, run in runs]
     else:
         series = [check_counts(run, row).astype(float) for (_, run), row in zip(runs, rows, strict=True)]
-    common: dict[str, Any] = {"steps": rows is not None, "power": power_of(name)}
+    common: dict[str, Any] = {"steps": None if rows is None else "mid", "power": power_of(name)}
     common["among"] = np.concatenate([values.ravel() for values in series])
     for index, ((label, run), values) in enumerate(zip(runs, series, strict=True)):
         shown = np.maximum(drawn_times(run.times, log), drawn_times(times, log)[0])

@@ -13,6 +13,7 @@ import numpy as np
 
 from particleflow._support.progress import Progress
 from particleflow._support.text import suggestion
+from particleflow.analysis.clusters.clusters import GIVEN
 from particleflow.analysis.clusters.last_clusters import MOSTLY_ONE
 from particleflow.analysis.clusters.plateaus import find_plateaus, first_real_merge, metastable
 from particleflow.analysis.density.cells import is_density
@@ -330,7 +331,8 @@ def _gathering(trajectory: "Trajectory", analysis: Any, kind: str) -> Iterator[t
     run = first_run(trajectory)
     counts, labels = pick(analysis, "counts"), pick(analysis, "labels")
     merges = pick(analysis, "merge_tree", "tree", "merges")
-    if np.ndim(counts) == 1 and not _tells_something(np.asarray(counts, float)):
+    asked_for = getattr(pick(analysis, "threshold"), "reason", "") == GIVEN
+    if np.ndim(counts) == 1 and not asked_for and not _tells_something(np.asarray(counts, float)):
         counts = merges = None
     if counts is not None or energy_name(trajectory) is not None:
         plateaus = _plateaus(run, counts, analysis)

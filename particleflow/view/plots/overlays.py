@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from particleflow.trajectory.trajectory import Trajectory
 
 _TIMES = 4  # by default
+_LEGEND_LETTERS = 60  # that fit into one row of a legend
 _LINES = 120  # of particles over the density
 _FINEST = 80  # cells of a histogram: narrower ones only show how few particles there are
 
@@ -125,7 +126,8 @@ def _draw_every_way(runs: "Sequence[tuple[str, Trajectory]]", figure: Any) -> "A
         angle_ticks(ax.yaxis, *ruler.ends)
     names = [f"{style.clean(name, 40)}, n = {run.count}" for name, run in runs]
     lines = [Line2D([], [], color=color) for color in style.palette(len(runs))]
-    figure.legend(lines, names, loc="outside upper right", ncols=len(names))
+    short = max(map(len, names)) * len(names) <= _LEGEND_LETTERS
+    figure.legend(lines, names, loc="outside upper right", ncols=len(names) if short else 1)
     set_title(ax, base)
     return ax
 

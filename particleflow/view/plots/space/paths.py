@@ -24,7 +24,7 @@ from particleflow.view.plots.base import (
     set_title,
     time_axis,
 )
-from particleflow.view.plots.camera import BEHIND_NOTE, Camera, box_coordinates, camera_of, globe
+from particleflow.view.plots.camera import BEHIND_NOTE, Camera, box_coordinates, camera_for, globe
 from particleflow.view.plots.colors import check_labels, may_blend, particle_colors
 from particleflow.view.plots.crowds import crowd_colors, shown_weights
 from particleflow.view.plots.line_names import name_lines
@@ -177,7 +177,7 @@ def paths(
     else new ones. Returns the axes.
     """
     run = run_of_particles(trajectory, "A picture of paths")
-    camera = (camera or camera_of(run)).turned(azimuth)
+    camera = camera_for(run, camera).turned(azimuth)
     view = camera.view
     if view.kind == "line":
         raise ArgumentError("Paths need at least two dimensions, but the trajectory has one: draw a kymograph instead.")

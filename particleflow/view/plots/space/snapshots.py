@@ -25,7 +25,15 @@ from particleflow.view.plots.base import (
     title_figure,
     write_title,
 )
-from particleflow.view.plots.camera import BEHIND_NOTE, Camera, box_coordinates, box_edges, camera_of, depth_cues, globe
+from particleflow.view.plots.camera import (
+    BEHIND_NOTE,
+    Camera,
+    box_coordinates,
+    box_edges,
+    camera_for,
+    depth_cues,
+    globe,
+)
 from particleflow.view.plots.colors import has_labels, may_blend, particle_colors
 from particleflow.view.plots.crowds import SHARES_NOTE, crowd_colors, find_crowds, marker_areas, shown_weights
 from particleflow.view.plots.density.density_frame import BARS_NOTE, draw_cells
@@ -90,7 +98,7 @@ def snapshot(
     with the time; `ax`, the axes to draw on, else new ones. Returns the axes.
     """
     run = first_run(trajectory)
-    camera = (camera or camera_of(run)).turned(azimuth)
+    camera = camera_for(run, camera).turned(azimuth)
     view, alone, density = camera.view, ax is None, field_of(run)
     ax = new_axes(ax, WIDE if view.kind == "line" else SQUARE, about=trajectory, note=_note(run, view, labels))
     if density is not None:
@@ -181,7 +189,7 @@ def snapshots(
         side = 2.5 / 6.4
         figure = new_figure((side * max(len(frames), 2), side * 1.32), trajectory, _note(run, projection(run), labels))
         title_figure(figure, run, "Snapshots")
-    camera = camera or camera_of(run)
+    camera = camera_for(run, camera)
     view = camera.view
     axes = figure.subplots(1, len(frames), squeeze=False)[0]
     for ax, frame in zip(axes, frames, strict=True):

@@ -57,7 +57,8 @@ def heads(trajectory: "Trajectory", frame: int | None = None, *, figure: Any = N
     columns = min(_COLUMNS, len(found))
     rows = -(-len(found) // columns)
     if figure is None:
-        acting = float(run.times[place]) + 1  # layers are counted by the states that they lead to
+        layers = len(run.facts.changes) + 1 if run.facts.changes else np.inf  # the last one acts for ever
+        acting = min(float(run.times[place]) + 1, layers)  # layers are counted by the states that they lead to
         keys = f" (heads and layers of keys count from 0: layers.{acting - 1:g})" if run.facts.counts_layers else ""
         figure = new_figure((_PANEL * columns + 0.2, _PANEL * rows + 0.2), trajectory)
         when = f"layer {acting:g}{keys}" if run.facts.counts_layers else time_words(run, float(run.times[place]))

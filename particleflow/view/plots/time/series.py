@@ -192,11 +192,12 @@ def draw_band(
     color: Any,
     label: str | None,
     *,
-    steps: bool = False,
+    steps: str | None = None,
     power: float = 1,
     among: np.ndarray | None = None,
 ) -> None:
-    """One line for (T,), median and 10-90 % band for (T, R); with `steps` a value changes half way between two times.
+    """One line for (T,), median and 10-90 % band for (T, R); with `steps`, "mid" or "post", a value changes half way
+    between two times, or at the later one.
 
     Positive values over more than four decades get a logarithmic axis, which ends at rounding: `log_axis`, with the
     `power` of the values there. The range is that of the values `among` others on the axes, if there are any.
@@ -209,10 +210,10 @@ def draw_band(
             values = np.maximum(values, log_axis(ax, known, power=power).min())
     name = None if label is None else style.clean(label, 40)
     middle = values if values.ndim == 1 else np.median(values, axis=1)
-    style_of_line = "steps-mid" if steps else "default"
+    style_of_line = f"steps-{steps}" if steps else "default"
     if values.ndim == 2:
         low, high = np.quantile(values, [0.1, 0.9], axis=1)
-        ax.fill_between(times, low, high, color=color, alpha=0.22, linewidth=0, step="mid" if steps else None)
+        ax.fill_between(times, low, high, color=color, alpha=0.22, linewidth=0, step=steps)
     marker = "o" if len(times) == 1 else None
     ax.plot(times, middle, color=color, label=name, drawstyle=style_of_line, marker=marker, zorder=3)
 
@@ -297,8 +298,8 @@ def cluster_count(
 ) -> "Axes":
     """Draw the number of clusters as a staircase, plateaus (start, end, count) shaded and named by their count.
 
-    The number changes in the middle between two frames, where a merge tree draws the merges. Frames without a number,
-    NaN, are hatched: clusters are not separated there.
+    The number changes in the middle between two frames, or of layers at the later one, as in a merge tree. Frames
+    without a number, NaN, are hatched: clusters are not separated there.
 
     Parameters: `counts` (T,), or (T, R) for a median and a band over runs; `plateaus`, whose bounds are times; `log`, a
     logarithmic time axis (True, False, or "auto": where the frames are spaced like that); `color` of the line; `of`,
@@ -308,8 +309,8 @@ def cluster_count(
     counts = check_counts(trajectory, counts)
     log = time_axis(ax, trajectory.times, log)
     shade_plateaus(ax, trajectory, plateaus, log)
-    color = color or style.current().categories[3]
-    draw_band(ax, drawn_times(trajectory.times, log), counts.astype(float), color, None, steps=True)
+    color, steps = color or style.current().categories[3], "post" if trajectory.facts.counts_layers else "mid"
+    draw_band(ax, drawn_times(trajectory.times, log), counts.astype(float), color, None, steps=steps)
     count_axis(ax, counts)
     if counts.ndim == 1:
         for span in spans_without_count(trajectory.times, counts):
