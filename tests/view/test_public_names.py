@@ -128,7 +128,7 @@ def test_functions_do_their_work_after_every_file_is_imported(tmp_path):
 
 
 def test_a_name_leads_to_the_function_of_that_name():
-    for name in set(NAMES) - {"style"}:
+    for name in set(NAMES) - {"style", "Camera"}:
         found = getattr(particleflow.view, name)
         assert isinstance(found, FunctionType)
         assert found.__name__ == name
