@@ -4,7 +4,7 @@ An ensemble is drawn as its median with a band from the 10th to the 90th percent
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -192,7 +192,7 @@ def draw_band(
     color: Any,
     label: str | None,
     *,
-    steps: str | None = None,
+    steps: Literal["mid", "post"] | None = None,
     power: float = 1,
     among: np.ndarray | None = None,
 ) -> None:
@@ -309,7 +309,8 @@ def cluster_count(
     counts = check_counts(trajectory, counts)
     log = time_axis(ax, trajectory.times, log)
     shade_plateaus(ax, trajectory, plateaus, log)
-    color, steps = color or style.current().categories[3], "post" if trajectory.facts.counts_layers else "mid"
+    color = color or style.current().categories[3]
+    steps: Literal["mid", "post"] = "post" if trajectory.facts.counts_layers else "mid"
     draw_band(ax, drawn_times(trajectory.times, log), counts.astype(float), color, None, steps=steps)
     count_axis(ax, counts)
     if counts.ndim == 1:
