@@ -88,6 +88,7 @@ def test_a_run_ends_with_what_a_person_wants(tmp_path, capsys):
     lines = capsys.readouterr().err.splitlines()[-4:]
     assert lines[0] == "viewer.html: made at another distance; `plot`, `animate` and `view` make them again"
     assert lines[1:3] == ["1 cluster from the first frame to the last", "linked at euclidean distance 2.5 (given)"]
+    assert lines[3] == f"`particleflow view {folder}` makes the page again, which is at another distance"
 
 
 def test_info_shows_parameters_clusters_and_products(tmp_path, capsys):

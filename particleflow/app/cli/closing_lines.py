@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from particleflow._support.text import plural
-from particleflow.app.runs.folder_contents import PAGE_FILE, products_in, read_summary
+from particleflow.app.runs.folder_contents import PAGE_FILE, product_notes, products_in, read_summary
 
 if TYPE_CHECKING:
     from particleflow.analysis.clusters.brackets import Bracket
@@ -216,7 +216,13 @@ def stale_line(folder: Path, before: dict[str, Any] | None, now: dict[str, Any])
 def closing_lines(folder: Path, run: Any) -> list[str]:
     """The lines at the end of a run: clusters and words, its final time and cost, and what to open."""
     summary = read_summary(folder)
-    lines = clusters_line(summary), words_line(summary), overflow_line(run), _extent_line(run), _page_line(folder)
+    lines = (
+        clusters_line(summary),
+        words_line(summary),
+        overflow_line(run),
+        _extent_line(run),
+        _page_line(folder, len(run)),
+    )
     return [line for line in lines if line]
 
 
@@ -239,9 +245,12 @@ def overflow_line(run: Any) -> str | None:
     return f"{said}; log energy {known[0]:.6g} → {known[-1]:.6g} is drawn instead"
 
 
-def analysis_lines(folder: Path, summary: dict[str, Any]) -> list[str]:
-    """The lines at the end of an analysis: clusters, their words, the distance behind them, what to open."""
-    lines = clusters_line(summary), words_line(summary), threshold_line(summary), _page_line(folder)
+def analysis_lines(folder: Path, summary: dict[str, Any], frames: int) -> list[str]:
+    """The lines at the end of an analysis: clusters, their words, the distance behind them, what to open.
+
+    Parameters: `folder` of the run; its new `summary`; how many `frames` it has.
+    """
+    lines = clusters_line(summary), words_line(summary), threshold_line(summary), _page_line(folder, frames)
     return [line for line in lines if line]
 
 
@@ -257,9 +266,13 @@ def _extent_line(run: Any) -> str:
     return reached + ", ".join(parts)
 
 
-def _page_line(folder: Path) -> str:
-    """The page to open, or the command that makes it."""
-    products = products_in(folder)
-    if "page" in products:
-        return f"open {folder / PAGE_FILE}"
-    return f"`particleflow view {folder}` makes the interactive page"
+def _page_line(folder: Path, frames: int) -> str:
+    """The page to open, or the command that makes it; again, where it shows fewer `frames` or another distance."""
+    if "page" not in products_in(folder):
+        return f"`particleflow view {folder}` makes the interactive page"
+    stale = product_notes(folder, frames).get("page")
+    return (
+        f"`particleflow view {folder}` makes the page again, which is {stale}"
+        if stale
+        else f"open {folder / PAGE_FILE}"
+    )

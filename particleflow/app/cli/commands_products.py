@@ -40,7 +40,8 @@ def analyze(run: Run, /, *, threshold: Threshold = None, json: Flag = False, qui
             trajectory, folder / SUMMARY_FILE, threshold=threshold_for(folder, threshold),
             progress=meter.stage("analysing"),
         )  # fmt: skip
-    for line in filter(None, [stale_line(folder, before, summary), *analysis_lines(folder, summary)]):
+        frames = len(trajectory)
+    for line in filter(None, [stale_line(folder, before, summary), *analysis_lines(folder, summary, frames)]):
         note(line, quiet=quiet)
     if json:
         result_json(summary)
