@@ -61,7 +61,7 @@ FORMATS = ("png", "svg", "pdf")
 MAX_TREE = 2000  # merges that are drawn
 _LOOKED_AT = 400  # frames of labels
 ALL = "all"
-_LEAST_LEADING, _MOST_LEADING = 3, 5  # figures of a run that are drawn unless others are asked for
+_MIN_DEFAULT, _MAX_DEFAULT = 3, 5  # how many figures of a run are drawn by default
 # What a run is about, by its kind and the kind of its picture: the lead picture, then the figures that explain it.
 _WISHES: dict[tuple[str, str], tuple[str, ...]] = {
     ("still", ""): ("snapshots", "map", "picture", "gram", "attention"),
@@ -151,7 +151,7 @@ def _found(trajectory: "Trajectory") -> Any:
 
 
 def _chosen(trajectory: "Trajectory", suited: dict[str, Draw], only: Any) -> dict[str, Draw]:
-    """The figures to draw, by their names: those that lead, or what is asked for; an error for one that suits not."""
+    """The figures to draw, by name: the default ones, or those in `only`; a name that the run has no figure for is refused."""
     names = list(dict.fromkeys([*_leading(trajectory, suited), *suited]))
     if only is None or only == ALL:
         return {name: suited[name] for name in (names if only == ALL else _leading(trajectory, suited))}
@@ -171,9 +171,9 @@ def _leading(trajectory: "Trajectory", suited: Mapping[str, Draw]) -> list[str]:
     """The names of the three to five figures that show what a run is about, the first one at a glance."""
     run, known = first_run(trajectory), character_of(trajectory)
     wishes = dict.fromkeys([*SUBJECTS, *_wishes(run, known)])
-    wanted = [name for name in wishes if name in suited][:_MOST_LEADING]
+    wanted = [name for name in wishes if name in suited][:_MAX_DEFAULT]
     spare = [name for name in suited if name not in wanted]
-    return wanted + spare[: max(_LEAST_LEADING - len(wanted), 0)]
+    return wanted + spare[: max(_MIN_DEFAULT - len(wanted), 0)]
 
 
 def _wishes(run: "Trajectory", known: Character) -> tuple[str, ...]:
