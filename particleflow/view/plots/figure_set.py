@@ -151,7 +151,7 @@ def _found(trajectory: "Trajectory") -> Any:
 
 
 def _chosen(trajectory: "Trajectory", suited: dict[str, Draw], only: Any) -> dict[str, Draw]:
-    """The figures to draw, by name: the default ones, or those in `only`; a name that the run has no figure for is refused."""
+    """The figures to draw, by name: the default ones, or those in `only`, which must be figures that suit the run."""
     names = list(dict.fromkeys([*_leading(trajectory, suited), *suited]))
     if only is None or only == ALL:
         return {name: suited[name] for name in (names if only == ALL else _leading(trajectory, suited))}
