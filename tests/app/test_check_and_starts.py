@@ -35,7 +35,7 @@ def from_file(tmp_path):
 @pytest.mark.slow
 def test_check_counts_the_cells_of_a_density_and_the_particles_of_a_cloud(capsys):
     assert main(["check", "density_circle"]) == 0
-    assert "is fine: 512 cells in dimension 2" in capsys.readouterr().err
+    assert "is fine: 510 cells in dimension 2" in capsys.readouterr().err
     assert main(["check", "kuramoto"]) == 0
     assert "particles in dimension 2" in capsys.readouterr().err
 

@@ -8,10 +8,12 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from particleflow.errors import ParticleflowError
-from particleflow.view.made_of import MadeOf, read_made_of
+
+if TYPE_CHECKING:
+    from particleflow.view.made_of import MadeOf
 
 SCENARIO_FILE = "scenario.toml"
 TRAJECTORY_FILE = "trajectory.h5"
@@ -52,11 +54,13 @@ def products_in(folder: Path) -> dict[str, str]:
     return {name: files[0] for name, files in there.items() if files}
 
 
-def marks_in(folder: Path) -> dict[str, list[tuple[Path, MadeOf]]]:
+def marks_in(folder: Path) -> dict[str, list[tuple[Path, "MadeOf"]]]:
     """What the products in a run folder say that they were made of: product → (file, mark) of each that says it.
 
     Copies of figures under other names are not products.
     """
+    from particleflow.view.made_of import read_made_of
+
     found: dict[str, list[tuple[Path, MadeOf]]] = {}
     for name, files in FILES.items():
         there = [folder / file for file in files]
@@ -84,8 +88,10 @@ def product_notes(folder: Path, frames: int) -> dict[str, str]:
     return notes | dict.fromkeys(older_files(folder, frames), "older than the run")
 
 
-def _summary_mark(folder: Path) -> MadeOf | None:
+def _summary_mark(folder: Path) -> "MadeOf | None":
     """What the summary was made of; of an ensemble, its first run."""
+    from particleflow.view.made_of import MadeOf
+
     first = _first_run(read_summary(folder))
     thresholds, frames = first.get("thresholds"), first.get("frames")
     distance = thresholds.get("cluster_distance") if isinstance(thresholds, dict) else None
