@@ -88,7 +88,8 @@ def test_its_movie_is_the_one_drawn_here(run):
     assert told[-1] == (240, 240)
     assert told == sorted(set(told))
     with particleflow.Trajectory.open(run) as trajectory:
-        here = particleflow.view.animate(trajectory, run.parent / "here.mp4", counts=np.ones(1, int))
+        told_with = {"counts": np.ones(1, int), "threshold": track(run).threshold.value}
+        here = particleflow.view.animate(trajectory, run.parent / "here.mp4", **told_with)
     assert (run.parent / "movie.mp4").read_bytes() == here.read_bytes()
     drawing.finish()
     drawing.stop()
