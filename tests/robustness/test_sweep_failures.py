@@ -15,7 +15,7 @@ import pytest
 import particleflow as pf
 from particleflow._support import signals
 from particleflow.app.cli import main
-from particleflow.app.sweep import Manifest, execute
+from particleflow.app.sweep import Manifest, execute, group_simulation
 from particleflow.app.sweep.results import table
 from particleflow.trajectory.store.file_access import WriterLock
 from shares import by_default
@@ -81,7 +81,9 @@ def test_a_full_disk_stops_a_sweep_that_resume_completes(kept, begin, monkeypatc
         if kept == "observables":
             disk.setattr(np, "savez", after(1, np.savez, no_space))
         else:
-            disk.setattr(execute, "trajectories_beside", after(1, execute.trajectories_beside, no_space))
+            disk.setattr(
+                group_simulation, "trajectories_beside", after(1, group_simulation.trajectories_beside, no_space)
+            )
         code, folder = begin(f'keep = "{kept}"\n{SEEDS}')
     assert code == 1
     said = capsys.readouterr().err

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from particleflow._support.text import plural, printable
-from particleflow.app.cli.console import note, result, result_json
+from particleflow.app.cli.console import duration, note, result, result_json
 from particleflow.app.cli.options import Flag
 from particleflow.errors import UserError
 
@@ -153,14 +153,19 @@ def _print_rows(rows: dict[str, Any], indent: str = "  ") -> None:
 
 
 def _sweep_info(folder: Path, *, json: bool) -> int:
-    """Print the keys of a sweep, how many of its runs are in each state, and its products."""
+    """Print the keys of a sweep, how many of its runs are in each state, its workers, and its products."""
     from particleflow.app.runs.folder_contents import SWEEP_PRODUCTS, runs_in
     from particleflow.app.sweep.manifest import Manifest
+    from particleflow.app.sweep.time_left import seconds_left
 
     manifest = Manifest.open(folder)
-    states = manifest.states()
+    states, workers = manifest.states(), manifest.workers()
     made = [name for name in SWEEP_PRODUCTS if (folder / name).is_file()]
     facts = {"path": str(folder), "title": manifest.title, "keys": manifest.keys, "runs": len(manifest.runs), **states}
+    if workers:
+        facts["workers"] = [holder.worker for holder in workers.values()]
+        left = seconds_left(manifest, len(workers))
+        facts["time left"] = left if json or left is None else f"about {duration(left)}"
     facts |= {"replayed": [each.name for each in runs_in(folder, depth=1)], "products": made}
     if json:
         result_json(facts)

@@ -1,9 +1,12 @@
-"""The commands `sweep` and `replay`: one scenario over many values of its keys, and one of its runs by itself."""
+"""The commands `sweep`, `work` and `replay`: one scenario over many values of its keys, shared by many workers if
+wanted, and one of its runs by itself."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
+from cyclopts.validators import Number
 
 from particleflow.app.cli.commands_run import note_chosen
 from particleflow.app.cli.console import Meter, note, result, result_json
@@ -14,6 +17,8 @@ from particleflow.errors import UserError
 if TYPE_CHECKING:
     from particleflow.app.sweep import Manifest, SweepPlan
 
+_MOST_WORKERS = 1024
+
 
 def sweep(
     scenario: str,
@@ -21,6 +26,7 @@ def sweep(
     *,
     set_: Overrides = [],  # noqa: B006
     output: Path | None = None,
+    workers: Annotated[int | None, Parameter(validator=Number(gte=0, lte=_MOST_WORKERS))] = None,
     device: Device = None,
     native: Native = "on",
     allow_code: AllowCode = False,
@@ -37,12 +43,16 @@ def sweep(
         A scenario file with a [sweep] table, or the name of a shipped one.
     output
         The folder of this sweep; outputs/SCENARIO/NUMBER if left out.
+    workers
+        Share the runs among so many processes on this machine. With 0 nothing is run: start `particleflow work FOLDER`
+        as often as you like, on every machine that sees the folder.
     json
         Print what was found as JSON.
     """
     from particleflow.app.cli.device import prepare
     from particleflow.app.scenario import scenario as scenarios
     from particleflow.app.sweep import new_sweep, plan_groups, plan_sweep
+    from particleflow.app.sweep.local_workers import shares_of
 
     note(f"Reading {scenario} …", quiet=quiet)
     description = prepare(device, native)
@@ -52,12 +62,111 @@ def sweep(
     note(f"{loaded.title[:200]}\n  on {description}", quiet=quiet)
     plan = plan_sweep(loaded)
     with Meter(quiet=quiet) as meter:
-        groups = plan_groups(plan, lambda done, total, text: meter.update("planning", done, total, text))
+        groups = plan_groups(plan, meter.stage("planning"), 1 if workers is None else shares_of(workers))
     plan, manifest = new_sweep(plan, output, groups)  # only now, when the scenario is known to be right
     note(f"  into {manifest.folder}", quiet=quiet)
     note_chosen(loaded, quiet=quiet)
+    if workers is not None:
+        options = _worker_options(device, native, allow_code=allow_code)
+        if workers == 0:
+            command = " ".join(["particleflow work", str(manifest.folder), *options])
+            note(f"Nothing is run yet. `{command}` starts a worker; start any number, anywhere.", quiet=quiet)
+            result_json({"folder": str(manifest.folder)}) if json else result(str(manifest.folder))
+            return 0
+        _share(manifest.folder, workers, options, quiet=quiet)
     with manifest.locked():
         return _run_and_report(plan, manifest, retry_failed=False, json=json, quiet=quiet)
+
+
+def _worker_options(device: str | None, native: str, *, allow_code: bool) -> list[str]:
+    """The options of `particleflow work` that say where and how to compute."""
+    chosen = [] if device is None else ["--device", device]
+    return [*chosen, *(["--native", native] if native != "on" else []), *(["--allow-code"] if allow_code else [])]
+
+
+def _share(folder: Path, workers: int, options: list[str], *, quiet: bool) -> None:
+    """Let workers on this machine run a sweep, and show how far they are."""
+    from particleflow.app.sweep.local_workers import run_workers
+
+    try:
+        with Meter(quiet=quiet) as meter:
+            run_workers(folder, workers, [*options, "--no-products"], meter.stage("sweeping"), note)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"`particleflow resume {folder}` or `particleflow work {folder}` go on.") from None
+
+
+def work(
+    sweep: Annotated[Path, Parameter(help="The folder of a sweep, which may be on a shared file system.")],
+    /,
+    *,
+    stop_before: str | None = None,
+    lease: Annotated[float, Parameter(validator=Number(gte=1))] = 60.0,
+    products: bool = True,
+    device: Device = None,
+    native: Native = "on",
+    allow_code: AllowCode = False,
+    quiet: Quiet = False,
+) -> int:
+    """Be a worker: claim runs of a sweep that nothing else runs, until all have ended, and print the folder.
+
+    Start any number of workers, at any time, on any machine that sees the folder. What a worker that died had claimed
+    is claimed again. The last one writes tables and figures.
+
+    Parameters
+    ----------
+    stop_before
+        End before this time: a duration such as 50m, a time such as 18:30 or 2030-01-31T06:00. If left out, the end of
+        the Slurm job, if there is one.
+    lease
+        After so many seconds without a sign of life, others take over what this worker runs.
+    products
+        Whether the last worker writes tables and figures.
+    """
+    from particleflow.app.cli.device import prepare
+    from particleflow.app.runs.run_folder import scenario_file
+    from particleflow.app.scenario import scenario as scenarios
+    from particleflow.app.sweep import Manifest, plan_sweep
+    from particleflow.app.sweep.workers import OutOfTime, end_of_time
+    from particleflow.app.sweep.workers import work as share
+    from particleflow.trajectory.store.file_access import InUseError
+
+    folder, end = _sweep_folder(sweep), end_of_time(stop_before)
+    manifest = Manifest.open(folder)
+    description = prepare(device, native)
+    plan = plan_sweep(scenarios.load(scenario_file(folder), allow_code=allow_code))
+    note(f"{manifest.title[:200]}\n  a worker in {folder} on {description}", quiet=quiet)
+    try:
+        with Meter(quiet=quiet) as meter:
+            share(plan, manifest, meter.stage("working"), stop_before=end, seconds=lease, note=note)
+    except OutOfTime:
+        states = Manifest.open(folder).states()
+        said = ", ".join(f"{number} {state}" for state, number in states.items() if number)
+        note(f"The time is over: {said}. `particleflow work {folder}` goes on.", quiet=quiet)
+        result(str(folder))
+        return 0
+    if products and not _has_results(folder):
+        with suppress(InUseError), manifest.locked():
+            return _run_and_report(plan, manifest, retry_failed=False, json=False, quiet=quiet)
+    result(str(folder))
+    return 0
+
+
+def _has_results(folder: Path) -> bool:
+    """Whether the results of a sweep are there and not older than its manifest."""
+    from particleflow.app.runs.folder_contents import MANIFEST_FILE
+
+    results = folder / "results.csv"
+    return results.is_file() and results.stat().st_mtime >= (folder / MANIFEST_FILE).stat().st_mtime
+
+
+def _sweep_folder(sweep: Path) -> Path:
+    """The folder of a sweep, checked to hold one."""
+    from particleflow.app.runs import run_folder
+
+    folder = run_folder.folder_of(sweep)
+    if not (folder / run_folder.MANIFEST_FILE).is_file():
+        raise UserError(f"{folder} holds no sweep: it has no {run_folder.MANIFEST_FILE}.")
+    return folder
 
 
 def resume_sweep(
@@ -129,9 +238,6 @@ def replay(
     json
         Print what was made as JSON.
     """
-    from particleflow.app.runs import run_folder
-
-    folder = run_folder.folder_of(sweep)
-    if not (folder / run_folder.MANIFEST_FILE).is_file():
-        raise UserError(f"{folder} holds no sweep: it has no {run_folder.MANIFEST_FILE}.")
-    return replay_member(folder, number, device=device, native=native, allow_code=allow_code, json=json, quiet=quiet)
+    return replay_member(
+        _sweep_folder(sweep), number, device=device, native=native, allow_code=allow_code, json=json, quiet=quiet
+    )

@@ -63,6 +63,7 @@ def make_app() -> App:
         commands_run.resume,
         commands_check.check,
         commands_sweep.sweep,
+        commands_sweep.work,
         commands_sweep.replay,
         commands_list.list_,
         commands_kinds.kinds,

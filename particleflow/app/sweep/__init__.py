@@ -3,8 +3,10 @@
 sweep_plan      the [sweep] table, read once, and the values of every run; member_builder builds the runs
 sweep_driver    runs a planned sweep in its folder and makes its table and figures; all entry points call it
 sweep_result    `particleflow.sweep`, and the results of a sweep as tables and arrays
-execute         groups of runs that compile to one program, run one after the other; `groups` are their files
+execute         groups of runs that compile to one program, run one after the other under leases; `groups` are their
+                files, group_simulation what is computed of each
 manifest        the state of every run, on disk
+workers         a worker, one of many that share a sweep by `leases`; local_workers starts some, slurm an array of them
 results         one table of all results; sweep_figures draws it
 replay          one run of a sweep as a run of its own
 """

@@ -5,55 +5,58 @@
     run_sweep(plan, manifest)                      group by group; the manifest is saved after each
 
 A group's results are a file that is there whole or not, and the manifest is replaced after it: a sweep that is killed
-goes on with the groups that are not done.
+goes on with the groups that are not done. Every group is run under a lease (`leases`), by this process alone or by one
+of many workers (`workers`).
 """
 
 import contextlib
+import os
+import secrets
+import socket
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from particleflow._support import toml
 from particleflow._support.files import own_folder
-from particleflow._support.text import kind_of
-from particleflow._support.user_code import blamed
 from particleflow.app.runs.run_folder import SCENARIO_FILE, freeze
-from particleflow.app.sweep.groups import GROUPS_FOLDER, group_path, load_group, save_group, trajectories_beside
-from particleflow.app.sweep.manifest import DONE, RUNNING, WAITING, Manifest
-from particleflow.app.sweep.member_builder import MemberBuilder
+from particleflow.app.sweep.group_simulation import TRANSIENT, run_group
+from particleflow.app.sweep.groups import (
+    GROUPS_FOLDER,
+    group_path,
+    lease_path,
+    load_group,
+    save_group,
+)
+from particleflow.app.sweep.leases import SECONDS, Lease, LeaseLost
+from particleflow.app.sweep.manifest import DONE, FAILED, RUNNING, WAITING, Manifest
 from particleflow.app.sweep.sweep_plan import SweepPlan, plan_sweep
-from particleflow.errors import ParticleflowError, StoreError, UserError
-from particleflow.trajectory.status import Status
-
-if TYPE_CHECKING:
-    from particleflow.app.scenario.scenario import Setup
-    from particleflow.simulation.plan import Plan
-    from particleflow.trajectory.trajectory import Trajectory
+from particleflow.errors import StoreError, UserError
 
 _MOST_RUNS = 256  # of a group
 _MOST_BYTES = 2**28  # of the points of a group in a window of 32 frames
-_EXPLAINED = 4  # failed runs of a group that are run alone to find out why
+_PATIENCE_SECONDS = 60.0  # while others change the manifest, which takes each of them an instant
 
-# Errors that say nothing about the runs themselves: a full, failing or read-only disk, too little memory.
-_TRANSIENT = (StoreError, OSError, MemoryError)
 
 Report = Callable[[int, int, str], None]
 
 
-def plan_groups(plan: SweepPlan, report: Report | None = None) -> list[list[int]]:
+def plan_groups(plan: SweepPlan, report: Report | None = None, shares: int = 1) -> list[list[int]]:
     """The runs of a sweep, by number, in groups that run together; refused unless at least one of them can begin.
 
-    Parameters: `report(done, total, text)`, called after each run that has been built.
+    Parameters: `report(done, total, text)`, called after each run that has been built; `shares`, the number of groups
+    that there should be at least, if there are as many runs.
     """
+    most = max(1, min(_MOST_RUNS, len(plan.runs) // shares))
     by_structure: dict[Any, list[int]] = {}
     for number, values in enumerate(plan.runs):
         by_structure.setdefault(plan.builder.signature(values), []).append(number)
         if report is not None:
             report(number + 1, len(plan.runs), "")
     _check_one_begins(plan, [numbers[0] for numbers in by_structure.values()])
-    return sorted(part for numbers in by_structure.values() for part in _parts(plan, numbers))
+    return sorted(part for numbers in by_structure.values() for part in _parts(plan, numbers, most))
 
 
 def _check_one_begins(plan: SweepPlan, numbers: list[int]) -> None:
@@ -72,17 +75,17 @@ def _check_one_begins(plan: SweepPlan, numbers: list[int]) -> None:
     raise UserError(name + str(refusals[0]).removeprefix(name)) from refusals[0]
 
 
-def _parts(plan: SweepPlan, numbers: list[int]) -> list[list[int]]:
+def _parts(plan: SweepPlan, numbers: list[int], most: int) -> list[list[int]]:
     """A structure's runs in equally large groups that fit into memory, so that one compilation serves all of them.
 
-    Runs that cannot be built are one group, which fails when it is run.
+    Runs that cannot be built are one group, which fails when it is run. Parameters: `most` runs of a group.
     """
     try:
         setup = plan.builder.setup(plan.runs[numbers[0]])
     except UserError:
         return [numbers]
     window = 32 * setup.start.points.size * setup.start.points.dtype.itemsize
-    most = int(max(1, min(_MOST_RUNS, _MOST_BYTES // window)))
+    most = int(max(1, min(most, _MOST_BYTES // window)))
     count = -(-len(numbers) // most)
     size = -(-len(numbers) // count)
     return [numbers[first : first + size] for first in range(0, len(numbers), size)]
@@ -119,53 +122,130 @@ def run_sweep(
     Parameters: `report(done, total, text)` receives the progress, `note` a line for each group that is run again since
     its file is damaged; `retry_failed` runs those runs again that failed for a reason of their own.
     """
-    say = report or (lambda *_: None)
     with manifest.locked():
         own_folder(manifest.folder / GROUPS_FOLDER)
         _requeue_damaged(manifest, note or (lambda _: None))
-        for place, index in enumerate(manifest.groups_to_run(retry_failed=retry_failed)):
-            say(_finished(manifest), len(manifest.runs), "next group" if place else "compiling, then the first window")
-            _run_and_mark(plan, manifest, index, say)
+        runner = GroupRunner(plan, manifest, report, retry_failed=retry_failed)
+        for index in manifest.groups_to_run(retry_failed=retry_failed):
+            runner.run(index)
+
+
+class GroupRunner:
+    """Runs groups of a sweep, each under a lease, and keeps their states in the manifest.
+
+    Parameters: the `plan` of the sweep; its `manifest`; `report(done, total, text)` receives the progress;
+    `retry_failed` as for `run_sweep`; the `seconds` of silence after which others may take a group over.
+    """
+
+    def __init__(
+        self,
+        plan: SweepPlan,
+        manifest: Manifest,
+        report: Report | None = None,
+        *,
+        retry_failed: bool = False,
+        seconds: float = SECONDS,
+    ):
+        self.plan, self.manifest = plan, manifest
+        self.name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
+        self._say = report or (lambda *_: None)
+        self._retry_failed, self._seconds = retry_failed, seconds
+        self._is_first = True
+
+    def run(self, index: int) -> bool:
+        """Run a group and keep its states in the manifest, whatever happens; False if another worker has run it."""
+        begun = self._begin(index)
+        if begun is None:
+            return False
+        lease, before = begun
+        with lease:
+            try:
+                self._run_and_commit(index, lease, before)
+            except LeaseLost:
+                return False
+            except BaseException:
+                if not lease.is_mine():  # also files of the group may have been removed by its new worker
+                    return False
+                raise
+        return True
+
+    def _begin(self, index: int) -> tuple[Lease, list[dict[str, Any]]] | None:
+        """Claim a group and mark its runs as under way: its lease, and its runs as they were before."""
+        manifest, numbers = self.manifest, self.manifest.groups[index]
+        with manifest.updating(_PATIENCE_SECONDS):
+            if index not in manifest.groups_to_run(retry_failed=self._retry_failed):
+                return None
+            lease = Lease.claim(lease_path(manifest.folder, index), self.name, self._seconds)
+            if lease is None:
+                return None
+            before = [dict(manifest.runs[number]) for number in numbers]
+            try:
+                manifest.record(index, "begun", self.name)
+                manifest.mark(numbers, RUNNING)
+            except BaseException:
+                lease.release()
+                raise
+        return lease, before
+
+    def _run_and_commit(self, index: int, lease: Lease, before: list[dict[str, Any]]) -> None:
+        """Run a group and save its results and states; what stops it on the way is noted, and raised."""
+        manifest, numbers = self.manifest, self.manifest.groups[index]
+        finished, total = _finished(manifest), len(manifest.runs)
+        self._say(finished, total, "compiling, then the first window" if self._is_first else "next group")
+        self._is_first = False
+        store = (
+            group_path(manifest.folder, index).with_suffix(".h5") if self.plan.table.keep == "trajectories" else None
+        )
+        try:
+            report_share = _reporter(self._say, finished, len(numbers), total)
+            result, failed = run_group(self.plan.builder, [each["values"] for each in before], store, report_share)
+            self._commit(index, lease, result, failed)
+        except KeyboardInterrupt:
+            with manifest.updating(_PATIENCE_SECONDS):
+                manifest.record(index, "interrupted", self.name)
+                manifest.restore(numbers, before)
+            raise
+        except TRANSIENT as error:
+            raise self._stopped(index, before, error) from error
+
+    def _commit(self, index: int, lease: Lease, result: dict[str, np.ndarray] | None, failed: dict[int, str]) -> None:
+        """Save the results and states of a group under the manifest's lock, if the lease is still this worker's."""
+        manifest, numbers = self.manifest, self.manifest.groups[index]
+        with contextlib.ExitStack() as held:
+
+            def begin() -> None:
+                held.enter_context(manifest.updating(_PATIENCE_SECONDS))
+                lease.check()
+
+            if result is None:
+                begin()
+            else:
+                save_group(group_path(manifest.folder, index), result, begin)
+            manifest.record(index, FAILED if len(failed) == len(numbers) else DONE, self.name)
+            manifest.mark(numbers, DONE, {numbers[place]: message for place, message in failed.items()})
+
+    def _stopped(self, index: int, before: list[dict[str, Any]], error: Exception) -> Exception:
+        """Note in the manifest that the disk stopped a group; results that were there before are still there."""
+        manifest, numbers = self.manifest, self.manifest.groups[index]
+        message = str(error)[:500] or type(error).__name__
+        unfinished = [number for number, run in zip(numbers, before, strict=True) if run["state"] != DONE]
+        # On the same disk; if it cannot be written, the manifest says "running", and resume runs the group.
+        with contextlib.suppress(StoreError), manifest.updating(_PATIENCE_SECONDS):
+            manifest.record(index, "stopped", self.name)
+            manifest.restore(numbers, before)
+            manifest.mark(unfinished, DONE, dict.fromkeys(unfinished, message), transient=True)
+        if getattr(error, "hard_exit", False):
+            return error
+        done = manifest.states()[DONE]
+        return StoreError(
+            f"{message.rstrip('.')}. The sweep stops with {done} of {len(manifest.runs)} runs done; "
+            f"`particleflow resume {manifest.folder}` goes on once that is fixed."
+        )
 
 
 def _finished(manifest: Manifest) -> int:
     """Count the runs that have ended, done or failed."""
     return sum(run["state"] not in (WAITING, RUNNING) for run in manifest.runs)
-
-
-def _run_and_mark(plan: SweepPlan, manifest: Manifest, index: int, say: Report) -> None:
-    """Run a group and keep its states in the manifest, whatever happens."""
-    numbers, path = manifest.groups[index], group_path(manifest.folder, index)
-    store = path.with_suffix(".h5") if plan.table.keep == "trajectories" else None
-    before = [dict(manifest.runs[number]) for number in numbers]
-    manifest.mark(numbers, RUNNING)
-    finished = _finished(manifest)
-    values = [each["values"] for each in before]
-    try:
-        report_share = _reporter(say, finished, len(numbers), len(manifest.runs))
-        failed = _run_group(plan.builder, values, path, store, report_share)
-    except KeyboardInterrupt:
-        manifest.restore(numbers, before)
-        raise
-    except _TRANSIENT as error:
-        raise _stopped(manifest, numbers, before, error) from error
-    manifest.mark(numbers, DONE, {numbers[place]: message for place, message in failed.items()})
-
-
-def _stopped(manifest: Manifest, numbers: list[int], before: list[dict[str, Any]], error: Exception) -> Exception:
-    """Note in the manifest that the disk stopped a group; results that were there before are still there."""
-    message = str(error)[:500] or type(error).__name__
-    unfinished = [number for number, run in zip(numbers, before, strict=True) if run["state"] != DONE]
-    with contextlib.suppress(StoreError):  # on the same disk; the manifest then says "running", and resume runs them
-        manifest.restore(numbers, before)
-        manifest.mark(unfinished, DONE, dict.fromkeys(unfinished, message), transient=True)
-    if getattr(error, "hard_exit", False):
-        return error
-    done = manifest.states()[DONE]
-    return StoreError(
-        f"{message.rstrip('.')}. The sweep stops with {done} of {len(manifest.runs)} runs done; "
-        f"`particleflow resume {manifest.folder}` goes on once that is fixed."
-    )
 
 
 def _requeue_damaged(manifest: Manifest, note: Callable[[str], None]) -> None:
@@ -184,134 +264,3 @@ def _requeue_damaged(manifest: Manifest, note: Callable[[str], None]) -> None:
 def _reporter(say: Report, before: int, size: int, total: int) -> Callable[[float, str], None]:
     """Convert the finished share of a group of `size` runs into a number of finished runs of all."""
     return lambda share, text: say(before + int(share * size), total, text)
-
-
-def _run_group(
-    builder: MemberBuilder,
-    values: list[dict[str, Any]],
-    path: Path,
-    store: Path | None,
-    say: Callable[[float, str], None],
-) -> dict[int, str]:
-    """Run a group and save its results; returns the place in the group and the reason of every run that failed."""
-    try:
-        setups = [builder.setup(each) for each in values]
-        result = _simulated(setups, store, say)
-    except StoreError:
-        raise
-    except ParticleflowError as error:
-        return {place: str(error)[:500] for place in range(len(values))}
-    except _TRANSIENT:
-        raise
-    except Exception as error:
-        if said := blamed(error):  # an error of the user's code; runs of other groups may not raise it
-            return dict.fromkeys(range(len(values)), said)
-        raise
-    save_group(path, result)
-    broken = np.flatnonzero(result.pop("failed"))
-    return {int(place): _reason(setups[place], index < _EXPLAINED) for index, place in enumerate(broken)}
-
-
-def _simulated(setups: list["Setup"], store: Path | None, say: Callable[[float, str], None]) -> dict[str, np.ndarray]:
-    """Run the runs of a group as one ensemble, a single one by itself; with `store` its trajectories are kept there."""
-    from particleflow.analysis import choose_threshold
-    from particleflow.analysis.clusters.clusters import counts_directions
-    from particleflow.simulation.recording.recording import Recording
-    from particleflow.simulation.simulate import record
-    from particleflow.simulation.window_loop import run_plan
-
-    plan = _joint_plan(setups)
-    kept: list[Any] = []
-
-    def take(frames: Any) -> None:
-        last = frames.points[-1:] if frames.points is not None and len(frames.points) else None
-        kept.append((frames.times, frames.observables, last, frames.progress))
-        say(frames.progress.frames / len(plan.times), f"t = {frames.progress.time:.4g}")
-
-    if store is None:
-        for frames in run_plan(plan):
-            take(frames)
-    else:
-        with (
-            trajectories_beside(store) as place,
-            record(plan, Recording(place, words=_words(setups), **setups[0].storing), take) as run,
-        ):
-            if run.status == Status.INTERRUPTED:  # the recorder has closed its file properly and returned
-                raise KeyboardInterrupt
-    firsts = [_first_frame(setup) for setup in setups]
-    return {
-        **_collected(kept, len(setups) == 1),
-        "thresholds": np.asarray([choose_threshold(first).value for first in firsts]),
-        "directions": np.asarray([counts_directions(first) for first in firsts]),
-        "log_weights": np.asarray([np.asarray(setup.start.log_weights, float) for setup in setups]),
-    }
-
-
-def _joint_plan(setups: list["Setup"]) -> "Plan":
-    """One plan for runs that differ in numbers only; for a single run its own plan."""
-    from particleflow.simulation.plan import make_plan
-
-    first = setups[0]
-    if len(setups) == 1:
-        return first.plan
-    flows, starts = [setup.flow for setup in setups], [setup.start for setup in setups]
-    return make_plan(flows, starts, first.times, first.stepping, **{**first.options, "key": _keys(setups)})
-
-
-def _words(setups: list["Setup"]) -> Any:
-    """The words of all runs, one row each; those of a single run by themselves; None where a run has none."""
-    words = [setup.words for setup in setups if setup.words is not None]
-    if len(words) < len(setups):
-        return None
-    return words[0] if len(words) == 1 else np.stack(words)
-
-
-def _first_frame(setup: "Setup") -> "Trajectory":
-    """The first frame of a run, with the facts by which the analysis of a single run chooses its linking distance."""
-    from particleflow.trajectory.trajectory import Trajectory
-
-    space = setup.flow.geometry.facts(setup.start.dimension).description()
-    event = setup.options["event"]
-    linked = None if event is None else event.linking_distance()
-    return Trajectory.from_arrays(
-        [0.0],
-        np.asarray(setup.start.points)[None],
-        log_weights=np.asarray(setup.start.log_weights),
-        metadata={"space": space, "linking distance": linked, "drift": kind_of(type(setup.flow.drift))},
-    )
-
-
-def _keys(setups: list["Setup"]) -> Any:
-    """One key for the noise of every run, each that of its own seed; None where there is no noise."""
-    import jax.numpy as jnp
-
-    keys = [setup.options["key"] for setup in setups]
-    return None if keys[0] is None else jnp.stack(keys)
-
-
-def _collected(kept: list[Any], single: bool) -> dict[str, np.ndarray]:
-    """The windows of a group as arrays: times (T,), every observable (R, T, …), the last points and the end times."""
-    times = np.concatenate([window[0] for window in kept]).astype(float)
-    result = {"times": times}
-    for name in kept[0][1]:
-        series = np.concatenate([window[1][name] for window in kept])
-        result[f"observable.{name}"] = series[None] if single else np.swapaxes(series, 0, 1)
-    last = [window[2] for window in kept if window[2] is not None]
-    progress = kept[-1][3]
-    result["failed"] = np.asarray(progress.failed)
-    if last:  # otherwise the points never move
-        result["last_points"] = np.asarray(last[-1]) if single else np.asarray(last[-1][0])
-        result["failed"] = result["failed"] | ~np.isfinite(result["last_points"]).all(axis=(1, 2))
-    ended = progress.ended.astype(float)
-    result["end_times"] = np.where(np.isnan(ended), times[-1], ended)
-    return result
-
-
-def _reason(setup: "Setup", explain: bool) -> str:
-    """Why a run of an ensemble is not finite at its end, found by running it alone."""
-    if explain:
-        try:
-            _simulated([setup], None, lambda *_: None)
-        except ParticleflowError as error:
-            return str(error)[:500]
-    return "the run is not finite at its end"

@@ -1,9 +1,10 @@
 """The files of a group of runs: its results (.npz) and, on request, its trajectories (.h5), each there whole or not."""
 
+import os
 import shutil
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,10 +23,25 @@ def group_path(folder: Path, index: int) -> Path:
     return folder / GROUPS_FOLDER / f"{index:05d}.npz"
 
 
-def save_group(path: Path, arrays: dict[str, np.ndarray]) -> None:
-    """Write the results of a group; they are on disk when this returns."""
+def lease_path(folder: Path, index: int) -> Path:
+    """The lease of the worker that runs a group of the sweep in `folder`."""
+    return group_path(folder, index).with_suffix(".lease")
+
+
+def leased(folder: Path) -> list[int]:
+    """The groups of the sweep in `folder` that have a lease, whether its worker lives or not."""
+    found = (folder / GROUPS_FOLDER).glob("*.lease")
+    return sorted(int(path.stem) for path in found if path.stem.isdecimal())
+
+
+def save_group(path: Path, arrays: dict[str, np.ndarray], before_naming: Callable[[], object] = lambda: None) -> None:
+    """Write the results of a group; they are on disk when this returns.
+
+    Parameters: `before_naming` is called when all is written, before the file takes its name; it may raise.
+    """
     with written(path) as partial:
         np.savez(partial, **arrays)  # pyright: ignore[reportArgumentType]
+        before_naming()
 
 
 def load_group(path: Path, runs: int) -> dict[str, np.ndarray]:
@@ -49,11 +65,12 @@ def load_group(path: Path, runs: int) -> dict[str, np.ndarray]:
 def trajectories_beside(target: Path) -> Iterator[Path]:
     """A path for trajectories that replace `target` when the runs have ended.
 
-    After a `RunError` the frames before it are kept, too; any other exception leaves the old file. Partial files of a
-    killed process are removed. The caller holds the lock of the sweep, so that no other process writes there.
+    After a `RunError` the frames before it are kept, too; any other exception leaves the old file. Partial files of
+    processes that no longer run the group are removed; the caller has the lease of it.
     """
-    partial = target.with_name(f".{target.stem}.partial{target.suffix}")
-    _discard(partial)
+    partial = target.with_name(f".{target.stem}.partial-{os.getpid()}{target.suffix}")
+    for old in {*target.parent.glob(f".{target.stem}.partial*{target.suffix}*"), partial}:
+        _discard(old)
     try:
         yield partial
         replace(partial, target)
@@ -67,6 +84,9 @@ def trajectories_beside(target: Path) -> Iterator[Path]:
 
 def _discard(partial: Path) -> None:
     """Remove a partial trajectory with its lock and its checkpoints, which are of no use without it."""
+    if partial.is_dir() and not partial.is_symlink():
+        shutil.rmtree(partial, ignore_errors=True)
+        return
     partial.unlink(missing_ok=True)
     partial.with_name(f"{partial.name}.lock").unlink(missing_ok=True)
     shutil.rmtree(checkpoint_folder(partial), ignore_errors=True)

@@ -34,6 +34,10 @@ class BrokenWriterError(StoreError):
     hard_exit = True
 
 
+class InUseError(StoreError):
+    """Another living process has the right to write this file."""
+
+
 def trajectory_path(path: str | os.PathLike[str]) -> Path:
     """The trajectory file of a run: the path itself, or the file of the usual name in a run folder."""
     path = Path(path)
@@ -46,16 +50,17 @@ class WriterLock:
     The system drops it when the process dies, so that a killed run never locks its file for ever; the lock file's
     text, process and host, is for the error message alone.
 
-    Parameters: `path` of the trajectory. It is an error if another process holds the lock.
+    Parameters: `path` of the trajectory; the `patience` in seconds while another process holds the lock, after which it
+    is an error.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, patience: float = _PATIENCE) -> None:
         """Take the lock, or raise with the name of the process that holds it."""
         self._path = _lock_path(path)
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + patience
         while (locked := _try_lock(self._path)) is None:
             if time.monotonic() > deadline:
-                raise StoreError(
+                raise InUseError(
                     f"{path} is being written by another process ({_owner(self._path)}). Wait until it ends or stop it,"
                     " or write to another folder; reading the file is possible meanwhile."
                 )
