@@ -1,5 +1,6 @@
 """Workers that share a sweep: each run is done once, whatever dies, stops, or has a wrong clock."""
 
+import calendar
 import json
 import os
 import random

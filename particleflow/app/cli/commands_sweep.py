@@ -10,7 +10,7 @@ from cyclopts.validators import Number
 
 from particleflow.app.cli.commands_run import note_chosen
 from particleflow.app.cli.console import Meter, note, result, result_json
-from particleflow.app.cli.options import AllowCode, Device, Flag, Native, Overrides, Quiet
+from particleflow.app.cli.options import AllowCode, Device, Flag, Native, Overrides, Quiet, Slurm
 from particleflow.app.cli.sweep_members import replay_member
 from particleflow.errors import UserError
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from particleflow.app.sweep import Manifest, SweepPlan
 
 _MOST_WORKERS = 1024
+_TASKS = 8  # of a Slurm array
 
 
 def sweep(
@@ -27,6 +28,7 @@ def sweep(
     set_: Overrides = [],  # noqa: B006
     output: Path | None = None,
     workers: Annotated[int | None, Parameter(validator=Number(gte=0, lte=_MOST_WORKERS))] = None,
+    slurm: Annotated[Slurm, Parameter(name="*", group="On a cluster with Slurm")] = Slurm(),  # noqa: B008
     device: Device = None,
     native: Native = "on",
     allow_code: AllowCode = False,
@@ -54,6 +56,8 @@ def sweep(
     from particleflow.app.sweep import new_sweep, plan_groups, plan_sweep
     from particleflow.app.sweep.local_workers import shares_of
 
+    asked = slurm.sbatch_options(_TASKS if workers is None else max(1, workers))
+    workers = _TASKS if asked is not None and workers is None else workers
     note(f"Reading {scenario} …", quiet=quiet)
     description = prepare(device, native)
     loaded = scenarios.load(scenario, set_, allow_code=allow_code)
@@ -68,6 +72,8 @@ def sweep(
     note_chosen(loaded, quiet=quiet)
     if workers is not None:
         options = _worker_options(device, native, allow_code=allow_code)
+        if asked is not None:
+            return _submit(manifest.folder, asked, options, dry_run=slurm.dry_run, quiet=quiet)
         if workers == 0:
             command = " ".join(["particleflow work", str(manifest.folder), *options])
             note(f"Nothing is run yet. `{command}` starts a worker; start any number, anywhere.", quiet=quiet)
@@ -76,6 +82,25 @@ def sweep(
         _share(manifest.folder, workers, options, quiet=quiet)
     with manifest.locked():
         return _run_and_report(plan, manifest, retry_failed=False, json=json, quiet=quiet)
+
+
+def _submit(folder: Path, asked: list[str], options: list[str], *, dry_run: bool, quiet: bool) -> int:
+    """Write the job script of a sweep and submit it, or print it; returns an exit code."""
+    from particleflow.app.sweep.slurm import submit, write_job_script
+
+    path = write_job_script(folder, asked, options)
+    if dry_run:
+        result(path.read_text(encoding="utf-8").rstrip())
+        note(f"Nothing is submitted; `sbatch {path}` does it.", quiet=quiet)
+        return 0
+    job = submit(path)
+    note(
+        f"Submitted as job {job}. `particleflow info {folder}` and `squeue --job {job}` show how far it is, "
+        f"`scancel {job}` stops it, and `sbatch {path}` goes on.",
+        quiet=quiet,
+    )
+    result(str(folder))
+    return 0
 
 
 def _worker_options(device: str | None, native: str, *, allow_code: bool) -> list[str]:

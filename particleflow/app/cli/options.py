@@ -1,10 +1,13 @@
 """Options that several commands share, each with its help text, and the spelling of `--set a=1 b=2`."""
 
 import re
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
+
+from particleflow.errors import UserError
 
 # An assignment is a dotted path, an equals sign, and anything: drift.0.kernel.beta=4
 _SET = "--set"
@@ -62,6 +65,49 @@ Native = Annotated[
 ]
 AllowCode = Annotated[bool, Parameter(negative=(), help='Let the scenario import code it names as "module:object".')]
 Quiet = Annotated[bool, Parameter(negative=(), help="Print errors only, no messages and no progress.")]
+
+
+_SBATCH = {"partition": r"[\w.,-]+", "time": r"(\d+-)?\d+(:\d+){0,2}", "gres": r"[\w.,:-]+"}
+
+
+@dataclass(frozen=True)
+class Slurm:
+    """What is asked of Slurm."""
+
+    slurm: Annotated[
+        bool,
+        Parameter(
+            negative=(),
+            show_default=False,
+            help="Let a job array run the sweep, with one worker a task: 8, or as many as --workers says.",
+        ),
+    ] = False
+    dry_run: Annotated[
+        bool, Parameter(negative=(), show_default=False, help="Print the job script and submit nothing.")
+    ] = False
+    partition: Annotated[str | None, Parameter(help="The partition, as for sbatch.")] = None
+    time: Annotated[
+        str | None,
+        Parameter(help="The time limit of a task, as for sbatch; a task ends before it, and other tasks go on."),
+    ] = None
+    gres: Annotated[str | None, Parameter(help="Generic resources of a task, as for sbatch, such as gpu:1.")] = None
+    array_limit: Annotated[int | None, Parameter(help="The most tasks that run at the same time.")] = None
+
+    def sbatch_options(self, tasks: int) -> list[str] | None:
+        """Options of sbatch for an array of so many tasks; None without --slurm, where the others are refused."""
+        named = [
+            field.name.replace("_", "-") for field in fields(self) if getattr(self, field.name) is not field.default
+        ]
+        if not self.slurm and named:
+            raise UserError(f"Option --{named[0]} is for Slurm: add --slurm, or leave it out.")
+        for name, pattern in _SBATCH.items():
+            if (value := getattr(self, name)) is not None and not re.fullmatch(pattern, value, re.ASCII):
+                raise UserError(f"Option --{name} must be written as for sbatch, but is {value!r}.")
+        if self.array_limit is not None and self.array_limit < 1:
+            raise UserError(f"Option --array-limit must be at least 1, but is {self.array_limit}.")
+        limit = "" if self.array_limit is None else f"%{self.array_limit}"
+        given = [f"--{name}={value}" for name in _SBATCH if (value := getattr(self, name)) is not None]
+        return [f"--array=0-{tasks - 1}{limit}", *given] if self.slurm else None
 
 
 def with_every_flag(tokens: list[str]) -> list[str]:
