@@ -54,8 +54,10 @@ def why_not() -> str | None:
 
 def _start(program: str, *arguments: str, user: str | None = None) -> subprocess.Popen[bytes]:
     """A service in the foreground, as a child of this process."""
-    quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    return subprocess.Popen([str(_found(program)), *arguments], user=user, **quiet)
+    nothing = subprocess.DEVNULL
+    return subprocess.Popen(
+        [str(_found(program)), *arguments], user=user, stdin=nothing, stdout=nothing, stderr=nothing
+    )
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 wanted, and one of its runs by itself."""
 
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -66,7 +67,7 @@ def sweep(
     note(f"{loaded.title[:200]}\n  on {description}", quiet=quiet)
     plan = plan_sweep(loaded)
     with Meter(quiet=quiet) as meter:
-        groups = plan_groups(plan, meter.stage("planning"), 1 if workers is None else shares_of(workers))
+        groups = plan_groups(plan, partial(meter.update, "planning"), 1 if workers is None else shares_of(workers))
     plan, manifest = new_sweep(plan, output, groups)  # only now, when the scenario is known to be right
     note(f"  into {manifest.folder}", quiet=quiet)
     note_chosen(loaded, quiet=quiet)
@@ -115,7 +116,7 @@ def _share(folder: Path, workers: int, options: list[str], *, quiet: bool) -> No
 
     try:
         with Meter(quiet=quiet) as meter:
-            run_workers(folder, workers, [*options, "--no-products"], meter.stage("sweeping"), note)
+            run_workers(folder, workers, [*options, "--no-products"], partial(meter.update, "sweeping"), note)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"`particleflow resume {folder}` or `particleflow work {folder}` go on.") from None
 
@@ -162,7 +163,7 @@ def work(
     note(f"{manifest.title[:200]}\n  a worker in {folder} on {description}", quiet=quiet)
     try:
         with Meter(quiet=quiet) as meter:
-            share(plan, manifest, meter.stage("working"), stop_before=end, seconds=lease, note=note)
+            share(plan, manifest, partial(meter.update, "working"), stop_before=end, seconds=lease, note=note)
     except OutOfTime:
         states = Manifest.open(folder).states()
         said = ", ".join(f"{number} {state}" for state, number in states.items() if number)

@@ -40,7 +40,7 @@ _MOST_BYTES = 2**28  # of the points of a group in a window of 32 frames
 _PATIENCE_SECONDS = 60.0  # while others change the manifest, which takes each of them an instant
 
 
-Report = Callable[[int, int, str], None]
+Report = Callable[[int, int, str], object]
 
 
 def plan_groups(plan: SweepPlan, report: Report | None = None, shares: int = 1) -> list[list[int]]:
@@ -261,6 +261,6 @@ def _requeue_damaged(manifest: Manifest, note: Callable[[str], None]) -> None:
             manifest.mark(finished, WAITING)
 
 
-def _reporter(say: Report, before: int, size: int, total: int) -> Callable[[float, str], None]:
+def _reporter(say: Report, before: int, size: int, total: int) -> Callable[[float, str], object]:
     """Convert the finished share of a group of `size` runs into a number of finished runs of all."""
     return lambda share, text: say(before + int(share * size), total, text)

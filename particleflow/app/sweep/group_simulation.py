@@ -25,7 +25,7 @@ TRANSIENT = (StoreError, OSError, MemoryError)
 
 
 def run_group(
-    builder: MemberBuilder, values: list[dict[str, Any]], store: Path | None, say: Callable[[float, str], None]
+    builder: MemberBuilder, values: list[dict[str, Any]], store: Path | None, say: Callable[[float, str], object]
 ) -> tuple[dict[str, np.ndarray] | None, dict[int, str]]:
     """Run a group: its results, None if it could not be run, and place and reason of every run that failed."""
     try:
@@ -45,7 +45,7 @@ def run_group(
     return result, {int(place): _reason(setups[place], index < _EXPLAINED) for index, place in enumerate(broken)}
 
 
-def _simulated(setups: list["Setup"], store: Path | None, say: Callable[[float, str], None]) -> dict[str, np.ndarray]:
+def _simulated(setups: list["Setup"], store: Path | None, say: Callable[[float, str], object]) -> dict[str, np.ndarray]:
     """Run the runs of a group as one ensemble, a single one by itself; with `store` its trajectories are kept there."""
     from particleflow.analysis import choose_threshold
     from particleflow.analysis.clusters.clusters import counts_directions

@@ -61,9 +61,14 @@ class _Crew:
     def start(self, place: int) -> None:
         """Start a worker, which inherits the cores that are its share; its messages go to a file of its own."""
         command = [sys.executable, "-m", "particleflow", "work", str(self.folder), *self.options]
-        own = {"stdin": subprocess.DEVNULL, "start_new_session": True}  # Ctrl-C reaches this process alone
         with _cores(place, self.count), self.log(place).open("ab") as log:
-            self.workers[place] = subprocess.Popen(command, stdout=log, stderr=log, **own)
+            self.workers[place] = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C reaches this process alone
+            )
 
     def log(self, place: int | str) -> Path:
         """The file of the messages of a worker."""
