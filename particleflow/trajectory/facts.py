@@ -52,8 +52,10 @@ LinearMap = float | NDArray[np.float64]
 # Lengths that kernels have besides β: those of Gaussians and of balls.
 _SCALES = ("width", "radius")
 
-# Drifts that are the layers of a transformer.
+# Drifts that are the layers of a transformer, and those of which one explicit step is one layer.
 _NETWORKS = ("trained_layers", "random_layers")
+_LAYERED = (*_NETWORKS, "block")
+_STACKED = "layers"  # of which a step is one layer where each lasts for one unit of time
 
 # The entries of an ensemble's metadata in which runs may differ.
 _BY_RUN = ("space", "interactions", "temperature", "common temperature")
@@ -158,7 +160,8 @@ class RunFacts:
     increasing; schedule: a parameter that changes; changes: times at which the field jumps; picture: (rows, columns) of
     an image's patches; image: (rows, columns) or (rows, columns, channels) of the image that every point is, or begins
     with; data_points: (n, d) that the particles look at and that stay; transition: see its class; is_network: the
-    layers of a transformer move the particles, whose directions count; counts_layers: one unit of time is one layer.
+    layers of a transformer move the particles, whose directions count; time_unit: what one unit of time counts, "layer"
+    of a network or "step" of another map, of size 1; None where time is a time.
     """
 
     space: Space
@@ -184,7 +187,12 @@ class RunFacts:
     data_points: NDArray[np.float64] | None = None
     transition: StoredBranch | None = None
     is_network: bool = False
-    counts_layers: bool = False
+    time_unit: str | None = None
+
+    @property
+    def counts_layers(self) -> bool:
+        """Whether one unit of time is one layer of a network."""
+        return self.time_unit == "layer"
 
     @property
     def repels(self) -> bool:
@@ -224,7 +232,7 @@ def parse_facts(metadata: Any, dimension: int) -> RunFacts:
         data_points=_data_points(table.get("data points"), dimension),
         transition=_transition(table.get("transition")),
         is_network=table.get("drift") in _NETWORKS,
-        counts_layers=table.get("drift") in _NETWORKS and table.get("solver") == "map" and table.get("step") == 1.0,
+        time_unit=_time_unit(table),
     )
 
 
@@ -267,6 +275,16 @@ def _value_of_run(value: Any, run: int) -> Any:
         return value
     items = [_value_of_run(each, run) for each in value]
     return value if all(own is each for own, each in zip(items, value, strict=True)) else items
+
+
+def _time_unit(table: Mapping[str, Any]) -> str | None:
+    """ "layer" or "step" where one step of a map takes one unit of time, else None."""
+    if table.get("solver") != "map" or table.get("step") != 1.0:
+        return None
+    changes = numbers_in(table.get("changes"))
+    by_one = changes.size > 0 and bool((np.sort(changes) == np.arange(1, changes.size + 1)).all())
+    layered = table.get("drift") in _LAYERED or (table.get("drift") == _STACKED and by_one)
+    return "layer" if layered else "step"
 
 
 def _space(metadata: Mapping[str, Any], dimension: int) -> Space:

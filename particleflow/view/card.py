@@ -50,7 +50,8 @@ def _summary(trajectory: Any) -> str:
     noun = "cells" if "masses" in trajectory.fields else "particles"
     parts += [f"{trajectory.count:,} {noun} in {trajectory.dimension}-D", f"{len(trajectory):,} frames"]
     if len(trajectory):
-        parts.append(f"time {float(trajectory.times[0]):.4g} to {float(trajectory.times[-1]):.4g}")
+        unit = f"{trajectory.facts.time_unit}s" if trajectory.facts.time_unit else "time"
+        parts.append(f"{unit} {float(trajectory.times[0]):.4g} to {float(trajectory.times[-1]):.4g}")
     parts += [str(trajectory.metadata[key])[:60] for key in ("geometry", "status") if trajectory.metadata.get(key)]
     return " · ".join(parts)
 
@@ -74,9 +75,17 @@ def _snapshots(run: Any) -> list[str]:
     low, high = (-ends, ends) if round_one else (visited.min(axis=0), visited.max(axis=0))
     half = max(float((high - low)[:2].max()) / 2, 1e-300)
     return [
-        _picture((cloud - (low + high) / 2) / half, _radii(run, frame, cloud, half), float(run.times[frame]), round_one)
+        _picture((cloud - (low + high) / 2) / half, _radii(run, frame, cloud, half), _when(run, frame), round_one)
         for frame, cloud in zip(frames, clouds, strict=True)
     ]
+
+
+def _when(run: Any, frame: int) -> str:
+    """The time of a frame in words: "t = 3.2", or "layer 3"."""
+    from particleflow.view.plots.base import time_words
+
+    time = float(run.times[frame])
+    return f"t = {time:.4g}" if run.facts.time_unit is None else time_words(run, time)
 
 
 def _clouds(run: Any, frames: list[int]) -> tuple[str, list[np.ndarray]]:
@@ -115,18 +124,19 @@ def _radii(run: Any, frame: int, cloud: np.ndarray, half: float) -> np.ndarray:
     return np.maximum(np.clip(14 / max(1, len(cloud)) ** 0.35, 1.6, 5.0), _WHOLE_RADIUS * np.sqrt(mass))
 
 
-def _picture(cloud: np.ndarray, radii: np.ndarray, time: float, outlined: bool) -> str:
-    """Dots of a cloud in [−1, 1]², those behind fainter and drawn first, with the time below."""
+def _picture(cloud: np.ndarray, radii: np.ndarray, when: str, outlined: bool) -> str:
+    """Dots of a cloud in [−1, 1]² with `when` below; those behind come first: open behind a sphere, else fainter."""
     finite = np.isfinite(cloud).all(axis=1)
     cloud, radii = cloud[finite], radii[finite]
     places = SIZE / 2 * (1 + _REACH * cloud[:, :2] * np.array([1.0, -1.0]))
     dots = [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{r:.1f}"/>' for (x, y), r in zip(places, radii, strict=True)]
     behind = (cloud[:, 2:] < 0).any(axis=1)
+    far = f'fill="none" stroke="{_BLUE}" stroke-opacity="{_NEAR}"' if outlined else f'fill="{_BLUE}" fill-opacity="{_FAR}"'
     layers = "".join(
-        f'<g fill="{_BLUE}" fill-opacity="{opacity}">{"".join(dots[dot] for dot in np.flatnonzero(chosen))}</g>'
-        for chosen, opacity in ((behind, _FAR), (~behind, _NEAR))
+        f"<g {look}>{''.join(dots[dot] for dot in np.flatnonzero(chosen))}</g>"
+        for chosen, look in ((behind, far), (~behind, f'fill="{_BLUE}" fill-opacity="{_NEAR}"'))
     )
-    return _figure((_OUTLINE if outlined else "") + layers, f"t = {time:.4g}", "particles")
+    return _figure((_OUTLINE if outlined else "") + layers, when, "particles")
 
 
 def _figure(body: str, caption: str, kind: str) -> str:

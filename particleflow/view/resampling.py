@@ -18,8 +18,7 @@ movie. A frame is called still if less than a tenth of the mean motion a frame h
 An instant between two saved frames k and k + 1 has the fraction (c − c_k)/(c_{k+1} − c_k); points are interpolated
 linearly by it (and put back to their norm on a sphere), counts and labels are those of the last frame that was reached.
 Nothing is simulated again: with few saved frames the motion in between is a straight line. A map, such as the layers of
-a network, has no states in between: each of its frames stands for a quarter of the way to the next one, and the clock
-says "3 → 4" on the way; with fewer than four pictures a step only its frames are shown.
+a network, has no states in between: only its saved frames are shown, each instant the nearest one.
 """
 
 from dataclasses import dataclass
@@ -40,8 +39,6 @@ IDLE_SHARE = 0.2  # of a motion movie, before merges, that passes with the time 
 MERGE_SHARE = 0.15  # of a motion movie that merges are given besides
 _AROUND_MERGE = 0.015  # of the movie, before and after a merge, that is slowed down
 _MOST_OF_AN_INTERVAL = 0.05  # of the motion that one interval counts as: what happens in it was not saved
-_STANDING_SHARE = 0.25  # of the way from a frame of a map to the next, in which it is shown as it is
-_LEAST_ON_THE_WAY = 4  # pictures a step of a map: with fewer, only its frames are shown
 
 
 @dataclass(frozen=True)
@@ -136,14 +133,9 @@ def _merges(base: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 
 def _of_map(instants: Resampling, times: np.ndarray) -> Resampling:
-    """The instants of a map: each frame stands for a while, and without pictures enough there are only frames."""
-    on_the_way = (instants.fraction - _STANDING_SHARE) / (1 - _STANDING_SHARE)
-    fraction = np.where(instants.fraction < 1, np.maximum(on_the_way, 0.0), 1.0)
-    if len(instants) < _LEAST_ON_THE_WAY * (len(times) - 1):
-        fraction = np.where(instants.fraction < 0.5, 0.0, 1.0)
-    upper = np.minimum(instants.lower + 1, len(times) - 1)
-    shown = (1 - fraction) * times[instants.lower] + fraction * times[upper]
-    return Resampling(instants.lower, fraction, shown, instants.spacing)
+    """The instants of a map, each moved to the nearest of its frames, as there is nothing in between."""
+    nearest = instants.nearest
+    return Resampling(nearest, np.zeros(len(nearest)), times[nearest], instants.spacing)
 
 
 def resample_coordinate(times: np.ndarray, coordinate: np.ndarray, count: int, spacing: str) -> Resampling:

@@ -42,12 +42,12 @@ def test_dots_are_where_the_figures_have_them(case):
         np.testing.assert_allclose(scale * theirs[:, axis] + shift, ours[:, axis], atol=0.11)
 
 
-def test_what_is_behind_the_sphere_is_fainter():
+def test_what_is_behind_the_sphere_is_open_as_in_figures():
     run = make(3, sphere=True, count=200)
-    faint = re.findall(r'fill-opacity="([\d.]+)">(.*?)</g>', notebook_card(run))
+    groups = re.findall(r'<g fill="(.*?)".*?>(.*?)</g>', notebook_card(run))
     towards = camera_of(run).rotation[2]
     behind = [int((np.asarray(run.points[frame]) @ towards < 0).sum()) for frame in (0, 3, 6)]
-    assert [body.count("<circle") for opacity, body in faint if opacity == "0.42"] == behind
+    assert [body.count("<circle") for fill, body in groups if fill == "none"] == behind
 
 
 @pytest.mark.parametrize("frames", [0, 1, 2])

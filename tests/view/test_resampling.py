@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from particleflow import view
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.trajectory.trajectory import Trajectory
 from particleflow.view.movie.clock import clock_texts, progress_shares
@@ -124,23 +125,26 @@ def test_steady_motion_is_even_in_time_or_in_log_time_as_it_was_saved():
     np.testing.assert_allclose(position(resample(walk(times, np.ones(199)), 399)), np.linspace(0, 199, 399), atol=1e-9)
 
 
-def test_each_frame_of_a_map_stands_for_a_quarter_and_the_clock_says_when_it_is_on_the_way():
-    run = walk(np.arange(3.0), np.ones(2), {"solver": "map"})
-    instants = resample(run, 17)
-    quarter = [0, 0, 0, 1 / 6, 2 / 6, 3 / 6, 4 / 6, 5 / 6]
-    np.testing.assert_allclose(position(instants), [*quarter, *(1 + np.array(quarter)), 2], atol=1e-12)
-    np.testing.assert_allclose(instants.times, position(instants))
-    way = [f"t = {step} → {step + 1}" for step in (0, 1)]
-    texts = ["t = 0"] * 3 + way[:1] * 5 + ["t = 1"] * 3 + way[1:] * 5 + ["t = 2"]
-    assert clock_texts(run.times, instants, run.facts.is_map) == texts
-
-
-def test_with_few_pictures_a_map_is_shown_at_its_steps_alone():
-    run = walk(np.arange(11.0), np.ones(10), {"solver": "map"})
-    instants = resample(run, 24)
-    np.testing.assert_array_equal(position(instants), np.rint(np.linspace(0, 10, 24)))
-    texts = clock_texts(run.times, instants, run.facts.is_map)
-    assert texts == [f"t = {step:.0f}" for step in position(instants)]
+@pytest.mark.parametrize(
+    ("metadata", "words"),
+    [
+        ({"step": 1.0}, "step {:.0f}"),
+        ({"step": 1.0, "drift": "trained_layers"}, "layer {:.0f}"),
+        ({"step": 1.0, "drift": "layers", "changes": [1.0, 2.0]}, "layer {:.0f}"),
+        ({"step": 1.0, "drift": "layers", "changes": [4.0, 8.0]}, "step {:.0f}"),  # four steps a layer
+        ({"step": 0.5, "drift": "trained_layers"}, "t = {:#.3g}"),
+    ],
+)
+@pytest.mark.parametrize("pictures", [24, 96])
+def test_a_map_is_shown_at_its_steps_alone_in_the_words_of_figures(metadata, words, pictures):
+    run = walk(np.arange(11.0), np.ones(10), {"solver": "map", **metadata})
+    instants = resample(run, pictures)
+    np.testing.assert_array_equal(position(instants), np.rint(np.linspace(0, 10, pictures)))
+    np.testing.assert_array_equal(instants.times, position(instants))
+    expected = [words.format(step).removesuffix(".") if step else words.format(0.0) for step in instants.times]
+    expected = [text.replace("t = 0.00", "t = 0") for text in expected]
+    assert clock_texts(run, instants) == expected
+    assert view.similarity(run).get_xlabel() == (words.split()[0] if "t =" not in words else "time $t$")
 
 
 def test_progress_is_a_share_of_the_axis_that_is_drawn():

@@ -145,7 +145,7 @@ def track_clusters(
     times = np.asarray(trajectory.times, dtype=np.float64)
     weights = fixed_weights(trajectory)
     chosen = choose_threshold(trajectory, threshold)
-    tracker = _Tracker(chosen.value, weights, times, trajectory.facts.counts_layers)
+    tracker = _Tracker(chosen.value, weights, times, trajectory.facts.time_unit is not None)
     frames = len(trajectory)
     labels = _empty_labels(frames, trajectory.count)
     components, separated = np.empty(frames, dtype=np.int64), np.empty(frames, dtype=bool)
@@ -187,9 +187,9 @@ def _empty_labels(frames: int, count: int) -> NDArray[np.int32]:
 class _Tracker:
     """The state between two frames: every particle's component, every component's label, mass and size."""
 
-    def __init__(self, threshold: float, weights: FloatArray, times: FloatArray, layers: bool = False):
-        """Begin before the first frame, without clusters; `layers`: nothing happens but at whole times."""
-        self.threshold, self.weights, self.times, self.layers = threshold, weights, times, layers
+    def __init__(self, threshold: float, weights: FloatArray, times: FloatArray, whole: bool = False):
+        """Begin before the first frame, without clusters; `whole`: nothing happens but at whole times."""
+        self.threshold, self.weights, self.times, self.whole = threshold, weights, times, whole
         self.active = weights > 0
         self.restart()
 
@@ -286,7 +286,7 @@ class _Tracker:
         older, that is the smaller, label stays. A touch inside a group changes nothing.
         """
         between = bracket_of(self.times, index)
-        if self.layers:  # the first layer that it can be
+        if self.whole:  # the first layer or step that it can be
             between = between._replace(before=min(between.before + 1, between.after))
         touched = {p for contact in contacts for p in (contact.first, contact.second)}
         leader, group = {p: p for p in touched}, {p: [p] for p in touched}

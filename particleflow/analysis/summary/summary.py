@@ -233,7 +233,7 @@ def _card(trajectory: "Trajectory") -> dict[str, Any]:
         "frames": len(trajectory),
         "first_time": times[0],
         "last_time": times[-1],
-        "unit_of_time": "layer" if trajectory.facts.counts_layers else None,
+        "unit_of_time": trajectory.facts.time_unit,
         "observables": _ends(trajectory),
     }
 

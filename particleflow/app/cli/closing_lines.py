@@ -45,25 +45,27 @@ def _run_line(summary: dict[str, Any]) -> str:
     """
     clusters = summary["clusters"]
     known = [int(count) for count in clusters["counts"] if count is not None]
-    gap = clusters.get("not_separated")
+    gap, unit = clusters.get("not_separated"), _unit(summary)
     if not known:
         return "; ".join(["clusters are not separated at any time", _recorded(summary)]).removesuffix("; ")
     if clusters["final_count"] is None:
-        return f"{plural(known[0], 'cluster')} at first, not separated since t = {_between(gap['from'])}"
-    lead = "" if gap is None or gap["from"] is not None else f"not separated until t = {_between(gap['until'])}, then "
+        return f"{plural(known[0], 'cluster')} at first, not separated since {_change(gap['from'], unit)}"
+    lead = "" if gap is None or gap["from"] is not None else f"not separated until {_change(gap['until'], unit)}, then "
     if len(set(known)) == 1 and (lead or gap is None):
         return lead + plural(known[-1], "cluster") + ("" if lead else " from the first frame to the last")
     inside = (
-        "" if gap is None or lead else f", not separated from t = {_between(gap['from'])} to {_between(gap['until'])}"
+        ""
+        if gap is None or lead
+        else f", not separated from {_change(gap['from'], unit)} to {_change(gap['until'], unit).removeprefix('t = ')}"
     )
-    treads = _treads(clusters["times"], clusters["counts"], _counts_layers(summary))
+    treads = _treads(clusters["times"], clusters["counts"], unit)
     return f"{lead}{known[0]} → {plural(known[-1], 'cluster')}{inside}; {treads}"
 
 
-def _treads(times: list[float], counts: list[int | None], layers: bool) -> str:
+def _treads(times: list[float], counts: list[int | None], unit: str | None) -> str:
     """ "8 until t = 3.1–3.2, 5 until t = 11.9–12.4": the longest-lived numbers, or since when there is the last.
 
-    Parameters: the saved `times`; the `counts`, None where there is none; `layers`, whether time counts layers.
+    Parameters: the saved `times`; the `counts`, None where there is none; the `unit` that times count.
     """
     import numpy as np
 
@@ -72,18 +74,18 @@ def _treads(times: list[float], counts: list[int | None], layers: bool) -> str:
     series, last = np.array(counts, dtype=float), counts[-1]
     found = metastable(find_plateaus(times, series), float(series[0]))
     treads = dict.fromkeys(plateau.count for plateau in found if plateau.count not in (None, last))
-    words = [f"{count} until {_when(_end_of(count, times, counts), layers)}" for count in treads]
+    words = [f"{count} until {_when(_end_of(count, times, counts), unit)}" for count in treads]
     if not words:
         other = next((count for count in reversed(counts) if count != last), None)
-        words = [f"{last} since {_when(_end_of(other, times, counts), layers)}"]
+        words = [f"{last} since {_when(_end_of(other, times, counts), unit)}"]
     return ", ".join(words[-_LISTED_TREADS:])
 
 
-def _between(times: list[float]) -> str:
+def _change(times: list[float], unit: str | None) -> str:
     """The saved times around a change, as a summary has them, in words."""
     from particleflow.analysis.clusters.brackets import Bracket
 
-    return str(Bracket(float(times[0]), float(times[1])))
+    return _when(Bracket(float(times[0]), float(times[1])), unit)
 
 
 def _peaks_line(peaks: dict[str, Any]) -> str:
@@ -120,14 +122,15 @@ def _end_of(count: int | None, times: list[float], counts: list[int | None]) -> 
     return bracket_after(times, [each == count for each in counts])
 
 
-def _counts_layers(summary: dict[str, Any]) -> bool:
-    """Whether the time of a summary counts the layers of a network."""
-    return summary.get("unit_of_time") == "layer"
+def _unit(summary: dict[str, Any]) -> str | None:
+    """What the time of a summary counts, "layer" or "step"; None where it is a time."""
+    found = summary.get("unit_of_time")
+    return found if found in ("layer", "step") else None
 
 
-def _when(between: "Bracket | None", layers: bool) -> str:
-    """ "t = 4.4–4.5", or the layer after which something is so for the first time: "layer 4"."""
-    return f"layer {between.after:g}" if layers and between is not None else f"t = {between}"
+def _when(between: "Bracket | None", unit: str | None) -> str:
+    """ "t = 4.4–4.5", or the layer (or step) after which something is so for the first time: "layer 4"."""
+    return f"{unit} {between.after:g}" if unit and between is not None else f"t = {between}"
 
 
 def _ensemble_line(summary: dict[str, Any]) -> str | None:
@@ -158,10 +161,10 @@ def words_line(summary: dict[str, Any] | None) -> str | None:
         if summary is None or found is None:
             return None
         clusters, merges = int(summary["clusters"]["final_count"]), found["listed_merges"]
-        at = "at layer" if _counts_layers(summary) else "t ="
+        unit = _unit(summary)
         times = summary["clusters"]["times"]
         told = [
-            f"{_side(each['survivor'])} with {_side(each['absorbed'])} ({at} {_bracket(each, times)})"
+            f"{_side(each['survivor'])} with {_side(each['absorbed'])} ({_at(each, times, unit)})"
             for each in merges[: _LISTED_MERGES - 1] + merges[_LISTED_MERGES - 1 :][-1:]
         ]
         if len(merges) > _LISTED_MERGES:
@@ -171,6 +174,11 @@ def words_line(summary: dict[str, Any] | None) -> str | None:
         return f"{plural(int(found['different']), 'word')} in {plural(clusters, 'cluster')}: {became}"
     except (KeyError, TypeError, ValueError, AttributeError, IndexError):  # no summary of ours
         return None
+
+
+def _at(merge: dict[str, Any], times: list[float], unit: str | None) -> str:
+    """When a merge happened: "t = 4.4–4.5", or "at layer 4" (of some, where frames are fewer: "at layer 4–6")."""
+    return f"{f'at {unit}' if unit else 't ='} {_bracket(merge, times)}"
 
 
 def _bracket(merge: dict[str, Any], times: list[float]) -> "Bracket":
@@ -262,7 +270,8 @@ def _extent_line(run: Any) -> str:
         parts.append(plural(int(statistics["accepted steps"]), "step"))
     if "wall seconds" in statistics:
         parts.append(f"{float(statistics['wall seconds']):.3g} s")
-    reached = f"t = {float(run.times[-1]):.4g} after " if len(run) else ""
+    unit = run.facts.time_unit
+    reached = f"{unit or 't ='} {float(run.times[-1]):.4g} after " if len(run) else ""
     return reached + ", ".join(parts)
 
 

@@ -10,23 +10,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from particleflow.view import style
-from particleflow.view.plots.base import drawn_times, format_time
+from particleflow.view.plots.base import drawn_times, time_words
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+    from particleflow.trajectory.trajectory import Trajectory
     from particleflow.view.resampling import Resampling
 
 
-def clock_texts(times: Sequence[float] | np.ndarray, instants: "Resampling", is_map: bool) -> list[str]:
-    """The time of every instant as text; on the way between two frames of a map, whose times are `times`, both."""
-    if not is_map:
-        return [f"t = {format_time(float(time))}" for time in instants.times]
-    texts = []
-    for lower, fraction in zip(instants.lower.tolist(), instants.fraction.tolist(), strict=True):
-        begin, end = (f"{times[frame]:.6g}" for frame in (lower, min(lower + 1, len(times) - 1)))
-        texts.append(f"t = {begin} → {end}" if 0 < fraction < 1 else f"t = {end if fraction else begin}")
-    return texts
+def clock_texts(run: "Trajectory", instants: "Resampling") -> list[str]:
+    """The time of every instant as text, "t = 3.00", or "layer 3", as in the figures of the run."""
+    return [time_words(run, float(time)) for time in instants.times]
 
 
 def progress_shares(times: np.ndarray, shown: np.ndarray, log: bool) -> np.ndarray:

@@ -19,7 +19,7 @@ from particleflow.view.movie.stage import Stage, build_stage, draw_lines, render
 from particleflow.view.movie.trails import MOST_TRAILS, Trails
 from particleflow.view.movie.word_sprites import WordWriter
 from particleflow.view.plots.base import MAX_DOTS, projection
-from particleflow.view.plots.camera import DepthCues, box_coordinates, camera_of, depth_cues, facing, rotation
+from particleflow.view.plots.camera import INSIDE, DepthCues, box_coordinates, camera_of, depth_cues, facing, rotation
 from particleflow.view.plots.colors import check_labels, may_blend, particle_colors
 from particleflow.view.plots.crowds import crowd_colors, find_crowds, shown_weights
 from particleflow.view.plots.density.density_scale import frame_density
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from particleflow.trajectory.trajectory import Trajectory
 
-_FILL = 0.68  # of the radius of an open dot
 _RADIUS_OF_ALL = 24.0  # pixels, at 720 lines, of a dot that holds all of the mass
 
 
@@ -339,7 +338,7 @@ def _with_rims(seen: np.ndarray, radii: np.ndarray, cues: DepthCues) -> tuple[np
     inner = np.concatenate([[False], np.diff(np.repeat(np.arange(len(parts)), parts)) == 0])[: parts.sum()]
     filled = inner | ~np.repeat(cues.open, parts)
     colors = np.where(filled[:, None], np.repeat(cues.fills, parts, axis=0), np.repeat(cues.rims, parts, axis=0))
-    return np.repeat(seen, parts, axis=0), np.repeat(radii, parts) * np.where(inner, _FILL, 1.0), colors
+    return np.repeat(seen, parts, axis=0), np.repeat(radii, parts) * np.where(inner, INSIDE, 1.0), colors
 
 
 def _least_radius(count: int) -> float:

@@ -46,7 +46,6 @@ _SPACING_NOTES = {
 }
 _MERGES_NOTE = "slow where much moves and at merges, fast at rest"
 _ARC_OF_A_DENSITY = "frames evenly spaced in mass moved"  # its points stay
-_MAP_NOTE = "straight lines between steps"
 _FUTURE_OPACITY = 0.25  # of what lies to the right of the cursor
 _CACHED_PIXELS = 20_000_000  # of drawn graticules: 80 MB
 _TITLE_HEIGHT = 0.935  # of the frame
@@ -193,27 +192,26 @@ def _write_texts(stage: Stage, figure: Any, run: Any, instants: "Resampling", mo
     pixels = size / 72 * figure.dpi
     baseline = _TITLE_HEIGHT - 0.26 * pixels / stage.size[1]  # the middle of the letters is at that height
     figure.text(0.032, baseline, title, fontsize=size, va="baseline")
-    texts = clock_texts(run.times, instants, run.facts.is_map)
     right, height = _RIGHT * stage.size[0], (1 - baseline) * stage.size[1]
-    stage.clock = Clock(texts, right, height, pixels)
-    _add_progress(stage, figure, progress_shares(np.asarray(run.times, float), instants.times, stage.log), height)
+    stage.clock = Clock(clock_texts(run, instants), right, height, pixels)
+    shares = progress_shares(np.asarray(run.times, float), instants.times, stage.log)
+    _add_progress(stage, figure, shares, height, run.facts.time_unit or "time")
     sides = BEHIND_NOTE if stage.view.kind == "sphere" else ""
     noted = " · ".join(filter(None, [sample_note(run, MAX_DOTS), sides]))
     shown = "" if stage.density_layer is not None else noted
     if run.facts.is_law:
         shown = ELLIPSES_NOTE if stage.ellipses else LEVELS_NOTE
-    steps = _MAP_NOTE if run.facts.is_map and any("→" in text for text in texts) else ""
-    note = " · ".join(filter(None, [small_print(run), shown, steps, *more]))
+    note = " · ".join(filter(None, [small_print(run), shown, *more]))
     figure.text(0.032, 0.028, note, fontsize=0.78 * theme.font_size, color=theme.muted, va="center")
 
 
-def _add_progress(stage: Stage, figure: Any, shares: np.ndarray, baseline: float) -> None:
-    """The line of progress below the clock, as wide as the column of panels, and the name of its scale."""
+def _add_progress(stage: Stage, figure: Any, shares: np.ndarray, baseline: float, scale: str) -> None:
+    """The line of progress below the clock, as wide as the column of panels, and the name of its `scale`."""
     theme, (width, height) = style.current(), stage.size
     top = baseline + 0.011 * height
     bottom = top + 0.0045 * height
     stage.progress = ProgressLine(shares, (_LEFT * width, top, _RIGHT * width, bottom))
-    words, size = "log time" if stage.log else "time", 0.78 * theme.font_size
+    words, size = f"log {scale}" if stage.log else scale, 0.78 * theme.font_size
     figure.text(_LEFT, 0.993 - bottom / height, words, fontsize=size, color=theme.muted, va="top")
 
 

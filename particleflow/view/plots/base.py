@@ -270,11 +270,13 @@ def wants_log(times: np.ndarray) -> bool:
     return bool(np.median(times) < 0.15 * times[-1] and positive[-1] > 20 * positive[0])
 
 
-def time_axis(ax: "Axes", times: np.ndarray, log: bool | str = "auto", *, axis: str = "x") -> bool:
+def time_axis(
+    ax: "Axes", times: np.ndarray, log: bool | str = "auto", *, unit: str | None = None, axis: str = "x"
+) -> bool:
     """Scale and label a time axis; returns whether it is logarithmic.
 
-    Parameters: the axes; the saved times; whether the axis is to be logarithmic, or "auto"; which `axis`, "x" or "y".
-    On a logarithmic axis a first frame at t = 0 cannot be shown: `drawn_times` puts it at half the first positive time.
+    Parameters: the axes; the saved times; whether the axis is to be logarithmic, or "auto"; the `unit` that times
+    count, "layer" or "step", as of `RunFacts.time_unit`; which `axis`, "x" or "y". On a logarithmic axis a first frame at t = 0 cannot be shown: `drawn_times` puts it at half the first positive time.
     """
     times = np.asarray(times, float)
     log = wants_log(times) if log == "auto" else bool(log) and bool(np.any(times > 0))
@@ -285,7 +287,9 @@ def time_axis(ax: "Axes", times: np.ndarray, log: bool | str = "auto", *, axis: 
     shown = drawn_times(times, log)
     if shown[-1] > shown[0]:
         limits(shown[0], shown[-1])
-    label("time $t$")
+    label(unit or "time $t$")
+    if unit and not log:
+        (ax.xaxis if axis == "x" else ax.yaxis).get_major_locator().set_params(integer=True)
     return log
 
 
@@ -360,10 +364,8 @@ def hatch_span(ax: "Axes", span: tuple[float, float], words: str, axis: str = "x
 
 
 def mark_changes(ax: "Axes", trajectory: "Trajectory", *, axis: str = "x") -> None:
-    """Dotted lines where the field jumps: from layer to layer, or where a schedule bends; an axis of layers says so."""
+    """Dotted lines where the field jumps: from layer to layer, or where a schedule bends."""
     theme = style.current()
-    if trajectory.facts.counts_layers:
-        (ax.set_xlabel if axis == "x" else ax.set_ylabel)("layer")
     times = np.asarray(trajectory.times, float)
     changes = [time for time in trajectory.facts.changes if times[0] < time < times[-1]]
     if len(changes) <= _MOST_CHANGES:
@@ -409,9 +411,13 @@ def write_figure_title(figure: "Figure", text: str, tail: str = "") -> None:
 
 
 def time_words(trajectory: "Trajectory | None", time: float) -> str:
-    """A time for a title, "t = 3.00", or "layer 3" where time counts the layers of a network."""
-    if trajectory is not None and trajectory.facts.counts_layers:
-        return f"layer {time:g}"
+    """A time for a title, "t = 3.00", or "layer 3" (of other maps "step 3") where time counts the layers of a network.
+
+    Figures, the clock of a movie and that of the page all go by the run's `time_unit`.
+    """
+    unit = None if trajectory is None else trajectory.facts.time_unit
+    if unit is not None:
+        return f"{unit} {time:.6g}"
     return f"t = {format_time(time)}"
 
 

@@ -24,6 +24,8 @@ ELEVATION = 22.0  # degrees above the equator, where the camera usually stands
 GRATICULE = 30.0  # degrees between its lines
 FAINTEST = 0.62  # of area and colour, at the farthest point
 OPEN, RIM = 0.12, 0.76  # of its colour: inside of an open dot, and its rim at the farthest point
+RIM_GAIN = 0.2  # of its colour, that a rim at the nearest point would gain
+INSIDE = 0.68  # of the radius of an open dot, in movies and on the page
 BEHIND_NOTE = "open dots: behind the sphere"
 _MOST_CENTRES = 16  # of clusters that the camera is aimed at
 
@@ -200,7 +202,7 @@ def depth_cues(depth: np.ndarray, colors: np.ndarray, fog: Any, solid: bool = Tr
     near = np.clip((depth + 1) / 2, 0, 1)
     behind = (depth < 0) & solid
     even = FAINTEST + (1 - FAINTEST) * near
-    strength = np.where(behind, RIM + 0.2 * near, 0.88 + 0.12 * near) if solid else even
+    strength = np.where(behind, RIM + RIM_GAIN * near, 0.88 + 0.12 * near) if solid else even
     mist = np.array(to_rgb(fog))
     rims = strength[:, None] * colors + (1 - strength[:, None]) * mist
     fills = np.where(behind[:, None], OPEN * colors + (1 - OPEN) * mist, rims)

@@ -1,6 +1,6 @@
 """Several runs in one picture: an observable or the cluster count of each."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -51,7 +51,7 @@ def compare(
         raise ArgumentError("Argument `trajectories` must hold at least one run, but is empty.")
     ax = new_axes(ax)
     times = np.unique(np.concatenate([np.asarray(run.times, float) for _, run in runs]))
-    log = time_axis(ax, times, log)
+    log = time_axis(ax, times, log, unit=common_unit(run for _, run in runs))
     rows = list(counts.values()) if isinstance(counts, Mapping) else counts
     if rows is not None and len(rows) != len(runs):
         raise ShapeError(f"Argument `counts` must hold one row for each of {len(runs)} runs, but holds {len(rows)}.")
@@ -74,6 +74,12 @@ def compare(
     if len(runs) > 1:
         ax.legend(loc="best", ncols=1 if len(runs) <= 7 else 2, handlelength=1.6)
     return ax
+
+
+def common_unit(runs: "Iterable[Trajectory]") -> str | None:
+    """What one unit of time counts in all of several runs, "layer" or "step"; None where they differ."""
+    units = {run.facts.time_unit for run in runs}
+    return units.pop() if len(units) == 1 else None
 
 
 def named_runs(trajectories: Any) -> list[tuple[str, Any]]:

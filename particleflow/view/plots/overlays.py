@@ -21,13 +21,13 @@ from particleflow.view.plots.base import (
     angles,
     check_one_space,
     drawn_times,
-    format_time,
     new_figure,
     projection,
     set_title,
     time_axis,
+    time_words,
 )
-from particleflow.view.plots.comparison_plot import named_runs
+from particleflow.view.plots.comparison_plot import common_unit, named_runs
 from particleflow.view.plots.density.density_scale import field_of
 from particleflow.view.plots.density.distributions import particle_density
 from particleflow.view.plots.density.histograms import Ruler, cell_count, densities, ruler_of
@@ -78,7 +78,7 @@ def overlay(
     for ax, time in zip(below, shown, strict=True):
         for (name, run), color in zip(runs, style.palette(len(runs)), strict=True):
             _draw_moment(ax, run, float(time), ruler, color, name)
-        ax.set_title(f"t = {format_time(float(time))}")
+        ax.set_title(time_words(base, float(time)))
     _dress(below, base, ruler)
     return np.array([above, *below])
 
@@ -114,7 +114,7 @@ def _draw_every_way(runs: "Sequence[tuple[str, Trajectory]]", figure: Any) -> "A
     base = runs[0][1]
     figure = figure or new_figure((1.2, 0.75), base)
     ax = figure.add_subplot()
-    time_axis(ax, base.times)
+    time_axis(ax, base.times, unit=common_unit(run for _, run in runs))
     found = [ruler_of(run, thinned(len(run), MAX_FRAMES // 2)) for _, run in runs]
     circle = projection(base).kind == "circle"
     low, high = min(each.ends[0] for each in found), max(each.ends[1] for each in found)

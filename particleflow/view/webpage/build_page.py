@@ -29,7 +29,7 @@ from particleflow.view import style, webpage
 from particleflow.view.findings import merge_rows
 from particleflow.view.made_of import made_of
 from particleflow.view.plots.base import projection
-from particleflow.view.plots.camera import facing
+from particleflow.view.plots.camera import BEHIND_NOTE, INSIDE, OPEN, RIM, RIM_GAIN, facing
 from particleflow.view.webpage import page_data as data
 from particleflow.view.webpage.codec import Section, array_section
 from particleflow.view.webpage.density_levels import levels_of
@@ -243,6 +243,8 @@ def _storage(trajectory: Any, found: data.Survey, chosen: data.Selection, runs: 
         "explained": found.explained,
         "law": trajectory.facts.is_law,
         "map": trajectory.facts.is_map,
+        "unit": trajectory.facts.time_unit,
+        "behind": {"open": OPEN, "rim": RIM, "gain": RIM_GAIN, "inside": INSIDE, "note": BEHIND_NOTE},
         "runs": runs,
         "radius": data.circle_radius(trajectory),
         "facing": np.radians(facing(trajectory)).tolist() if projection(trajectory).kind == "sphere" else None,

@@ -13,7 +13,6 @@ from particleflow.view import style
 from particleflow.view.plots.base import (
     MAX_FRAMES,
     drawn_times,
-    format_time,
     log_axis,
     mark_changes,
     new_axes,
@@ -21,6 +20,7 @@ from particleflow.view.plots.base import (
     rounding_level,
     set_title,
     time_axis,
+    time_words,
     title_figure,
 )
 from particleflow.view.plots.density.density_frame import density_axis
@@ -69,7 +69,7 @@ def profiles(trajectory: "Trajectory", frames: Any = None, *, ax: "Axes | None" 
     ax = new_axes(ax, about=trajectory)
     middle = (edges[1:] + edges[:-1]) / 2
     for row, frame, color in zip(found, chosen, style.ordered_colors(np.linspace(0, 1, len(chosen))), strict=True):
-        ax.plot(middle, row, color=color, label=f"t = {format_time(float(run.times[int(frame)]))}")
+        ax.plot(middle, row, color=color, label=time_words(run, float(run.times[int(frame)])))
     density_axis(ax, field)
     ax.set(xlim=(edges[0], edges[-1]), xlabel=ruler.name)
     if field.cells.kind == "circle":
@@ -104,7 +104,7 @@ def density_map(trajectory: "Trajectory", frames: Any = None, *, figure: Any = N
         values = frame_density(run, field.cells, int(frame))[nearest]
         ax.pcolormesh(longitude, latitude, values, rasterized=True, shading="nearest", **colors)
         ax.set(xticks=[], yticks=[])
-        ax.set_title(f"t = {format_time(float(run.times[int(frame)]))}")
+        ax.set_title(time_words(run, float(run.times[int(frame)])))
     for ax in axes[len(chosen) :]:
         ax.set_visible(False)
     scale = ScalarMappable(field.norm(), style.colormap("density"))
@@ -150,7 +150,7 @@ def modes(
     amplitudes = mode_amplitudes(run, maximum, frames=frames)
     times = np.asarray(run.times, float)[frames]
     ax, theme = new_axes(ax, about=trajectory), style.current()
-    log = time_axis(ax, run.times, log)
+    log = time_axis(ax, run.times, log, unit=run.facts.time_unit)
     wrong = symmetry_errors(run, maximum)
     seen = amplitudes.max(axis=0) > _SEEN * rounding_level(1.0)  # 1 is the amplitude of all mass at one point
     shown = np.flatnonzero(seen & ~wrong)
@@ -204,7 +204,7 @@ def peaks(
     found = track or track_peaks(run)
     theme = style.current()
     ax = new_axes(ax, about=trajectory, note=f"peaks at contrast {found.contrast:g}, {100 * found.least:g} % of mass")
-    log = time_axis(ax, run.times, log)
+    log = time_axis(ax, run.times, log, unit=run.facts.time_unit)
     times = drawn_times(run.times, log)
     heavy = sorted(found.peaks, key=lambda peak: (-peak.masses.max(), peak.label))[:_MOST_PEAKS]
     below = np.zeros(len(times))

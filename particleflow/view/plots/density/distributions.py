@@ -64,7 +64,7 @@ def particle_density(
     edges, found = densities(run, frames, ruler, cells)
     crowd = is_crowd(run) and field is None
     ax = new_axes(ax, about=trajectory, note=f"all particles, in {len(edges) - 1} cells" if crowd else "")
-    log = time_axis(ax, run.times, log)
+    log = time_axis(ax, run.times, log, unit=run.facts.time_unit)
     columns = edges_between(drawn_times(run.times, log)[frames], log)
     own = field.norm() if field is not None and field.cells.kind in ("line", "circle") else None
     gathers = crowd and character_of(run).gathers
@@ -97,7 +97,7 @@ def nearest_neighbours(trajectory: "Trajectory", *, log: bool | str = "auto", ax
     radius, unit = (view.radius, np.degrees(1.0)) if view.spherical else (None, 1.0)
     found = np.stack([nearest_distances(stored_points(run, int(frame))[chosen], radius) for frame in frames]) * unit
     ax = new_axes(ax, about=trajectory)
-    log = time_axis(ax, run.times, log)
+    log = time_axis(ax, run.times, log, unit=run.facts.time_unit)
     times = drawn_times(run.times, log)[frames]
     low, middle, high = np.quantile(found, [0.1, 0.5, 0.9], axis=1)
     ax.fill_between(times, low, high, color=theme.categories[0], alpha=0.22, linewidth=0, label="10–90 % of particles")
@@ -127,7 +127,7 @@ def covariance(trajectory: "Trajectory", *, log: bool | str = "auto", ax: "Axes 
     frames = thinned(len(run), MAX_FRAMES // 2)
     values = principal_variances(run, frames)
     ax = new_axes(ax, about=trajectory)
-    log = time_axis(ax, run.times, log)
+    log = time_axis(ax, run.times, log, unit=run.facts.time_unit)
     times = drawn_times(run.times, log)[frames]
     wide = values.max() > 1e2 * max(float(values[0].max()), 1e-300)
     values = log_axis(ax, values, power=2) if wide else values
@@ -175,7 +175,7 @@ def schedule(trajectory: "Trajectory", *, log: bool | str = "auto", ax: "Axes | 
     if known is None:
         raise ArgumentError("A schedule is drawn of a run whose β or width changes with time, but this one has none.")
     ax = new_axes(ax, about=trajectory)
-    log = time_axis(ax, trajectory.times, log)
+    log = time_axis(ax, trajectory.times, log, unit=trajectory.facts.time_unit)
     times, values = known.times, known.values
     if values.min() > 0 and values.max() > 20 * values.min():
         values = log_axis(ax, values)

@@ -57,7 +57,7 @@ def similarity(trajectory: "Trajectory", *, log: bool | str = "auto", ax: "Axes 
     run = run_of_particles(trajectory, "A histogram of similarities")
     ax = new_axes(ax, about=trajectory, note=sample_note(run, MOST_PAIRED))
     shown, edges, shares = similarity_histogram(run)
-    log = time_axis(ax, run.times, log)
+    log = time_axis(ax, run.times, log, unit=run.facts.time_unit)
     times = drawn_times(run.times, log)[shown]
     paired = min(run.count, MOST_PAIRED)
     floor = 1.0 / max(paired * (paired - 1) // 2, 10)

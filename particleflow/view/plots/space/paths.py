@@ -70,7 +70,7 @@ def kymograph(
     seen = view(gather(run, frames, particles))
     heights, ticks = kymograph_heights(view, law_levels(seen, shown_weights(run, 0)) if law else seen)
     colors = style.label_colors(np.zeros(heights.shape[1])) if law else _line_colors(run, labels, frames, particles)
-    log = time_axis(ax, run.times, log, axis="y" if vertical else "x")
+    log = time_axis(ax, run.times, log, unit=run.facts.time_unit, axis="y" if vertical else "x")
     times = drawn_times(run.times, log)[frames]
     _draw_lines(ax, times, heights, colors, vertical)
     _place_axis(ax, view, heights, ticks, vertical)

@@ -29,7 +29,7 @@ def depth_of_run(trajectory: "Trajectory") -> Any:
     An ensemble shows its run 0; of more than 400 tokens that many, evenly chosen, are paired. Returns the axes.
     """
     run = first_run(trajectory)
-    if not run.facts.counts_layers:
+    if not (run.facts.counts_layers and run.facts.is_network):
         raise ArgumentError(
             "Depth is drawn of a run whose time counts the layers of a network, but this one's does not."
         )

@@ -41,7 +41,7 @@ def leading_figures(trajectory: "Trajectory", known: Character, analysis: Any) -
         yield "picture", lambda: patches_before_and_after(trajectory, labels=labels)
     elif known.image is not None:
         yield "recall", lambda: recall(trajectory)
-    if known.counts_layers and run.count > 1:
+    if known.counts_layers and known.is_network and run.count > 1:
         yield "depth", lambda: depth_of_run(trajectory)
     if known.is_network and HEADS in trajectory.observables:
         yield "heads", lambda: heads(trajectory)

@@ -89,7 +89,7 @@ def observable(
     """
     ax = new_axes(ax, about=trajectory)
     values = observable_values(trajectory, name)
-    log = time_axis(ax, trajectory.times, log)
+    log = time_axis(ax, trajectory.times, log, unit=trajectory.facts.time_unit)
     color = color or style.current().categories[0]
     values = in_stored_precision(trajectory, name, values)
     draw_band(ax, drawn_times(trajectory.times, log), values, color, label, power=power_of(name))
@@ -164,7 +164,7 @@ def approach(trajectory: "Trajectory", *, log: bool | str = "auto", ax: "Axes | 
     if late is None:
         raise ArgumentError("The approach is drawn of a run whose mean similarity comes near 1, but this one does not.")
     ax, theme = new_axes(ax, about=trajectory), style.current()
-    log = time_axis(ax, trajectory.times, log)
+    log = time_axis(ax, trajectory.times, log, unit=trajectory.facts.time_unit)
     times, shown = drawn_times(trajectory.times, log), gap > LEAST_GAP
     ax.plot(times[shown], log_axis(ax, gap[shown]), color=theme.categories[0], label="1 − mean similarity")
     fit = late_law(trajectory.times, gap)
@@ -307,10 +307,10 @@ def cluster_count(
     """
     ax = new_axes(ax, about=trajectory)
     counts = check_counts(trajectory, counts)
-    log = time_axis(ax, trajectory.times, log)
+    log = time_axis(ax, trajectory.times, log, unit=trajectory.facts.time_unit)
     shade_plateaus(ax, trajectory, plateaus, log)
     color = color or style.current().categories[3]
-    steps: Literal["mid", "post"] = "post" if trajectory.facts.counts_layers else "mid"
+    steps: Literal["mid", "post"] = "post" if trajectory.facts.time_unit else "mid"
     draw_band(ax, drawn_times(trajectory.times, log), counts.astype(float), color, None, steps=steps)
     count_axis(ax, counts)
     if counts.ndim == 1:

@@ -141,7 +141,7 @@ def merge_tree(
 
     run = run_of_particles(trajectory, "A merge tree")
     ax = new_axes(ax, about=trajectory, note=STRIPES_NOTE if has_labels(run, None) else "")
-    log = time_axis(ax, run.times, log, axis="y" if vertical else "x")
+    log = time_axis(ax, run.times, log, unit=run.facts.time_unit, axis="y" if vertical else "x")
     leaves = find_leaves(run, labels)
     rows = check_merges(merges)
     segments, colors, sizes, shares = tree_segments(rows, leaves, drawn_times(run.times, log))

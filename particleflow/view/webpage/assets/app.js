@@ -6,7 +6,7 @@ class App {
     this.facts = facts;
     this.arrays = arrays;
     this.run = new Run(facts, arrays, codes);
-    this.timeline = new Timeline(arrays.times, arrays.arc, arrays.frames);
+    this.timeline = new Timeline(arrays.times, arrays.arc, arrays.frames, facts);
     this.colors = new Colors(facts);
     this.camera = makeCamera(this.run, this.run.radius);
     this.lastClusters = lastClusters(this.run);
@@ -261,6 +261,7 @@ class App {
       speedRange: this.speedRange,
       numbers: {
         size: this.pointSize() * this.ratio,
+        solid: this.run.radius && camera.kind === "orbit" && !this.run.density ? 1 : 0,
         reference: camera.kind === "orbit" ? camera.distance : 0,
         alpha,
         elapsed: this.run.frames > 1 ? this.timeline.frameTimes[k + 1] - this.timeline.frameTimes[k] : 0,

@@ -51,18 +51,26 @@ class CanvasPoints {
     if (!view.numbers.alpha) return;
     for (const [j, x, y, w] of items) {
       const depth = far > near ? clamp((w - near) / (far - near), 0, 1) : 0;
-      const color = this.color(j, view).map((entry, c) => entry + (colors.background[c] - entry) * 0.38 * depth * depth);
+      const behind = view.numbers.solid && depth > 0.5; // open dots, as in figures
+      const rule = run.facts.behind;
+      const strength = behind ? rule.rim + rule.gain * (1 - depth) : view.numbers.solid ? 1 - 0.12 * depth : 1 - 0.38 * depth * depth;
+      const mixed = (share) => this.color(j, view).map((entry, c) => colors.background[c] + (entry - colors.background[c]) * share);
       const share = dots ? dots.share[j] : 1;
       const category = view.mode === "cluster" ? run.cluster(j, view.moment.k) : this.codes[j];
       context.globalAlpha = view.numbers.alpha * (view.only >= 0 && category !== view.only ? 0.14 : 1);
       const radius = (view.numbers.size * Math.sqrt(share) * (view.numbers.reference > 0 ? view.numbers.reference / w : 1) + 1) / 2;
-      context.fillStyle = cssColor(color);
+      context.fillStyle = cssColor(mixed(strength));
       if (run.density?.kind === "plane") {
         context.fillRect(x - radius, y - radius, 2 * radius, 2 * radius);
         continue;
       }
       context.beginPath();
       context.arc(x, y, radius, 0, 2 * Math.PI);
+      context.fill();
+      if (!behind) continue;
+      context.fillStyle = cssColor(mixed(rule.open));
+      context.beginPath();
+      context.arc(x, y, radius * rule.inside, 0, 2 * Math.PI);
       context.fill();
     }
   }

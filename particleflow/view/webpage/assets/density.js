@@ -67,10 +67,10 @@ function drawProfileAxes({ app, under, width, height }) {
   const atY = (value) => bottom - area.height * level(value);
   drawLines(under, ticks.map((value) => [area.left, atY(value), area.left + area.width, atY(value)]), colors.line, 0.9, 1);
   drawLines(under, [[area.left, bottom, area.left + area.width, bottom]], colors.muted, 0.6, 1);
-  drawTexts(under, ticks.map((value) => [formatNumber(value), area.left - 8, atY(value)]), colors.muted, "right", "middle");
+  drawTexts(under, ticks.map((value, i) => [distinctNumbers(ticks)[i], area.left - 8, atY(value)]), colors.muted, "right", "middle");
   const atX = (value) => area.left + (area.width * (value - camera.low)) / (camera.high - camera.low);
   const xs = niceTicks(camera.low, camera.high, Math.max(3, area.width / 90));
-  drawTexts(under, xs.map((value) => [formatNumber(value), atX(value), bottom + 8]), colors.muted, "center", "top");
+  drawTexts(under, xs.map((value, i) => [distinctNumbers(xs)[i], atX(value), bottom + 8]), colors.muted, "center", "top");
 }
 
 // Bars around the circle, as high as the root of the density.
@@ -131,7 +131,7 @@ class DensityPanel extends Panel {
     const toY = (value) => area.top + (area.height * (high - value)) / (high - low);
     const names = { [-1]: "−π", 0: "0", 1: "π" };
     const ticks = circle ? [-Math.PI, 0, Math.PI] : niceTicks(low, high, Math.max(3, area.height / 45));
-    this.guides(context, area, ticks, toY, circle ? (value) => names[Math.round(value / Math.PI)] : formatNumber);
+    this.guides(context, area, ticks, toY, circle ? (value) => names[Math.round(value / Math.PI)] : null);
     context.drawImage(picture, area.left, area.top, area.width, area.height);
   }
 

@@ -9,6 +9,7 @@
 //   levels(k)          array of how dense the cells of stored frame k are, from 0 to 1, or null for particles
 //   names()            the names beside particles in the last picture: {text, box: [left, top, right, bottom]}
 //   frameTimes()       times of the stored frames
+//   ticks(wanted)      the ticks of the time axis, about so many: {unit, label}
 //   cursors()          screen x of the cursor of every panel, and of its plot's left and right end
 //   seek(time), play(), pause()
 //   benchmark(n)       promise of the median milliseconds of script per picture, over n pictures with a new frame each
@@ -29,6 +30,7 @@ function publish(app) {
     dotRadius: (j) => app.dotRadius(j),
     names: () => app.names.drawn.map(({ text, box }) => ({ text, box })),
     frameTimes: () => Array.from(app.timeline.frameTimes),
+    ticks: (wanted) => app.timeline.ticks(wanted),
     cursors: () => app.panels.list.map((panel) => {
       const [plot, cursor] = [panel.plot.getBoundingClientRect(), panel.cursor.getBoundingClientRect()];
       return { x: cursor.left, left: plot.left + GUTTER.left, right: plot.right - GUTTER.right };

@@ -90,7 +90,8 @@ class CurvePanel extends Panel {
     const toX = (time) => area.left + timeline.toUnit(time) * area.width;
     if (this.scale.clipped) this.markRounding(context, area, toY(this.scale.low));
     const { times } = timeline;
-    const middles = this.steps && Array.from(times.subarray(1), (time, i) => toX((times[i] + time) / 2));
+    const change = (before, after) => (timeline.countsSteps ? after : (before + after) / 2); // as in figures
+    const middles = this.steps && Array.from(times.subarray(1), (time, i) => toX(change(times[i], time)));
     context.strokeStyle = cssColor(colors.accent);
     context.lineWidth = 1.8;
     context.lineJoin = "round";
@@ -125,7 +126,7 @@ class CurvePanel extends Panel {
 
   describe() {
     const range = `${formatNumber(this.scale.low)} to ${formatNumber(this.scale.high)}`;
-    return `${this.title} over time, ${range}. Drag to move through time.`;
+    return `${this.title} over ${this.app.facts.unit ?? "time"}, ${range}. Drag to move through time.`;
   }
 }
 

@@ -99,16 +99,18 @@ class Panel {
   }
 
   // Horizontal guide lines with their values in the left gutter.
-  guides(context, area, ticks, toY, format = formatNumber) {
+  guides(context, area, ticks, toY, format = null) {
     const { colors } = this.app;
     drawLines(context, ticks.map((value) => [area.left, toY(value), area.left + area.width, toY(value)]), colors.line, 1, 1);
     context.font = font(11);
     const fits = (text) => context.measureText(text).width <= area.left - 9;
     const power = (value, digits) => value.toExponential(digits).replace("e+", "e").replace("-", "−");
     // a number too wide for the gutter is written shorter rather than cut
-    const shortest = (value) => [format(value), power(value), power(value, 0)].find((text, i) => i === 2 || fits(text));
-    const texts = ticks.map((value) => [shortest(value), area.left - 7, clamp(toY(value), 7, this.height - 7)]);
-    drawTexts(context, texts, colors.muted, "right", "middle", 11);
+    const names = format ? ticks.map(format) : distinctNumbers(ticks);
+    const shortest = (value, i) => [names[i], power(value), power(value, 0)].find((text, j) => j === 2 || fits(text));
+    const texts = ticks.map((value, i) => [shortest(value, i), area.left - 7, clamp(toY(value), 7, this.height - 7)]);
+    const told = texts.filter(([text], i) => i === 0 || text !== texts[i - 1][0]); // a number is written once
+    drawTexts(context, told, colors.muted, "right", "middle", 11);
   }
 }
 

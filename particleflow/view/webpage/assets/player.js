@@ -6,10 +6,19 @@ class Player {
   constructor(app) {
     this.app = app;
     this.timeline = app.timeline;
-    this.time = this.timeline.begin;
+    this.place = this.timeline.begin; // where playing has come to, of a map also between two steps
     this.speed = 1;
     this.playing = false;
     this.lastTick = null;
+  }
+
+  // The time that is shown.
+  get time() {
+    return this.timeline.shown(this.place);
+  }
+
+  set time(time) {
+    this.place = time;
   }
 
   get unit() {
@@ -21,7 +30,7 @@ class Player {
   }
 
   seek(time) {
-    this.time = clamp(time, this.timeline.begin, this.timeline.end);
+    this.place = clamp(time, this.timeline.begin, this.timeline.end);
     this.app.invalidate("points");
   }
 
@@ -62,7 +71,7 @@ class Player {
     const seconds = this.lastTick === null ? 0 : Math.min(0.1, (now - this.lastTick) / 1000);
     this.lastTick = now;
     if (this.playing) {
-      const unit = this.unit + (seconds * this.speed) / BASE_SECONDS;
+      const unit = clamp(this.timeline.toUnit(this.place), 0, 1) + (seconds * this.speed) / BASE_SECONDS;
       this.seekUnit(unit);
       if (unit >= 1) this.pause();
     }
@@ -111,7 +120,7 @@ class Player {
     scrubber.value = this.unit;
     scrubber.style.setProperty("--done", `${100 * this.unit}%`);
     scrubber.setAttribute("aria-valuetext", describeMoment(this.app));
-    byId("readout").textContent = `t = ${timeText(this.app)}`;
+    byId("readout").textContent = timeText(this.app);
     byId("clock").textContent = `frame ${arrays.frames[this.moment.k] + 1} / ${facts.totalFrames}`;
   }
 }

@@ -10,12 +10,13 @@ layout(location = 2) in uint code;     // a category that does not change: given
 layout(location = 3) in float share;   // the area of the dot, in those of a point: larger for the mass at its place
 uniform mat4 matrix;
 uniform vec3 low, stepSize, background;
-uniform float fraction, size, reference, alpha, missing, count, elapsed, sphere, square;
+uniform float fraction, size, reference, alpha, missing, count, elapsed, sphere, square, solid;
+uniform vec4 behind; // of a colour: inside of an open dot, its rim at the far side and what it gains; of its radius
 uniform vec2 cue, speedRange;
 uniform int mode, only;
 uniform highp sampler2D categories, ramp;
-out vec4 tint;
-out float radius;
+out vec4 tint, inside;
+out float radius, hollow;
 
 vec3 category(uint value) {
   int last = textureSize(categories, 0).x - 1;
@@ -46,9 +47,14 @@ void main() {
     color = scale((log(max(speed, 1e-37)) / log(10.0) - speedRange.x) / (speedRange.y - speedRange.x));
   }
   float far = cue.y > cue.x ? clamp((distance - cue.x) / (cue.y - cue.x), 0.0, 1.0) : 0.0;
-  tint = vec4(mix(color, background, 0.38 * smoothstep(0.35, 1.0, far)), alpha);
+  // behind the middle of a sphere dots are open, as in figures and movies; in open space they fade with the distance
+  hollow = solid > 0.0 && far > 0.5 ? behind.w : 0.0;
+  float near = 1.0 - far;
+  float strength = hollow > 0.0 ? behind.y + behind.z * near : solid > 0.0 ? 0.88 + 0.12 * near : 1.0 - 0.38 * smoothstep(0.35, 1.0, far);
+  tint = vec4(mix(background, color, strength), alpha);
   // categories that are not shown alone stay as a shade
   if (only >= 0 && int(mode == 0 ? first.w : code) != only) tint = vec4(mix(color, background, 0.6), 0.14 * alpha);
+  inside = vec4(mix(background, color, behind.x), tint.a);
   float pixels = size * sqrt(share) * (reference > 0.0 ? reference / distance : 1.0);
   gl_PointSize = pixels + (square > 0.0 ? 0.0 : 1.5);
   radius = (pixels + 1.5) * 0.5;
@@ -56,8 +62,8 @@ void main() {
 
 const FRAGMENT = `#version 300 es
 precision highp float;
-in vec4 tint;
-in float radius;
+in vec4 tint, inside;
+in float radius, hollow;
 uniform float rimmed, square;
 out vec4 result;
 void main() {
@@ -66,7 +72,9 @@ void main() {
   if (cover <= 0.0) discard;
   // a slightly deeper rim keeps neighbours of one colour apart
   float rim = rimmed > 0.0 && radius > 2.2 ? smoothstep(radius - 2.0, radius - 0.6, away) : 0.0;
-  result = vec4(tint.rgb * (1.0 - 0.28 * rim) * cover, cover);
+  vec3 color = tint.rgb * (1.0 - 0.28 * rim);
+  if (hollow > 0.0) color = mix(tint.rgb, inside.rgb, clamp(hollow * (radius - 0.75) + 0.5 - away, 0.0, 1.0));
+  result = vec4(color * cover, cover);
 }`;
 
 const MODES = { cluster: 0, label: 1, held: 1, index: 2, speed: 3, density: 4 };
@@ -212,6 +220,8 @@ class GLPoints {
     gl.uniform3fv(places.stepSize, run.step);
     gl.uniform3fv(places.background, this.background);
     gl.uniform2fv(places.cue, view.cue);
+    const { open, rim, gain, inside } = run.facts.behind;
+    gl.uniform4f(places.behind, open, rim, gain, inside);
     gl.uniform2fv(places.speedRange, view.speedRange);
     gl.uniform1i(places.mode, MODES[view.mode]);
     gl.uniform1i(places.only, view.only);

@@ -139,8 +139,8 @@ class Scene {
     const atY = (value) => my - (value - camera.centre[1]) * scale;
     drawLines(under, xs.map((value) => [atX(value), y0, atX(value), y1]), colors.line, 0.9, 1);
     drawLines(under, ys.map((value) => [x0, atY(value), x1, atY(value)]), colors.line, 0.9, 1);
-    drawTexts(under, xs.map((value) => [formatNumber(value), atX(value), y1 + 7]), colors.muted, "center", "top");
-    drawTexts(under, ys.map((value) => [formatNumber(value), x0 - 7, atY(value)]), colors.muted, "right", "middle");
+    drawTexts(under, xs.map((value, i) => [distinctNumbers(xs)[i], atX(value), y1 + 7]), colors.muted, "center", "top");
+    drawTexts(under, ys.map((value, i) => [distinctNumbers(ys)[i], x0 - 7, atY(value)]), colors.muted, "right", "middle");
   }
 
   // One dimension: every particle's path, time to the right, with the particles themselves riding on the cursor.
@@ -153,7 +153,7 @@ class Scene {
     drawLines(under, ys.map((value) => [area.left, atY(value), area.left + area.width, atY(value)]), colors.line, 0.9, 1);
     if (app.run.law) drawLawStrip(this, area, atY);
     else drawPaths(under, app, area, (j, k) => app.run.low[0] + app.run.step[0] * app.run.codes[(k * app.run.count + j) * 4], atY);
-    drawTexts(under, ys.map((value) => [formatNumber(value), area.left - 8, atY(value)]), colors.muted, "right", "middle");
+    drawTexts(under, ys.map((value, i) => [distinctNumbers(ys)[i], area.left - 8, atY(value)]), colors.muted, "right", "middle");
     drawTimeTicks(under, timeline, area, colors);
   }
 

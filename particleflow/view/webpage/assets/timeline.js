@@ -22,6 +22,15 @@ function formatNumber(value, digits = 4) {
 
 const formatCount = (value) => value.toLocaleString("en");
 
+// Numbers that increase as texts of so few digits, `digits` or more, that neighbours differ.
+function distinctNumbers(values, digits = 4) {
+  for (let more = digits; more < 16; more++) {
+    const texts = values.map((value) => formatNumber(value, more));
+    if (texts.every((text, i) => i === 0 || text !== texts[i - 1])) return texts;
+  }
+  return values.map((value) => formatNumber(value, 16));
+}
+
 // Readable steps between low and high, about `wanted` of them.
 function niceTicks(low, high, wanted) {
   const span = high - low;
@@ -58,8 +67,10 @@ function interpolate(array, { index, fraction }) {
 const nearest = ({ index, fraction }) => (fraction < 0.5 ? index : index + 1);
 
 class Timeline {
-  constructor(times, arc, frames) {
+  constructor(times, arc, frames, { map, unit }) {
     this.times = times;
+    this.isMap = map; // nothing is between its frames
+    this.countsSteps = Boolean(unit); // a unit of time is a layer or a step
     this.frameTimes = Float64Array.from(frames, (index) => times[index]);
     this.begin = times[0];
     this.end = times[times.length - 1];
@@ -123,6 +134,11 @@ class Timeline {
     return start * Math.exp(((u - this.runUp) / (1 - this.runUp)) * Math.log(this.end / start));
   }
 
+  // The time that is shown for a time: itself, or of a map that of the nearest stored frame.
+  shown(time) {
+    return this.isMap ? this.frameTimes[nearest(locate(this.frameTimes, time))] : time;
+  }
+
   // The two stored frames around a time, and how far it is between them.
   moment(time) {
     const { index, fraction } = locate(this.frameTimes, time);
@@ -133,11 +149,19 @@ class Timeline {
     if (!(this.end > this.begin)) return [{ unit: 0, label: formatNumber(this.begin) }];
     if (this.mode === "log") return this.logTicks(wanted);
     if (this.mode === "linear") {
-      const ticks = niceTicks(this.begin, this.end, wanted);
-      return ticks.map((time) => ({ unit: this.toUnit(time), label: formatNumber(time) }));
+      return this.ticksAt(niceTicks(this.begin, this.end, wanted));
     }
-    const units = Array.from({ length: wanted + 1 }, (_, i) => i / wanted);
-    return units.map((unit) => ({ unit, label: formatNumber(this.fromUnit(unit), 2) }));
+    const times = Array.from({ length: wanted + 1 }, (_, i) => this.shown(this.fromUnit(i / wanted)));
+    return this.ticksAt([...new Set(times)], 2);
+  }
+
+  // Ticks at times, whose labels differ from tick to tick; a time that is rounded in its label stands where it says.
+  ticksAt(times, digits = 4) {
+    const wanted = this.countsSteps ? times.filter(Number.isInteger) : times;
+    return distinctNumbers(wanted, digits).map((label, i) => {
+      const said = Number(label.replace("−", "-")); // not a number where it is a power of ten
+      return { unit: this.toUnit(clamp(Number.isFinite(said) ? said : wanted[i], this.begin, this.end)), label };
+    });
   }
 
   logTicks(wanted) {
@@ -151,8 +175,7 @@ class Timeline {
     }
     // less than a decade: whole powers of ten say too little
     if (ticks.length < 2) {
-      const times = niceTicks(this.firstPositive, this.end, wanted);
-      return times.map((time) => ({ unit: this.toUnit(time), label: formatNumber(time) }));
+      return this.ticksAt(niceTicks(this.firstPositive, this.end, wanted));
     }
     return ticks;
   }

@@ -3,14 +3,12 @@
 function describeMoment(app) {
   const index = nearest(locate(app.timeline.times, app.player.time));
   const count = app.arrays.counts ? `, ${describeCount(app, app.arrays.counts[index])}` : "";
-  return `time ${timeText(app)}${count}`;
+  return `${app.facts.unit ? "" : "time "}${timeText(app).replace("t = ", "")}${count}`;
 }
 
-// The time that is shown; on the way between two steps of a map, which has no states in between, both.
-function timeText({ facts, timeline, player }) {
-  const { k, next, fraction } = player.moment;
-  if (!facts.map || !(fraction > 1e-9 && fraction < 1 - 1e-9)) return formatNumber(player.time);
-  return `${formatNumber(timeline.frameTimes[k])} → ${formatNumber(timeline.frameTimes[next])}`;
+// The time that is shown, "t = 3.2", or "layer 3" where figures count layers.
+function timeText({ facts, player }) {
+  return facts.unit ? `${facts.unit} ${formatNumber(player.time, 9)}` : `t = ${formatNumber(player.time)}`;
 }
 
 // "3 clusters"; a number that is not known is that of clusters that are not separated.
@@ -27,7 +25,7 @@ function runFacts(app) {
     [facts.density ? "Cells" : facts.law ? "Nodes that carry the law, not drawn" : "Particles", share(facts.count, facts.totalCount, "drawn at random to keep the file small")],
     ["Frames", share(facts.frameCount, facts.totalFrames, `closest together where ${facts.density ? "most mass moves" : "the particles move most"}`)],
   ];
-  rows.push(["Time", `${formatNumber(app.timeline.begin)} to ${formatNumber(app.timeline.end)}`]);
+  rows.push([facts.unit ? `${facts.unit[0].toUpperCase()}${facts.unit.slice(1)}s` : "Time", `${formatNumber(app.timeline.begin)} to ${formatNumber(app.timeline.end)}`]);
   rows.push(["Geometry", `${facts.geometry || "not stated"}, ${facts.dimension} coordinate${facts.dimension === 1 ? "" : "s"}`]);
   if (facts.explained !== null) {
     const kept = `${formatNumber(100 * facts.explained, 3)} % of the variance`;
@@ -36,7 +34,7 @@ function runFacts(app) {
   }
   const error = Math.max(...facts.step) / 2;
   const precision = `${facts.bits} bits a coordinate, off by at most ${formatNumber(error, 2)}`;
-  rows.push(["Precision", `${precision}; between frames points are interpolated`]);
+  rows.push(["Precision", `${precision}; ${facts.map ? "nothing is between two steps of the map" : "between frames points are interpolated"}`]);
   if (facts.lost) rows.push(["Not drawn", `${facts.lost}: too large for a number in every frame`]);
   if (facts.threshold) rows.push([facts.density ? "Peaks" : "Clusters", facts.threshold]);
   if (facts.runs !== null) rows.push(["Ensemble", `the first of ${facts.runs} runs is shown`]);
@@ -90,6 +88,7 @@ function showHeading(facts) {
   const frames = `${formatCount(facts.totalFrames)} frame${facts.totalFrames === 1 ? "" : "s"}`;
   parts.push(facts.frameCount < facts.totalFrames ? `${formatCount(facts.frameCount)} of ${frames}` : frames);
   if (facts.count < facts.totalCount) parts.push(`${formatCount(facts.count)} ${noun}s shown`);
+  if (facts.radius && facts.shownDimension === 3 && !facts.density) parts.push(facts.behind.note);
   if (facts.runs !== null) parts.push(`run 1 of ${facts.runs}`);
   const unbroken = parts.map((part) => (part.length < 40 ? part.replaceAll(" ", "\u00a0") : part));
   byId("subtitle").textContent = unbroken.join(" · ");
