@@ -6,6 +6,7 @@ A simulation stores plain tables in the trajectory's metadata:
     interactions        [{kernel: {kind, form, beta, query, key, …}, normalization, positional, data, value, output}, …]
     interacts only      whether nothing but its interactions moves the particles, no constraint either
     driven by interactions  the same, but for the constraint of a space
+    event               the kind of event that ends the run, such as "merged"
     linking distance    the distance up to which the run's event counts particles as one cluster
     closed form         whether the points represent a normal law, of which only mean and covariance are integrated
     ends meet           whether the cells of a density lie on a torus
@@ -152,7 +153,8 @@ class RunFacts:
     space, interactions: see their classes, interactions in the order of the drifts; space_is_stated: whether the
     metadata hold a space or a geometry; kernels: the stored descriptions of the interactions' kernels; interacts_only:
     the interactions alone move the particles; driven_by_interactions: so they do but for the constraint of the space;
-    linking_distance: of the run's event, None without one; is_law: the
+    event: its kind, None without one; linking_distance: that of
+    the event, None without one; is_law: the
     points represent a normal law; is_signal: every kernel depends on the distance of positions alone, so that the
     points are values of a signal at times; ends_meet: cells lie on a torus; is_map: the frames are steps of a map, with
     no states in between; temperature, common_temperature: of the noise, the largest of an ensemble; count: particles
@@ -170,6 +172,7 @@ class RunFacts:
     kernels: tuple[Any, ...] = ()
     interacts_only: bool = False
     driven_by_interactions: bool = False
+    event: str | None = None
     linking_distance: float | None = None
     is_law: bool = False
     is_signal: bool = False
@@ -215,6 +218,7 @@ def parse_facts(metadata: Any, dimension: int) -> RunFacts:
         kernels=kernels,
         interacts_only=_interacts_only(table),
         driven_by_interactions=table.get("driven by interactions") is True,
+        event=_text(table.get("event")),
         linking_distance=distance if distance is not None and distance > 0 else None,
         is_law=table.get("closed form") is True,
         is_signal=_is_signal(kernels),

@@ -14,7 +14,7 @@ import pytest
 from matplotlib.cbook import pts_to_midstep
 
 import particleflow
-from particleflow.analysis import Bracket, find_plateaus, summarize, track_clusters, word_merges
+from particleflow.analysis import Bracket, ClusterTrack, find_plateaus, summarize, track_clusters, word_merges
 from particleflow.analysis.clusters.brackets import bracket_after, bracket_of
 from particleflow.app.cli.closing_lines import clusters_line, words_line
 from particleflow.trajectory.trajectory import Trajectory
@@ -126,3 +126,21 @@ def test_changes_at_the_ends_of_a_run_have_the_time_of_that_frame():
     assert bracket_after([1.0, 2.0, 4.0], [True, False, False]) == (1, 2)
     assert bracket_after([1.0, 2.0, 4.0], [False] * 3) == (1, 1)
     assert bracket_after([1.0, 2.0, 4.0], [False, False, True]) is None
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+def test_a_run_that_its_merge_ended_knows_that_time_exactly(stopped):
+    times = [0.0, 1.0, 2.5, 4.0]
+    gaps = np.array([[5.0, 9.0], [4.0, 8.0], [0.5, 7.0], [0.4, 1.0]])  # merges between 1 and 2.5, and at 4
+    points = np.stack([np.zeros(4), gaps[:, 0], gaps[:, 0] + gaps[:, 1]], axis=1)[..., None]
+    metadata = {"event": "merged", "linking distance": 1.0, "status": "stopped by event" if stopped else "finished"}
+    run = Trajectory.from_arrays(times, points, metadata={**metadata, "statistics": {"end time": 4.0}})
+    last = Bracket(4.0, 4.0) if stopped else Bracket(2.5, 4.0)
+    for track in (track_clusters(run), ClusterTrack.from_arrays(track_clusters(run).arrays())):
+        assert [merge.between for merge in track.tree.merges] == [Bracket(1.0, 2.5), last]
+        assert f"unchanged since t = {last}" in repr(track)
+    summary = json.loads(json.dumps(summarize(run)))
+    assert summary["collapse"]["between"] == list(last)
+    assert clusters_line(summary) == f"3 → 1 cluster; 1 since t = {last}"
+    assert track_clusters(run, 2.0).tree.merges[-1].between == Bracket(2.5, 4.0)  # another distance than the event's
+    assert track_clusters(run[:3], 1.0).tree.merges[-1].between == Bracket(1.0, 2.5)  # a part of the run

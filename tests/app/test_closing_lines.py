@@ -63,7 +63,7 @@ def test_one_is_singular():
 
 
 def test_a_run_ends_with_what_a_person_wants(tmp_path, capsys):
-    """x ← x − x: four particles on a line are one after the first of four layers."""
+    """x ← x − x: four particles on a line are one after the first of four steps."""
     (tmp_path / "map.toml").write_text(MAP, encoding="utf-8")
     folder = tmp_path / "run"
     arguments = ["run", str(tmp_path / "map.toml"), "--output", str(folder), "--no-movie", "--no-figures"]
@@ -71,15 +71,15 @@ def test_a_run_ends_with_what_a_person_wants(tmp_path, capsys):
     captured = capsys.readouterr()
     assert captured.out == f"{folder}\n"
     lines = captured.err.splitlines()[-3:]
-    assert lines[0] == "4 → 1 cluster; 1 since t = 0–1"
-    assert lines[1].startswith("t = 4 after 5 frames, 4 steps, ")
+    assert lines[0] == "4 → 1 cluster; 1 since step 1"
+    assert lines[1].startswith("step 4 after 5 frames, 4 steps, ")
     assert lines[2] == f"open {folder / 'viewer.html'}"
     assert (folder / "viewer.html").is_file()
     assert main(["analyze", str(folder)]) == 0
     captured = capsys.readouterr()
     assert captured.out == f"{folder / 'summary.json'}\n"
     lines = captured.err.splitlines()[-3:]
-    assert lines[0] == "4 → 1 cluster; 1 since t = 0–1"
+    assert lines[0] == "4 → 1 cluster; 1 since step 1"
     assert lines[1].startswith("linked at euclidean distance 0.05 (sqrt(0.002) times")  # √0.002 · √1.25
     assert lines[2] == f"open {folder / 'viewer.html'}"
     assert main(["analyze", str(folder), "--quiet"]) == 0

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 DEFAULT_INNER = 0.999
 NETWORK_INNER = 0.9  # cosine of two words that count as one: copies of a word reach it, different words seldom do
 # A run stops where a distance is met up to rounding and the tolerance of root finding; its last merge counts as one.
-_EVENT_SLACK = 1e-5
+EVENT_SLACK = 1e-5
 
 
 GIVEN = "given"  # the reason of a threshold that the user has chosen
@@ -125,7 +125,7 @@ def choose_threshold(trajectory: "Trajectory", threshold: float | None = None) -
         return Threshold(as_positive(threshold, "threshold", zero=True), metric, GIVEN)
     distance = trajectory.facts.linking_distance
     if distance is not None:
-        return Threshold(distance * (1 + _EVENT_SLACK), metric, f"the distance {distance:g} of the run's event")
+        return Threshold(distance * (1 + EVENT_SLACK), metric, f"the distance {distance:g} of the run's event")
     if counts_directions(trajectory):
         return Threshold(chordal_from_inner(NETWORK_INNER), metric, f"cosine {NETWORK_INNER} of two hidden states")
     if metric == "chordal":

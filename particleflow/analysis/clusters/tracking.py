@@ -25,6 +25,7 @@ from particleflow._support.single_linkage import distinct
 from particleflow._support.text import plural
 from particleflow.analysis.clusters.brackets import Bracket, bracket_after, bracket_of
 from particleflow.analysis.clusters.clusters import (
+    EVENT_SLACK,
     Threshold,
     choose_threshold,
     cluster_masses,
@@ -47,6 +48,7 @@ from particleflow.analysis.reading import (
     iterate,
     single_run,
 )
+from particleflow.trajectory.status import Status
 
 if TYPE_CHECKING:
     from particleflow.trajectory.trajectory import Trajectory
@@ -63,7 +65,8 @@ class ClusterTrack:
     labels: (T, N), consistent through time, −1 for particles of no weight and in a dense start (of large runs in a
     temporary file, read as it is used); components: (T,), the number of connected components; counts, largest_mass and
     effective_count: (T,), the number of clusters, the mass max_c m_c of the heaviest one, and 1 / Σ_c m_c², NaN where
-    clusters are not separated; tree: the merge tree.
+    clusters are not separated; tree: the merge tree; exact_end: the last change of the count is the event that ended
+    the run, at the time of the last frame.
     """
 
     threshold: Threshold
@@ -74,13 +77,14 @@ class ClusterTrack:
     largest_mass: FloatArray
     effective_count: FloatArray
     tree: MergeTree
+    exact_end: bool = False
 
     def arrays(self) -> dict[str, NDArray]:
         """The track as arrays of numbers and text, from which `from_arrays` makes it again."""
         named = {name: getattr(self, name) for name in _ARRAYS}
         births = np.asarray(self.tree.births, dtype=np.float64).reshape(-1, len(Birth._fields))
         merges = [(*merge.between, *merge[1:]) for merge in self.tree.merges]
-        numbers = np.array([self.threshold.value, self.tree.threshold, self.tree.resolution])
+        numbers = np.array([self.threshold.value, self.tree.threshold, self.tree.resolution, self.exact_end])
         words = np.array([self.threshold.metric, self.threshold.reason])
         rows = np.asarray(merges, dtype=np.float64).reshape(-1, len(Merge._fields) + 1)
         return {**named, "births": births, "merges": rows, "numbers": numbers, "words": words}
@@ -88,7 +92,7 @@ class ClusterTrack:
     @staticmethod
     def from_arrays(arrays: Mapping[str, NDArray]) -> "ClusterTrack":
         """Make the track again from its `arrays`, as received from another process."""
-        value, linking, resolution = arrays["numbers"].tolist()
+        value, linking, resolution, exact = arrays["numbers"].tolist()
         metric, reason = arrays["words"].tolist()
         births = [
             Birth(int(label), int(frame), time, int(parent), mass, int(size))
@@ -101,7 +105,7 @@ class ClusterTrack:
         spans = tuple(spans_without_count(arrays["times"], arrays["counts"]))
         tree = MergeTree(linking, births, merges, resolution, spans)
         named = {name: arrays[name] for name in _ARRAYS}
-        return ClusterTrack(Threshold(value, metric, reason), tree=tree, **named)
+        return ClusterTrack(Threshold(value, metric, reason), tree=tree, exact_end=bool(exact), **named)
 
     def __repr__(self) -> str:
         """A card of five lines: how many clusters there were, when they merged, and how unequal the last ones are."""
@@ -128,7 +132,8 @@ class ClusterTrack:
         if last is None:
             since = bracket_after(self.times, np.isfinite(self.counts))
             return f"{begin} → {NOT_SEPARATED} since t = {since}"
-        return f"{begin} → {last}, unchanged since t = {bracket_after(self.times, self.counts != last)}"
+        since = bracket_after(self.times, self.counts != last, exact_end=self.exact_end)
+        return f"{begin} → {last}, unchanged since t = {since}"
 
 
 def track_clusters(
@@ -145,7 +150,8 @@ def track_clusters(
     times = np.asarray(trajectory.times, dtype=np.float64)
     weights = fixed_weights(trajectory)
     chosen = choose_threshold(trajectory, threshold)
-    tracker = _Tracker(chosen.value, weights, times, trajectory.facts.time_unit is not None)
+    exact = _ends_at_a_merge(trajectory, chosen.value)
+    tracker = _Tracker(chosen.value, weights, times, trajectory.facts.time_unit is not None, exact)
     frames = len(trajectory)
     labels = _empty_labels(frames, trajectory.count)
     components, separated = np.empty(frames, dtype=np.int64), np.empty(frames, dtype=bool)
@@ -164,11 +170,22 @@ def track_clusters(
     if not separated[0]:
         labels[: np.flatnonzero(~separated)[-1] + 1] = -1
     counts = known_counts(components, separated)
+    exact = exact and frames > 1 and int(components[-2] - components[-1]) == 1  # of several, others came before it
     known = np.isfinite(counts)
     largest, effective = np.where(known, largest, np.nan), np.where(known, effective, np.nan)
     spans = tuple(spans_without_count(times, counts))
     tree = MergeTree(chosen.value, tracker.births, tracker.merges, tracker.resolution, spans)
-    return ClusterTrack(chosen, times, labels, components, counts, largest, effective, tree)
+    return ClusterTrack(chosen, times, labels, components, counts, largest, effective, tree, exact)
+
+
+def _ends_at_a_merge(trajectory: "Trajectory", threshold: float) -> bool:
+    """Whether the last frame is the very moment of a merge at this threshold: the event that ended the run."""
+    statistics = trajectory.metadata.get("statistics")
+    end = statistics.get("end time") if isinstance(statistics, Mapping) else None
+    stopped = trajectory.status == Status.STOPPED and trajectory.facts.event == "merged"
+    distance = trajectory.facts.linking_distance or 0.0  # of the event; the threshold leaves room for its tolerance
+    same = abs(threshold - distance) <= 2 * EVENT_SLACK * distance
+    return stopped and same and end == float(trajectory.times[-1])
 
 
 def _empty_labels(frames: int, count: int) -> NDArray[np.int32]:
@@ -187,9 +204,11 @@ def _empty_labels(frames: int, count: int) -> NDArray[np.int32]:
 class _Tracker:
     """The state between two frames: every particle's component, every component's label, mass and size."""
 
-    def __init__(self, threshold: float, weights: FloatArray, times: FloatArray, whole: bool = False):
-        """Begin before the first frame, without clusters; `whole`: nothing happens but at whole times."""
+    def __init__(self, threshold: float, weights: FloatArray, times: FloatArray, whole: bool, exact_end: bool):
+        """Begin before the first frame, without clusters; `whole`: nothing happens but at whole times; `exact_end`: the last
+        merge is at the time of the last frame."""
         self.threshold, self.weights, self.times, self.whole = threshold, weights, times, whole
+        self.exact_end = exact_end
         self.active = weights > 0
         self.restart()
 
@@ -303,6 +322,8 @@ class _Tracker:
             self.merges.append(Merge(between, index, *names, mass[keep], size[keep], absorbed_mass))
             leader |= dict.fromkeys(group[lose], keep)
             group[keep] += group.pop(lose)
+        if self.exact_end and index == self.times.size - 1 and self.merges:
+            self.merges[-1] = self.merges[-1]._replace(between=Bracket(between.after, between.after))
         return leader
 
 

@@ -58,6 +58,7 @@ def cluster_section(track: ClusterTrack, weights: FloatArray) -> Section:
         "final_count": plain_count(track.counts[-1]),
         "not_separated": _not_separated(track.times, track.counts),
         "final_masses": masses[:_LISTED],
+        "ends_with_a_merge": track.exact_end,
         "times": track.times,
         "counts": [plain_count(count) for count in track.counts],
         "largest_mass": track.largest_mass,
@@ -115,7 +116,7 @@ def peak_section(track: PeakTrack) -> Section:
 
 def collapse_section(track: ClusterTrack) -> Section:
     """The time after which one cluster is left for good."""
-    bracket = collapse_time(track.times, track.counts)
+    bracket = collapse_time(track.times, track.counts, exact_end=track.exact_end)
     never: Section = dict.fromkeys(("time", "half_width", "between"))
     return {"target_count": 1, **(never if bracket is None else bracket.to_dict())}
 
@@ -150,7 +151,7 @@ def plateau_section(
     track: ClusterTrack, energy: FloatArray | None, logarithm: FloatArray | None, minimum: float
 ) -> Section:
     """The metastable plateaus, treads of the counts, with the mean energy on them, and of its logarithm, if known."""
-    plateaus = find_plateaus(track.times, track.counts, energy, minimum=minimum)
+    plateaus = find_plateaus(track.times, track.counts, energy, minimum=minimum, exact_end=track.exact_end)
     listed = [plateau.to_dict() for plateau in plateaus[:_LISTED]]
     if logarithm is not None:
         for row in listed:

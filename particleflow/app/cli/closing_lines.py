@@ -58,14 +58,16 @@ def _run_line(summary: dict[str, Any]) -> str:
         if gap is None or lead
         else f", not separated from {_change(gap['from'], unit)} to {_change(gap['until'], unit).removeprefix('t = ')}"
     )
-    treads = _treads(clusters["times"], clusters["counts"], unit)
+    exact = clusters.get("ends_with_a_merge") is True
+    treads = _treads(clusters["times"], clusters["counts"], unit, exact_end=exact)
     return f"{lead}{known[0]} → {plural(known[-1], 'cluster')}{inside}; {treads}"
 
 
-def _treads(times: list[float], counts: list[int | None], unit: str | None) -> str:
+def _treads(times: list[float], counts: list[int | None], unit: str | None, *, exact_end: bool) -> str:
     """ "8 until t = 3.1–3.2, 5 until t = 11.9–12.4": the longest-lived numbers, or since when there is the last.
 
-    Parameters: the saved `times`; the `counts`, None where there is none; the `unit` that times count.
+    Parameters: the saved `times`; the `counts`, None where there is none; the `unit` that times count;
+    `exact_end`, whether the last change is at the time of the last frame.
     """
     import numpy as np
 
@@ -74,10 +76,10 @@ def _treads(times: list[float], counts: list[int | None], unit: str | None) -> s
     series, last = np.array(counts, dtype=float), counts[-1]
     found = metastable(find_plateaus(times, series), float(series[0]))
     treads = dict.fromkeys(plateau.count for plateau in found if plateau.count not in (None, last))
-    words = [f"{count} until {_when(_end_of(count, times, counts), unit)}" for count in treads]
+    words = [f"{count} until {_when(_end_of(count, times, counts, exact_end=exact_end), unit)}" for count in treads]
     if not words:
         other = next((count for count in reversed(counts) if count != last), None)
-        words = [f"{last} since {_when(_end_of(other, times, counts), unit)}"]
+        words = [f"{last} since {_when(_end_of(other, times, counts, exact_end=exact_end), unit)}"]
     return ", ".join(words[-_LISTED_TREADS:])
 
 
@@ -115,11 +117,13 @@ def _recorded(summary: dict[str, Any]) -> str:
     return ", ".join(ends[:_LISTED_SERIES])
 
 
-def _end_of(count: int | None, times: list[float], counts: list[int | None]) -> "Bracket | None":
+def _end_of(
+    count: int | None, times: list[float], counts: list[int | None], *, exact_end: bool = False
+) -> "Bracket | None":
     """The saved times around the end of the last stretch with so many clusters, or without a number of them (None)."""
     from particleflow.analysis.clusters.brackets import bracket_after
 
-    return bracket_after(times, [each == count for each in counts])
+    return bracket_after(times, [each == count for each in counts], exact_end=exact_end)
 
 
 def _unit(summary: dict[str, Any]) -> str | None:

@@ -67,6 +67,7 @@ def describe(plan: Plan) -> dict[str, Any]:
         **_fixed_data(plan),
         "discretization": kind_of(type(plan.discretization)),
         "ends meet": isinstance(plan.discretization, InBox) and plan.discretization.periodic,
+        "event": None if plan.event is None else kind_of(type(plan.event)),
         "linking distance": None if plan.event is None else plan.event.linking_distance(),
         "precision": str(np.dtype(plan.dtype)),
         "solver": plan.method.solver,
