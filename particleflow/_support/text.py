@@ -4,6 +4,9 @@ import difflib
 from collections.abc import Iterable
 from typing import Any
 
+_NEAR = 0.65  # share of common letters from which on a wrong name suggests another
+_FEW_LETTERS = 120  # of a list of names in a message
+
 
 def readable_size(size: float) -> str:
     """A number of bytes with a unit: 12 bytes, 3.4 kB, 5.67 MB."""
@@ -19,13 +22,26 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def suggestion(wrong: Any, known: Iterable[str]) -> str:
-    """The nearest known name as a question, else the list of all known names."""
+def nearest_name(wrong: Any, known: Iterable[str]) -> str | None:
+    """The known name that a wrong one was probably meant to be; None where none is near."""
+    close = difflib.get_close_matches(str(wrong)[:80], sorted(known), n=1, cutoff=_NEAR)
+    return close[0] if close else None
+
+
+def suggestion(wrong: Any, known: Iterable[str], lister: str | None = None) -> str:
+    """The nearest known name as a question; where none is near all of them if they are few, else where they are listed.
+
+    Parameters: the `wrong` name; those that are `known`; the `lister`, such as "`particleflow kinds`", a command that
+    lists them; without one they are listed here, however many.
+    """
     names = sorted(known)
-    close = difflib.get_close_matches(str(wrong)[:80], names, n=1, cutoff=0.6)
-    if close:
-        return f"did you mean {close[0]!r}?"
-    return f"there is: {', '.join(names)}" if names else "there is none"
+    close = nearest_name(wrong, names)
+    if close is not None:
+        return f"did you mean {close!r}?"
+    listed = ", ".join(names)
+    if lister is not None and len(listed) > _FEW_LETTERS:
+        return f"{lister} lists all {len(names)}"
+    return f"there is: {listed}" if names else "there is none"
 
 
 def printable(text: Any) -> str:

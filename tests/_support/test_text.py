@@ -2,7 +2,7 @@
 
 import pytest
 
-from particleflow._support.text import readable_size
+from particleflow._support.text import nearest_name, readable_size, suggestion
 
 
 @pytest.mark.parametrize(
@@ -21,3 +21,13 @@ from particleflow._support.text import readable_size
 )
 def test_a_size_has_three_digits_and_a_unit(size, said):
     assert readable_size(size) == said
+
+
+def test_a_name_is_suggested_only_where_it_is_near_and_a_long_list_is_not_told():
+    kinds = [f"kernel_{number}" for number in range(40)]
+    assert suggestion("gausian", ["gaussian", "laplace"]) == "did you mean 'gaussian'?"
+    assert suggestion("wobble", ["gaussian", "laplace"]) == "there is: gaussian, laplace"
+    assert suggestion("wobble", ["gaussian", "laplace"], "`list`") == "there is: gaussian, laplace"
+    assert suggestion("wobble", kinds, "`particleflow kinds kernel`") == "`particleflow kinds kernel` lists all 40"
+    assert suggestion("wobble", []) == "there is none"
+    assert nearest_name("", kinds) is nearest_name("ball", ["dual", "bowl"]) is None

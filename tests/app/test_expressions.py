@@ -8,7 +8,9 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import particleflow as pf
+from particleflow.app.cli import main
 from particleflow.app.scenario.scenario import load
+from particleflow.app.scenario.schema import find_kinds
 from particleflow.app.scenario.schema.expressions import with_numbers
 from particleflow.app.scenario.schema.json_schema import json_schema
 from particleflow.app.scenario.schema.problems import Problems, ScenarioError
@@ -179,3 +181,16 @@ def test_the_schema_allows_it_wherever_there_is_a_number():
     assert not validator.is_valid(scenario({"expression": 2}))
     assert not validator.is_valid(scenario({"expression": "2", "more": 1}))
     assert not validator.is_valid(scenario("2"))
+
+
+def test_the_grammar_is_described_and_its_example_is_a_scenario(tmp_path, capsys):
+    assert main(["describe", "expression"]) == 0
+    said = capsys.readouterr().out
+    assert all(word in said for word in ("drift.0.kernel.beta", "[numbers]", "pi and e", "tanh", "max and min"))
+    assert main(["kinds", "table"]) == 0
+    assert "expression" in capsys.readouterr().out
+    (kind,) = find_kinds("expression")
+    beside = 'initial = { kind = "uniform_sphere", dim = 3, count = 7 }\ngeometry = "sphere"\n[time]\nend = 1.0\n'
+    path = tmp_path / "example.toml"
+    path.write_text(beside + kind.example, encoding="utf-8")
+    assert beta_of(load(path).build().flow) == 2 * math.log(7)

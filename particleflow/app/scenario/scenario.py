@@ -21,6 +21,7 @@ import numpy as np
 
 from particleflow._support import toml
 from particleflow._support.files import reason_of
+from particleflow._support.text import nearest_name
 from particleflow._support.user_code import blamed, importable
 from particleflow.errors import ParticleflowError, StartMoved, UserError
 
@@ -244,12 +245,8 @@ def find(path: str | Path) -> Path:
     name = file.stem if file.suffix == ".toml" else file.name
     if len(file.parts) == 1 and name in shipped():
         return shipped()[name]
-    import difflib
-
-    close = difflib.get_close_matches(name, shipped(), n=1)
-    hint = (
-        f" Did you mean the shipped scenario {close[0]!r}?" if close else " `particleflow list` shows what is shipped."
-    )
+    near = nearest_name(name, shipped())
+    hint = f" Did you mean the shipped scenario {near!r}?" if near else " `particleflow list` shows what is shipped."
     raise UserError(f"There is no scenario file {str(path)[:200]}.{hint}")
 
 

@@ -109,10 +109,15 @@ def gaussian_distance(present: Present) -> Float[Array, ""]:
 
 @observable
 def effective_rank(present: Present) -> Float[Array, ""]:
-    """exp of the entropy of the normalised spectrum of ∫ x xᵀ dμ: the number of directions in use."""
+    """exp of the entropy of the normalised spectrum of ∫ x xᵀ dμ: the number of directions in use.
+
+    It is 1 where all points are on one line through the origin, and 0 where all are at the origin.
+    """
     measure = present.measure
     spectrum = jnp.linalg.eigvalsh(measure.points.T @ (shares_of(measure)[:, None] * measure.points))
-    return jnp.exp(entropy_of(jnp.maximum(spectrum, 0.0) / jnp.sum(jnp.maximum(spectrum, 0.0))))
+    spectrum = jnp.maximum(spectrum, 0.0)
+    whole = jnp.sum(spectrum)
+    return jnp.where(whole > 0, jnp.exp(entropy_of(spectrum / jnp.where(whole > 0, whole, 1.0))), 0.0)
 
 
 def _standardised(measure: Measure) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from particleflow._support.progress import Progress
-from particleflow._support.text import suggestion
+from particleflow._support.text import nearest_name
 from particleflow.analysis.clusters.clusters import GIVEN
 from particleflow.analysis.clusters.last_clusters import MOSTLY_ONE
 from particleflow.analysis.clusters.plateaus import find_plateaus, first_real_merge, metastable
@@ -158,11 +158,10 @@ def _chosen(trajectory: "Trajectory", suited: dict[str, Draw], only: Any) -> dic
     asked = list(dict.fromkeys([only] if isinstance(only, str) else only))
     for name in asked:
         if name not in suited:
-            hint = suggestion(name, names)
-            listed = "" if hint.startswith("there is") else f" There is: {', '.join(names)}."
+            near = nearest_name(name, names)
             raise ArgumentError(
-                f"Argument `only` must name figures that suit this run, or be {ALL!r}, but holds {name!r}; "
-                f"{hint}{listed}"
+                f"Argument `only` must name figures that suit this run, or be {ALL!r}, but holds {name!r}"
+                f"{f'; did you mean {near!r}?' if near else '.'} There is: {', '.join(names)}."
             )
     return {name: suited[name] for name in asked}
 

@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 
 from particleflow._support.text import suggestion
 from particleflow._support.toml import value_text
+from particleflow.app.scenario.schema import expressions
 from particleflow.app.scenario.schema.argument_types import words_of
 from particleflow.app.scenario.schema.document import ScenarioFile
 from particleflow.app.scenario.schema.problems import shown, table_model
@@ -54,6 +55,7 @@ class Kind:
     name: str
     docstring: str
     parameters: tuple[KindParameter, ...]
+    shown_as: str | None = None  # how it is written, where that does not follow from its parameters
 
     @property
     def sentence(self) -> str:
@@ -63,6 +65,8 @@ class Kind:
     @property
     def example(self) -> str:
         """The table with the parameters that must be given."""
+        if self.shown_as is not None:
+            return self.shown_as
         needed = [each.name for each in self.parameters if each.required]
         if self.family == TABLE:
             return "\n".join([f"[{self.name}]", *(f"{name} = …" for name in needed)])
@@ -95,8 +99,8 @@ def find_kinds(name: str) -> list[Kind]:
     known = all_kinds(family or None)
     found = [each for each in known if each.name == kind]
     if not found:
-        hint = suggestion(kind, {each.name for each in known})
-        raise UserError(f"There is no kind {name[:80]!r}: {hint} `particleflow kinds` lists all.")
+        hint = suggestion(kind, {each.name for each in known}, f"`particleflow kinds{f' {family}' * bool(family)}`")
+        raise UserError(f"There is no kind {name[:80]!r}: {hint}")
     return found
 
 
@@ -122,12 +126,14 @@ def _docstring(target: Any) -> str:
 
 
 def _tables() -> Iterator[Kind]:
-    """The tables of a file that are no constructor calls."""
+    """The tables of a file that are no constructor calls, and the one that stands for a number."""
     for name, field in ScenarioFile.model_fields.items():
         model = table_model(field.annotation)
         if model is not None:
             docstring = inspect.cleandoc(model.__doc__ or "")
             yield Kind(TABLE, name, docstring, tuple(_parameters(model.model_fields, docstring)))
+    text = KindParameter(expressions.KEY, f"a text of at most {expressions.LONGEST} characters", True, None, "what is computed")
+    yield Kind(TABLE, expressions.KEY, expressions.grammar(), (text,), expressions.EXAMPLE)
 
 
 def meaning_of(name: str, docstring: str) -> str:

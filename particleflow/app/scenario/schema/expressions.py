@@ -17,12 +17,15 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from particleflow._support.text import nearest_name
 from particleflow.app.scenario.schema.problems import Problems, joined, shown, suggestion
 from particleflow.errors import UserError
 
 KEY = "expression"
-_LONGEST = 300
+LONGEST = 300
 _DEEPEST = 24  # tables inside tables
+_MOST_NAMED = 8  # numbers of the file in a message
+_PATH = "drift.0.kernel.beta"
 _TOKEN = re.compile(
     r"\s*(?:(\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?)|([A-Za-z_]\w*(?:\.\w+)*)|(\*\*|[-+*/^(),]))"
 )
@@ -36,10 +39,37 @@ _OF_SEVERAL: dict[str, Callable[[list[float]], float]] = {"max": max, "min": min
 SCHEMA = {
     "type": "object",
     "title": "a number computed from others",
-    "properties": {KEY: {"type": "string", "maxLength": _LONGEST}},
+    "properties": {KEY: {"type": "string", "maxLength": LONGEST}},
     "required": [KEY],
     "additionalProperties": False,
 }
+
+
+def grammar() -> str:
+    """What can be written in an expression, in paragraphs, with all names that there are."""
+    functions, several = ", ".join(_OF_ONE), " and ".join(_OF_SEVERAL)
+    return f"""A number that is computed from other numbers of the file, written in the place of any number.
+
+Signs: + - * / and ^ (or **) for powers, with round brackets; - also before a number. The usual order: powers first,
+from the right, then * and /, then + and -.
+
+Names: a dotted path of the file, such as {_PATH}; a key of [initial] or of your own table
+[numbers], without its table; {" and ".join(_CONSTANTS)}. A name may be that of another expression, but none may depend
+on itself.
+
+Functions: {functions} of one number;
+{several} of several. The logarithm is the natural one.
+
+A result that is a whole number can stand for a count. What `--set` or a sweep changes, expressions follow; in [sweep]
+itself there are none. Nothing is ever executed."""
+
+
+EXAMPLE = """[numbers]
+gamma = 2.0
+
+[[drift]]
+kind = "attend"
+kernel = { kind = "attention", beta = { expression = "gamma * log(count)" } }"""
 
 
 def with_numbers(raw: dict[str, Any], problems: Problems) -> dict[str, Any]:
@@ -90,8 +120,8 @@ class _Names:
         """The value of the expression at a path."""
         if path in self._found:
             return self._found[path]
-        if not isinstance(text, str) or len(text) > _LONGEST:
-            raise UserError(f"must be a text of at most {_LONGEST} characters")
+        if not isinstance(text, str) or len(text) > LONGEST:
+            raise UserError(f"must be a text of at most {LONGEST} characters")
         if path in self._open:
             raise UserError(f"depends on itself: {' → '.join([*self._open[-4:], path])}")
         self._open.append(path)
@@ -116,7 +146,16 @@ class _Names:
                 return float(found)
         if name in _CONSTANTS:
             return _CONSTANTS[name]
-        raise UserError(f"names {shown(name)}, which is no number of the file; {suggestion(name, self._known())}")
+        raise UserError(f"names {shown(name)}, which is no number of the file; {self._hint(name)}")
+
+    def _hint(self, name: str) -> str:
+        """What a wrong name may have meant, or how the numbers of the file are named."""
+        known = self._known()
+        near = nearest_name(name, known)
+        if near is not None:
+            return f"did you mean {near!r}?"
+        short = [each for each in known if "." not in each and each not in _CONSTANTS]
+        return f"there is {', '.join(sorted(short)[:_MOST_NAMED])}, or a dotted path such as {_PATH}"
 
     def _known(self) -> list[str]:
         """The names that there are."""

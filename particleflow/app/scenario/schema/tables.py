@@ -76,7 +76,7 @@ class TableReader:
         if self._depth > _DEEPEST:
             raise problem(f"is nested more than {_DEEPEST} levels deep", MISSING)
         if "kind" not in raw:
-            raise problem_at("kind", f"is missing; {suggestion('', self.registry.kinds(family))}")
+            raise problem_at("kind", f"is missing; {suggestion('', self.registry.kinds(family), _lister(family))}")
         kind = raw["kind"]
         if not isinstance(kind, str):
             raise problem_at("kind", "must be a text in quotes", kind)
@@ -85,7 +85,7 @@ class TableReader:
         except UserError as error:
             raise problem_at("kind", str(error), kind) from error
         if target is None:
-            hint = suggestion(kind, self.registry.kinds(family))
+            hint = suggestion(kind, self.registry.kinds(family), _lister(family))
             raise problem_at("kind", f"is no known {family}; {hint}", kind)
         return target
 
@@ -103,6 +103,11 @@ class TableReader:
         except Exception as error:  # a constructor, perhaps the user's, met a value it was not written for
             raise problem(f"cannot be made: {type(error).__name__}: {shown(str(error))}", MISSING) from error
         return spec
+
+
+def _lister(family: str) -> str:
+    """The command that lists the kinds of a family."""
+    return f"`particleflow kinds {family}`"
 
 
 def validated(model: type[BaseModel], raw: Any, path: str, problems: Problems) -> Any:
