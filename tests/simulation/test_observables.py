@@ -143,6 +143,18 @@ def test_consensus():
         assert abs(found[name] - value) < 1e-12, name
 
 
+@pytest.mark.parametrize(("height", "rank"), [(0.0, 0.0), (3.0, 1.0)])
+def test_the_effective_rank_of_equal_points_is_that_of_their_line(height, rank):
+    """∫ x xᵀ dμ is a matrix of rank 0 or 1."""
+    points = jnp.full((5, 3), height)
+    measure = pf.Measure.uniform(points)
+    assert np.isclose(observables.effective_rank(pf.Present.of(pf.Flow(pf.drifts.Linear(-1.0)), measure)), rank)
+    depth = pf.analysis.along_depth([points, points])
+    assert np.allclose(depth.effective_rank, rank)
+    assert np.allclose(depth.collapse, 0.0, atol=1e-14)
+    assert np.isnan(depth.cosines).all() == (height == 0)
+
+
 def test_quantiles_without_a_pair_are_nan_with_one_more_particle_they_are_its_cosine():
     flow = pf.Flow(pf.Attend(kernels.Attention(beta=BETA)), geometry=pf.Sphere())
     quantiles = observables.SimilarityQuantiles((0.1, 0.9))

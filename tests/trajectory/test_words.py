@@ -143,7 +143,7 @@ FIRST = "a with b (t = 1–2), c with d (t = 1–2)"
     [
         (["a", "a", "b", "b"], "2 words in 1 cluster: first a with b (t = 2–3)"),
         (["a", "b", "c", "d"], f"4 words in 1 cluster: first {FIRST}, a, b with c, d (t = 2–3)"),
-        (["a", "a", "a", "a"], "1 word in 1 cluster: no two different ones became one"),
+        (["a", "a", "a", "a"], "1 word in 1 cluster: the same one everywhere"),
         (None, None),
     ],
 )  # fmt: skip
@@ -154,6 +154,21 @@ def test_the_words_in_one_line(words, line):
     summary = pf.analysis.summarize(run, threshold=0.25)
     assert words_line(summary) == line
     assert words_line(json.loads(json.dumps(summary))) == words_line(summary)
+
+
+def test_without_a_merge_the_line_says_what_the_clusters_hold():
+    """Beside one cluster it does not say that no two words became one where they were one from the beginning."""
+    still = np.array([0.0, 0.1, 5.0, 5.1])[None, :, None].repeat(3, axis=0)
+    for words, said in (
+        ("aabb", "no two different ones became one"),
+        ("abcd", "those in one cluster are together from the first frame on"),
+    ):
+        summary = pf.analysis.summarize(Trajectory.from_arrays(np.arange(3.0), still, words=list(words)), threshold=1.0)
+        assert words_line(summary) == f"{len(set(words))} words in 2 clusters: {said}"
+    points = np.stack([np.linspace(0, 10, 40), np.linspace(0, 0.1, 40)])[..., None]  # a chain, then one place
+    run = Trajectory.from_arrays([0.0, 1.0], points, words=list("ab" * 20))
+    summary = pf.analysis.summarize(run, threshold=0.5)
+    assert words_line(summary) == "2 words in 1 cluster: those in one cluster are together since t = 0–1"
 
 
 @pytest.mark.parametrize("summary", [None, {}, {"words": 3}, {"words": {"listed_merges": [1]}, "clusters": {}}])

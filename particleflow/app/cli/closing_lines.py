@@ -174,10 +174,22 @@ def words_line(summary: dict[str, Any] | None) -> str | None:
         if len(merges) > _LISTED_MERGES:
             told[-1:] = ["…", f"last {told[-1]}" if found["complete"] else told[-1]]
         lead = "first" if found["complete"] else "for example"
-        became = f"{lead} {', '.join(told)}" if told else "no two different ones became one"
+        became = f"{lead} {', '.join(told)}" if told else _without_merges(summary, found)
         return f"{plural(int(found['different']), 'word')} in {plural(clusters, 'cluster')}: {became}"
     except (KeyError, TypeError, ValueError, AttributeError, IndexError):  # no summary of ours
         return None
+
+
+def _without_merges(summary: dict[str, Any], words: dict[str, Any]) -> str:
+    """What to say where no merge brought different words together: whether clusters hold different ones all the same."""
+    if int(words["different"]) == 1:
+        return "the same one everywhere"
+    if all(int(each["different"]) == 1 for each in words["final_clusters"]):
+        return "no two different ones became one"
+    gap = summary["clusters"].get("not_separated")
+    begins_so = gap is not None and gap["from"] is None  # before, nothing is known of clusters
+    since = f"since {_change(gap['until'], _unit(summary))}" if begins_so else "from the first frame on"
+    return f"those in one cluster are together {since}"
 
 
 def _at(merge: dict[str, Any], times: list[float], unit: str | None) -> str:
