@@ -192,12 +192,25 @@ def test_a_run_that_ends_as_a_cloud_has_no_final_clusters(frames):
     if len(run) == 2:
         assert np.isnan(track.counts).all()
         assert (track.tree.births, track.tree.linkage(complete_at=5.0).shape) == ([], (0, 4))
-        assert clusters_line(summary) == "clusters are not separated at any time"
+        assert clusters_line(summary).startswith("clusters are not separated at any time")
     else:
         first = int(np.isfinite(track.counts).sum())
         assert track.counts[:first].tolist() == [4] * first
-        assert clusters_line(summary) == f"4 clusters at first, not separated since t = {first - 1}–{first}"
+        said = f"4 clusters at first, not separated since t = {first - 1}–{first}; 1 chain at the end holds"
+        assert clusters_line(summary).startswith(said)
         assert f"4 → not separated since t = {first - 1}–{first}" in repr(track)
+
+
+def test_two_strings_are_two_chains_and_no_clusters():
+    """Of 200 particles 120 are on one line and 60 on another, each near to the next; 20 are alone."""
+    strings = np.concatenate([np.linspace(0, 12, 120), np.linspace(100, 106, 60), 200 + 50 * np.arange(20)])
+    scattered = 1e3 * np.arange(200.0)
+    run = Trajectory.from_arrays([0.0, 1.0], np.stack([scattered, strings])[..., None])
+    summary = json.loads(json.dumps(summarize(run, threshold=0.5)))
+    assert summary["clusters"]["final_count"] is None
+    np.testing.assert_allclose(summary["clusters"]["final_chains"], [0.6, 0.3], rtol=1e-12)
+    said = "200 clusters at first, not separated since t = 0–1; 2 chains at the end hold 60 %, 30 %"
+    assert clusters_line(summary) == said
 
 
 def test_a_count_is_not_thrown_about_by_tails():

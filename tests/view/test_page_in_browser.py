@@ -683,6 +683,6 @@ def test_frames_without_a_count_say_that_clusters_are_not_separated(show):
         page.evaluate(f"window.particleflow.seek({times[frame]})")
         state(page)
         said = page.locator(".panel", has_text="clusters").first.locator(".value").inner_text()
-        assert said == ("not separated" if np.isnan(count) else f"{count:.0f}")
+        assert said == ("chains, not separated" if np.isnan(count) else f"{count:.0f}")
     codes = [set(page.evaluate(f"window.particleflow.clusters({frame})")) for frame in (0, 15)]
     assert [len(each) for each in codes] == [1, 4]

@@ -111,4 +111,11 @@ def test_the_tree_of_a_dense_start_begins_where_it_is_separated_and_says_so(vert
     (band,) = [patch for patch in ax.patches if patch.get_hatch()]
     box = band.get_extents().transformed(ax.transData.inverted())
     np.testing.assert_allclose((box.intervaly if vertical else box.intervalx)[1], (times[begin - 1] + times[begin]) / 2)
-    assert [text.get_text() for text in ax.texts] == ["not separated"]
+    (words,) = ax.texts
+    assert words.get_text() == "chains, not separated"
+    if vertical:  # beside the axes, where no branch is
+        ax.figure.canvas.draw()
+        beside, room = words.get_window_extent(), ax.get_window_extent()
+        assert beside.x0 > room.x1
+        assert room.y0 <= beside.y0 < beside.y1 <= room.y1
+        assert beside.x1 <= ax.figure.bbox.x1

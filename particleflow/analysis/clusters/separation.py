@@ -27,6 +27,7 @@ from particleflow.errors import ShapeError
 CHAIN_REACH = 3.0  # linking distances: a component that reaches farther from its centre is a chain
 CHAIN_SHARE = 0.5  # of the mass: a frame with more of it in chains is not separated
 NOT_SEPARATED = "not separated"
+CHAINS = "chains, not separated"  # in pictures
 
 
 def cluster_reaches(points: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = None) -> FloatArray:
@@ -70,11 +71,31 @@ def is_separated(points: ArrayLike, labels: ArrayLike, threshold: float, *, weig
     points: (N, d), or (N,) on a line; labels: (N,), those of `cluster_labels` at the threshold; weights: (N,).
     """
     distance = as_positive(threshold, "threshold", zero=True)
+    reaches, masses = _reaches_and_masses(points, labels, weights)
+    return bool(masses[reaches > CHAIN_REACH * distance].sum() <= CHAIN_SHARE * masses.sum())
+
+
+def _reaches_and_masses(
+    points: ArrayLike, labels: ArrayLike, weights: ArrayLike | None
+) -> tuple[FloatArray, FloatArray]:
+    """The reach and the mass of every cluster."""
     reaches = cluster_reaches(points, labels, weights=weights)
     numbers = np.asarray(labels, dtype=np.int64)
     mass = as_weights(weights, numbers.size)
-    masses = np.bincount(numbers[numbers >= 0], weights=mass[numbers >= 0])
-    return bool(masses[reaches > CHAIN_REACH * distance].sum() <= CHAIN_SHARE * masses.sum())
+    return reaches, np.bincount(numbers[numbers >= 0], weights=mass[numbers >= 0])
+
+
+def chain_masses(
+    points: ArrayLike, labels: ArrayLike, threshold: float, *, weights: ArrayLike | None = None
+) -> FloatArray:
+    """Return the masses of the chains of a frame, the heaviest first: components that reach farther than 3 thresholds.
+
+    A string of particles, each near to the next, is one chain: its number means something where chains are far apart.
+    points: (N, d), or (N,) on a line; labels: (N,), those of `cluster_labels` at the threshold; weights: (N,).
+    """
+    reaches, masses = _reaches_and_masses(points, labels, weights)
+    found = masses[reaches > CHAIN_REACH * as_positive(threshold, "threshold", zero=True)]
+    return np.sort(found)[::-1]
 
 
 def counted_frames(separated: ArrayLike) -> NDArray[np.bool_]:

@@ -7,10 +7,11 @@ import numpy as np
 from particleflow.analysis.attention.attention_statistics import attention_statistics
 from particleflow.analysis.clusters.agreement import adjusted_rand_index, normalized_mutual_information, silhouette
 from particleflow.analysis.clusters.brackets import bracket_of
+from particleflow.analysis.clusters.clusters import label_active
 from particleflow.analysis.clusters.parking import expected_centres, parking_centres, parking_separation
 from particleflow.analysis.clusters.persistence import largest_gap, single_linkage
 from particleflow.analysis.clusters.plateaus import collapse_time, find_plateaus
-from particleflow.analysis.clusters.separation import plain_count
+from particleflow.analysis.clusters.separation import chain_masses, plain_count
 from particleflow.analysis.clusters.similarity import PairSimilarities, similarity_quantiles
 from particleflow.analysis.clusters.tracking import ClusterTrack
 from particleflow.analysis.density.density_modes import growth_rates, mode_amplitudes, symmetry_errors
@@ -45,10 +46,11 @@ _MOST_TOKENS = 4096  # beyond it the attention matrix is left out
 _EXACT = 1000  # particles up to which exact W2, the energy distance and the attention matrix's rank are computed
 
 
-def cluster_section(track: ClusterTrack, weights: FloatArray) -> Section:
+def cluster_section(track: ClusterTrack, weights: FloatArray, last: FloatArray) -> Section:
     """Counts, largest mass and effective count in every frame, and the masses of the last frame's clusters.
 
-    All are NaN where clusters are not separated, and `not_separated` says from when to when that is.
+    All are NaN where clusters are not separated, and `not_separated` says from when to when that is; `final_chains` are
+    then the masses of the chains of the last frame. last: (N, d), its points as they are linked.
     """
     final = track.labels[-1] if np.isfinite(track.counts[-1]) else np.full(weights.size, -1)
     masses = np.bincount(final[final >= 0], weights=weights[final >= 0])
@@ -58,12 +60,19 @@ def cluster_section(track: ClusterTrack, weights: FloatArray) -> Section:
         "final_count": plain_count(track.counts[-1]),
         "not_separated": _not_separated(track.times, track.counts),
         "final_masses": masses[:_LISTED],
+        "final_chains": _final_chains(track, weights, last)[:_LISTED] if np.isnan(track.counts[-1]) else [],
         "ends_with_a_merge": track.exact_end,
         "times": track.times,
         "counts": [plain_count(count) for count in track.counts],
         "largest_mass": track.largest_mass,
         "effective_count": track.effective_count,
     }
+
+
+def _final_chains(track: ClusterTrack, weights: FloatArray, last: FloatArray) -> FloatArray:
+    """The masses of the chains of the last frame."""
+    found = label_active(last, weights > 0, track.threshold.value)
+    return chain_masses(last, found, track.threshold.value, weights=weights)
 
 
 def _not_separated(times: FloatArray, counts: FloatArray) -> Section | None:

@@ -181,7 +181,7 @@ def _summarize_run(
         "kept_apart_by": character_of(trajectory).apart
         or ("the flow" if spreads(track.components, track.labels[-1]) else None),
         "thresholds": _thresholds(track, trajectory.dimension),
-        "clusters": parts.cluster_section(track, weights),
+        "clusters": parts.cluster_section(track, weights, linked_points(trajectory, last)),
         "merge_tree": track.tree.to_dict(),
         "words": word_section(track, trajectory.words, weights),
         "plateaus": parts.plateau_section(track, energy, logarithm, options.minimum),

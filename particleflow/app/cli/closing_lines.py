@@ -47,9 +47,10 @@ def _run_line(summary: dict[str, Any]) -> str:
     known = [int(count) for count in clusters["counts"] if count is not None]
     gap, unit = clusters.get("not_separated"), _unit(summary)
     if not known:
-        return "; ".join(["clusters are not separated at any time", _recorded(summary)]).removesuffix("; ")
+        never = f"clusters are not separated at any time{_chains(clusters)}"
+        return "; ".join([never, _recorded(summary)]).removesuffix("; ")
     if clusters["final_count"] is None:
-        return f"{plural(known[0], 'cluster')} at first, not separated since {_change(gap['from'], unit)}"
+        return f"{plural(known[0], 'cluster')} at first, not separated since {_change(gap['from'], unit)}{_chains(clusters)}"
     lead = "" if gap is None or gap["from"] is not None else f"not separated until {_change(gap['until'], unit)}, then "
     if len(set(known)) == 1 and (lead or gap is None):
         return lead + plural(known[-1], "cluster") + ("" if lead else " from the first frame to the last")
@@ -61,6 +62,15 @@ def _run_line(summary: dict[str, Any]) -> str:
     exact = clusters.get("ends_with_a_merge") is True
     treads = _treads(clusters["times"], clusters["counts"], unit, exact_end=exact)
     return f"{lead}{known[0]} → {plural(known[-1], 'cluster')}{inside}; {treads}"
+
+
+def _chains(clusters: dict[str, Any]) -> str:
+    """ "; 2 chains at the end hold 67.5 %, 31 %" of the mass: strings of particles, where they are few."""
+    masses = [float(mass) for mass in clusters.get("final_chains") or ()]
+    if not 0 < len(masses) <= _LISTED_MASSES:
+        return ""
+    shares = ", ".join(f"{100 * mass:.3g} %" for mass in masses)
+    return f"; {plural(len(masses), 'chain')} at the end hold{'s' if len(masses) == 1 else ''} {shares}"
 
 
 def _treads(times: list[float], counts: list[int | None], unit: str | None, *, exact_end: bool) -> str:

@@ -342,7 +342,7 @@ def log_axis(ax: "Axes", values: Any, *, axis: str = "y", power: float = 1) -> n
 
 
 def hatch_span(ax: "Axes", span: tuple[float, float], words: str, axis: str = "x") -> None:
-    """Hatch a stretch of time under all curves, with words above the curves, or in the middle if time runs upwards.
+    """Hatch a stretch of time under all curves, with words above the curves, or beside the axes if time runs upwards.
 
     Parameters: `span`, its first and last time; `axis` of time, "x" or "y".
     """
@@ -356,11 +356,23 @@ def hatch_span(ax: "Axes", span: tuple[float, float], words: str, axis: str = "x
     middle = float(np.sqrt(start * end)) if logarithmic == "log" else 0.5 * (start + end)
     box: Any = {"facecolor": theme.panel, "edgecolor": "none", "pad": 2.0}
     if upright:
-        ax.text(0.5, middle, words, transform=ax.get_yaxis_transform(), ha="center", va="center", color=theme.muted,
-                bbox=box, zorder=4)  # fmt: skip
+        _write_beside(ax, middle, words)
         return
     ax.text(middle, 0.97, words, transform=ax.get_xaxis_transform(), ha="center", va="top", color=theme.muted,
             bbox=box, rotation=0 if share > _ROOM_FOR_WORDS else 90, zorder=0.6)  # fmt: skip
+
+
+def _write_beside(ax: "Axes", height: float, words: str) -> None:
+    """Write words to the right of the axes, downwards, in the middle of a height in data, but within the axes' ends."""
+    theme = style.current()
+    share = ax.transAxes.inverted().transform(ax.transData.transform((ax.get_xlim()[0], height)))[1]
+    inches_high = ax.get_position().height * ax.figure.get_figheight()  # type: ignore[union-attr]
+    half = 0.5 * 0.55 * theme.font_size * len(words) / 72 / inches_high
+    place = float(np.clip(share, min(half, 0.5), max(1 - half, 0.5)))
+    ax.annotate(
+        words, (1.0, place), (5, 0), "axes fraction", "offset points", rotation=270, ha="left", va="center",
+        color=theme.muted,
+    )  # fmt: skip
 
 
 def mark_changes(ax: "Axes", trajectory: "Trajectory", *, axis: str = "x") -> None:

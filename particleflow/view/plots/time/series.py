@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from particleflow.analysis.clusters.separation import NOT_SEPARATED, spans_without_count
+from particleflow.analysis.clusters.separation import CHAINS, spans_without_count
 from particleflow.analysis.density.density_modes import symmetry_errors
 from particleflow.analysis.late_approach import LEAST_GAP, late_law, late_stretch, law_values
 from particleflow.analysis.reading import check_trajectory, first_run
@@ -315,7 +315,7 @@ def cluster_count(
     count_axis(ax, counts)
     if counts.ndim == 1:
         for span in spans_without_count(trajectory.times, counts):
-            hatch_span(ax, span, NOT_SEPARATED)
+            hatch_span(ax, span, CHAINS)
     ax.set_ylabel(with_band(of, counts))
     mark_changes(ax, trajectory)
     set_title(ax, trajectory)

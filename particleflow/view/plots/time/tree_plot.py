@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from particleflow.analysis.clusters.separation import NOT_SEPARATED
+from particleflow.analysis.clusters.separation import CHAINS
 from particleflow.analysis.clusters.tree_layout import (
     TreeBranch,
     grow_branches,
@@ -157,7 +157,7 @@ def merge_tree(
     limits(-1, len(leaves.along))
     ticks([])
     for span in getattr(merges, "not_separated", ()):
-        hatch_span(ax, span, NOT_SEPARATED, axis="y" if vertical else "x")
+        hatch_span(ax, span, CHAINS, axis="y" if vertical else "x")
     if run.words is not None:
         _name_leaves(ax, run, rows, leaves, labels, vertical)
     (ax.set_xlabel if vertical else ax.set_ylabel)("particles, by cluster" if labels is None else "clusters")

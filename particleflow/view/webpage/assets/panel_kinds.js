@@ -169,7 +169,7 @@ class CountPanel extends CurvePanel {
   }
 
   readout() {
-    return Number.isFinite(this.current()) ? formatCount(this.current()) : "not separated";
+    return Number.isFinite(this.current()) ? formatCount(this.current()) : "chains, not separated";
   }
 
   paint(context, area) {

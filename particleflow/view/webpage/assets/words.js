@@ -11,9 +11,9 @@ function timeText({ facts, player }) {
   return facts.unit ? `${facts.unit} ${formatNumber(player.time, 9)}` : `t = ${formatNumber(player.time)}`;
 }
 
-// "3 clusters"; a number that is not known is that of clusters that are not separated.
+// "3 clusters"; a number that is not known is that of chains, which are not separated.
 function describeCount(app, count) {
-  return Number.isFinite(count) ? `${formatCount(count)} ${app.facts.counted}` : `${app.facts.counted} not separated`;
+  return Number.isFinite(count) ? `${formatCount(count)} ${app.facts.counted}` : "chains, not separated";
 }
 
 // Facts of the run, what the page shows of it and what it leaves out, as [name, text].
