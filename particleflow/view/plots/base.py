@@ -356,22 +356,28 @@ def hatch_span(ax: "Axes", span: tuple[float, float], words: str, axis: str = "x
     middle = float(np.sqrt(start * end)) if logarithmic == "log" else 0.5 * (start + end)
     box: Any = {"facecolor": theme.panel, "edgecolor": "none", "pad": 2.0}
     if upright:
-        _write_beside(ax, middle, words)
+        _write_beside(ax, middle, words, share)
         return
     ax.text(middle, 0.97, words, transform=ax.get_xaxis_transform(), ha="center", va="top", color=theme.muted,
             bbox=box, rotation=0 if share > _ROOM_FOR_WORDS else 90, zorder=0.6)  # fmt: skip
 
 
-def _write_beside(ax: "Axes", height: float, words: str) -> None:
-    """Write words to the right of the axes, downwards, in the middle of a height in data, but within the axes' ends."""
+def _write_beside(ax: "Axes", height: float, words: str, stretch: float) -> None:
+    """Write words to the right of the axes, at a height in data: downwards along a long stretch, else one below another.
+
+    They stay within the ends of the axes. `stretch` is a share of the axes' height.
+    """
     theme = style.current()
     share = ax.transAxes.inverted().transform(ax.transData.transform((ax.get_xlim()[0], height)))[1]
     inches_high = ax.get_position().height * ax.figure.get_figheight()  # type: ignore[union-attr]
-    half = 0.5 * 0.55 * theme.font_size * len(words) / 72 / inches_high
+    line = theme.font_size / 72 / inches_high
+    downwards = stretch > 0.55 * line * len(words)
+    text = words if downwards else words.replace(" ", "\n")
+    half = 0.5 * (0.55 * len(words) if downwards else 1.3 * (1 + text.count("\n"))) * line
     place = float(np.clip(share, min(half, 0.5), max(1 - half, 0.5)))
     ax.annotate(
-        words, (1.0, place), (5, 0), "axes fraction", "offset points", rotation=270, ha="left", va="center",
-        color=theme.muted,
+        text, (1.0, place), (5, 0), "axes fraction", "offset points", rotation=270 if downwards else 0, ha="left",
+        va="center", color=theme.muted,
     )  # fmt: skip
 
 
