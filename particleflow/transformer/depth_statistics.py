@@ -27,7 +27,9 @@ class HeadSpectrum(NamedTuple):
 
     @property
     def regime(self) -> str:
-        """Attraction where tr(QᵀK) · tr(O V) > 0, else repulsion."""
+        """Attraction where tr(QᵀK) · tr(O V) > 0, off where O V is zero, else repulsion."""
+        if not np.any(self.value):
+            return "off"
         seen, pulled = np.sum(self.attention), np.sum(np.real(self.value))
         return "attraction" if seen * pulled > 0 else "repulsion"
 

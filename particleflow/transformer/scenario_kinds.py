@@ -19,7 +19,7 @@ from jaxtyping import Array, Float
 
 from particleflow._support.arrays import default_dtype
 from particleflow.dynamics.drifts.base import AbstractDrift, Chooser, Interaction
-from particleflow.dynamics.drifts.layers import Layers, Stages
+from particleflow.dynamics.drifts.layers import HasDepth, Layers, Stages
 from particleflow.dynamics.drifts.pointwise import Activation
 from particleflow.dynamics.initial.base import AbstractInitial, Start, check_own_count
 from particleflow.errors import ArgumentError
@@ -80,7 +80,7 @@ class EmbeddedText(AbstractInitial):
         return Start(measure, labels, words=as_words(network.words(ids), len(ids)))
 
 
-class AbstractNetwork(AbstractDrift):
+class AbstractNetwork(AbstractDrift, HasDepth):
     """A drift by the layers of a network that its constructor loads or draws: a scenario holds no matrices."""
 
     layers: eqx.AbstractVar[Layers]
@@ -100,6 +100,11 @@ class AbstractNetwork(AbstractDrift):
     def changes(self) -> tuple[Float[Array, " k"], ...]:
         """The times at which one layer follows another."""
         return self.layers.changes()
+
+    def depth(self) -> float | None:
+        """The number of layers, one unit of time each; None of a single layer, which was asked for by name."""
+        count = len(self.layers.stack_of)
+        return None if count == 1 else count * float(self.layers.duration)
 
     def resummed(self, time: Any, choose: Chooser) -> AbstractDrift:
         """The drift unchanged: the summations of layers in succession are fixed."""

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import equinox as eqx
 import jax
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import transformer_oracles as oracles
 from particleflow.errors import ArgumentError
 from particleflow.transformer import Architecture, load, random_transformer
 from particleflow.transformer.ablations import as_ablation
-from particleflow.transformer.scenario_kinds import TrainedLayers
+from particleflow.transformer.scenario_kinds import RandomLayers, TrainedLayers
 
 
 class OtherHeads:
@@ -123,3 +124,31 @@ def test_heads_are_recorded_as_their_own_norms_see_the_tokens(kind):
                 logits = np.where(np.tril(np.ones(logits.shape, bool)), logits, -np.inf)
             found = run.observables["head_attention"][place][number]
             np.testing.assert_allclose(found, oracles.softmax(logits), atol=1e-9)
+
+
+def random_run(**others: Any) -> Any:
+    """Two layers of two heads; by `others` with a head off, or further than they go."""
+    layers = RandomLayers(4, others.pop("depth", 2), 2, 5, **{"placement": "none", **others.pop("layers", {})})
+    start = pf.Measure.uniform(np.random.default_rng(2).normal(size=(3, 4)), positions=np.arange(3.0))
+    observe = [pf.observables.head_attention]
+    return pf.simulate(pf.Flow(layers), start, solver="map", step=1.0, observe=observe, **others)
+
+
+def test_a_head_that_is_off_has_no_attention_in_the_layers_where_it_is():
+    found = random_run(times=[0.0, 1.0], layers={"without": ["layers.0.heads.1"]}).observables["head_attention"]
+    assert np.isnan(found).all(axis=(2, 3)).tolist() == [[False, True], [False, False]]
+    np.testing.assert_allclose(found[1].sum(axis=-1), 1.0, atol=1e-12)
+    shape = Architecture(width=4, depth=1, heads=2)
+    parts = as_ablation(["heads.0"]).applied(random_transformer(jax.random.key(0), shape).layers)
+    network = eqx.tree_at(lambda model: model.layers, random_transformer(jax.random.key(0), shape), tuple(parts))
+    spectra = pf.transformer.head_spectra(network)
+    assert [each.regime == "off" for each in spectra] == [True, False]
+
+
+def test_a_run_does_not_go_on_after_the_last_layer_unless_one_is_repeated_by_name():
+    for end, options in ((2.0, {}), (5.0, {"layers": {"shared": True}}), (5.0, {"depth": 1})):
+        assert random_run(times=[0.0, end], **options).times[-1] == end
+    with pytest.raises(ArgumentError, match="ends after layer 2, but the run goes on to t = 5"):
+        random_run(times=[0.0, 5.0])
+    with pytest.raises(ArgumentError, match="name the layer to repeat"):
+        random_run(times=[0.0, 3.0])

@@ -224,6 +224,15 @@ def test_matrices_of_a_network_are_cosines_and_its_time_counts_layers():
     assert view.kymograph(network(step=0.5)).get_xlabel() == "time $t$"
 
 
+def test_a_head_that_is_switched_off_is_an_empty_panel_that_says_so():
+    weights = RNG.dirichlet(np.ones(5), (4, 3, 5))
+    weights[:, 1] = np.nan
+    run = run_of(network().points[:], dict(network().metadata), observables={"head_attention": weights})
+    axes = view.heads(run)
+    assert [[text.get_text() for text in ax.texts] for ax in axes] == [[], ["off"], []]
+    assert np.ma.getmaskarray(axes[1].images[0].get_array()).all()
+
+
 def test_heads_and_depth_of_a_network_are_drawn_as_recorded():
     weights = RNG.dirichlet(np.ones(5), (4, 3, 5))
     states = network()

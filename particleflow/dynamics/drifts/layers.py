@@ -5,6 +5,7 @@ With explicit steps of size `duration` a stack of layers is a transformer: the w
     ẋ = drift_k(x, μ)    while    k · duration ≤ t < (k + 1) · duration.
 """
 
+import abc
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,6 +33,14 @@ from particleflow.measure import Measure, Sites
 # A time that is this many rounding units below a boundary belongs to the layer that begins there: k · step is rounded,
 # and so is 0.3.
 _TIME_ROUNDING = 8.0
+
+class HasDepth(eqx.Module):
+    """A capability of drifts: they are the layers of a network, after whose last one nothing is known."""
+
+    @abc.abstractmethod
+    def depth(self) -> float | None:
+        """The time at which the last layer ends; None where a single layer is repeated for as long as a run goes on."""
+
 
 Stages = tuple[tuple[AbstractDrift, AbstractGeometry | None], ...]
 

@@ -14,6 +14,7 @@ from particleflow.discretization import AbstractDiscretization, Present
 from particleflow.discretization.discretization_capabilities import noises_of, resolution_of
 from particleflow.dynamics.drifts.base import Interaction
 from particleflow.dynamics.drifts.total_support import check_total_support
+from particleflow.dynamics.drifts.layers import HasDepth
 from particleflow.dynamics.flow import Flow
 from particleflow.errors import ArgumentError, ShapeError, check_kind
 from particleflow.measure import Measure
@@ -23,6 +24,7 @@ from particleflow.simulation.stepping import MAP, Method
 
 # The observable that an ensemble with an event adds by itself: the time at which each run stopped.
 EVENT_TIME = "event_time"
+_TIME_SLACK = 1e-6  # of a time, by which the last frame may be rounded
 
 
 def check_arguments(discretization: Any, observe: Any, event: Any) -> None:
@@ -74,6 +76,19 @@ def _moved(discretization: AbstractDiscretization, flow: Flow, time: Any, state:
 def _stepped(discretization: AbstractDiscretization, flow: Flow, time: Any, state: Any) -> Any:
     """The state after an explicit layer, whose size does not matter for its shape."""
     return discretization.step(flow, time, state, size=time)
+
+
+def check_depth(flow: Flow, end: float) -> None:
+    """Raise where a run goes on after the last layer of a network, which would be repeated without having been named."""
+    leaves = jax.tree_util.tree_leaves(flow.drift, is_leaf=lambda node: isinstance(node, HasDepth))
+    for network in leaves:
+        depth = network.depth() if isinstance(network, HasDepth) else None
+        if depth is not None and end > depth * (1 + _TIME_SLACK):
+            raise ArgumentError(
+                f"The network ends after layer {depth:g}, but the run goes on to t = {end:g}, where its last layer "
+                f"would act again and again: end it at {depth:g}, or name the layer to repeat (`layer = 2` of "
+                "trained_layers, `shared = true` of random_layers)."
+            )
 
 
 def check_interactions(present: Present) -> tuple[Interaction, ...]:

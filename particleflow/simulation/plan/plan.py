@@ -25,6 +25,7 @@ from particleflow.simulation.observables import Observable
 from particleflow.simulation.plan.checks import (
     check_arguments,
     check_begin,
+    check_depth,
     check_functions,
     check_interactions,
     check_present,
@@ -217,6 +218,7 @@ def make_plan(
     how, first = moving.discretization, moving.first_start
     saved_times = as_times(times)
     duration = float(saved_times[-1] - saved_times[0])
+    check_depth(moving.first_flow, float(saved_times[-1]))
     asked, stepping = stepping, stepping.with_tolerances(first.points.dtype)
     method = make_method(moving.flow, how, first, stepping, duration, key, single=moving.runs is None)
     check_begin(moving.flow, how, moving.start, flow_per_run=moving.flow_per_run)

@@ -42,7 +42,8 @@ def heads(trajectory: "Trajectory", frame: int | None = None, *, figure: Any = N
     """Draw the attention matrix of every head of a layer, tokens in their order, on one scale from 0 to 1.
 
     The run must have recorded the observable `head_attention`, whose entry of a frame is the attention of the layer
-    that acts on that frame. Words stand along the outer sides of few tokens. An ensemble shows its run 0.
+    that acts on that frame. Words stand along the outer sides of few tokens. A head that is switched off, whose recorded
+    weights are NaN, is an empty panel that says so. An ensemble shows its run 0.
 
     Parameters: the index of the `frame`, else the last one on which another layer acts; `figure`, the figure to draw
     on, else a new one. Returns the array of axes, one a head.
@@ -57,12 +58,8 @@ def heads(trajectory: "Trajectory", frame: int | None = None, *, figure: Any = N
     columns = min(_COLUMNS, len(found))
     rows = -(-len(found) // columns)
     if figure is None:
-        layers = len(run.facts.changes) + 1 if run.facts.changes else np.inf  # the last one acts for ever
-        acting = min(float(run.times[place]) + 1, layers)  # layers are counted by the states that they lead to
-        keys = f" (heads and layers of keys count from 0: layers.{acting - 1:g})" if run.facts.counts_layers else ""
         figure = new_figure((_PANEL * columns + 0.2, _PANEL * rows + 0.2), trajectory)
-        when = f"layer {acting:g}{keys}" if run.facts.counts_layers else time_words(run, float(run.times[place]))
-        title_figure(figure, run, "Heads", f"attention of {when}")
+        title_figure(figure, run, "Heads", f"attention of {_acting_layer(run, place)}")
     axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
     image: Any = None
     for head, ax in enumerate(axes.ravel()):
@@ -70,11 +67,26 @@ def heads(trajectory: "Trajectory", frame: int | None = None, *, figure: Any = N
             ax.set_visible(False)
             continue
         image = ax.imshow(found[head], cmap=style.colormap("density"), vmin=0.0, vmax=1.0, interpolation="nearest")
+        if np.isnan(found[head]).all():
+            ax.text(0.5, 0.5, "off", transform=ax.transAxes, ha="center", va="center", color=style.current().muted)
         ax.set_title(f"head {head}", fontsize="small")
         _name_tokens(ax, run)
         ax.label_outer()
     figure.colorbar(image, ax=axes, label="attention weight", shrink=0.6)
     return axes.ravel()[: len(found)]
+
+
+def _acting_layer(run: "Trajectory", place: int) -> str:
+    """The layer that acts on a frame in words; layers are counted by the states that they lead to, keys from 0."""
+    time = float(run.times[place])
+    if not run.facts.counts_layers:
+        return time_words(run, time)
+    if not run.facts.changes:
+        return f"layer {time + 1:g}"
+    last = len(run.facts.changes) + 1
+    if time >= last:
+        return f"layer {last} on its own result"
+    return f"layer {time + 1:g} (heads and layers of keys count from 0: layers.{time:g})"
 
 
 def _name_tokens(ax: Any, run: "Trajectory") -> None:

@@ -51,7 +51,7 @@ def _histograms(ax: "Axes", depth: "Depth") -> None:
 def _numbers(ax: "Axes", depth: "Depth") -> None:
     """Four numbers along depth, each as a share between 0 and 1, so that they have one axis."""
     layers, colors = np.arange(len(depth.anisotropy)), style.palette(4)
-    most = min(depth.cosines.shape[1], float(depth.effective_rank.max()))
+    most = min(depth.cosines.shape[1], float(depth.effective_rank.max())) or 1.0
     lines = [
         ("mean cosine", depth.anisotropy, "o"),
         (f"effective rank / {most:.3g}", depth.effective_rank / most, "s"),
@@ -66,10 +66,14 @@ def _numbers(ax: "Axes", depth: "Depth") -> None:
 
 
 def _spectra(ax: "Axes", spectra: "list[HeadSpectrum]") -> None:
-    """One point for each head: the traces of QᵀK and O V; the sign of their product tells attraction from repulsion."""
+    """One point for each head: the traces of QᵀK and O V; the sign of their product tells attraction from repulsion.
+
+    Heads that are switched off, whose O V is zero, have none, and are counted in the title.
+    """
+    off = sum(not np.any(each.value) for each in spectra)
     layers = sorted({each.layer for each in spectra})
     for layer, color in zip(layers, style.ordered_colors(np.linspace(0, 1, max(2, len(layers)))), strict=False):
-        own = [each for each in spectra if each.layer == layer]
+        own = [each for each in spectra if each.layer == layer and np.any(each.value)]
         seen = [float(np.sum(each.attention)) for each in own]
         pulled = [float(np.sum(np.real(each.value))) for each in own]
         ax.scatter(seen, pulled, s=22, color=[color], label=f"layer {layer + 1}")
@@ -79,7 +83,7 @@ def _spectra(ax: "Axes", spectra: "list[HeadSpectrum]") -> None:
         ax.text(x, y, "attraction", transform=ax.transAxes, ha=ha, va=va, color=style.current().muted)
     for x, y, ha, va in ((0.02, 0.98, "left", "top"), (0.98, 0.02, "right", "bottom")):
         ax.text(x, y, "repulsion", transform=ax.transAxes, ha=ha, va=va, color=style.current().muted)
-    ax.set(xlabel="trace of QᵀK", ylabel="trace of OV", title="Heads")
+    ax.set(xlabel="trace of QᵀK", ylabel="trace of OV", title=f"Heads ({off} off)" if off else "Heads")
     ax.margins(0.14)  # leaves room for the words in the corners
     _legend_below(ax, 3)
 
