@@ -1,7 +1,7 @@
 """Which words become one: the words of the clusters of a frame, and those on both sides of a merge.
 
-A merge is listed only where each side has a word that the other lacks: one "the" that meets another, or joins a cluster
-that holds a "the" already, is not listed.
+A merge is listed where the two sides together hold different words: one "the" that meets another is not, one that joins
+a cluster of several words is, though they may hold a "the" already. So merges and cluster counts tell one story.
 """
 
 from collections.abc import Iterator
@@ -94,7 +94,7 @@ def _of_interval(
     members = {label: codes[order[first:last]] for label, first, last in zip(involved.tolist(), *ends, strict=True)}
     for merge, is_chosen in merges:
         sides = members[merge.survivor], members.pop(merge.absorbed)
-        if is_chosen and all(np.setdiff1d(one, other).size for one, other in (sides, sides[::-1])):
+        if is_chosen and np.unique(np.concatenate(sides)).size > 1:
             yield WordMerge(merge.between, merge.frame, named.side(sides[0]), named.side(sides[1]))
         members[merge.survivor] = np.concatenate(sides)
 

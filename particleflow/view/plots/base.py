@@ -33,6 +33,7 @@ MAX_DOTS = 20_000  # a crowd of more particles is drawn as a density, or by so m
 _ALONE = 0.8  # of a figure: the width of a title over its only axes, which begins where these begin
 _ROOM_FOR_WORDS = 0.22  # of a time axis: words in a narrower hatched stretch are turned
 _MOST_CHANGES = 64  # of the field that are marked on a time axis
+_MOST_LAYERS = 12  # that are marked on an axis of layers
 ROUNDING_ULPS = 64.0  # of the largest value: what is below is rounding of sums over thousands of terms
 
 
@@ -386,7 +387,8 @@ def mark_changes(ax: "Axes", trajectory: "Trajectory", *, axis: str = "x") -> No
     theme = style.current()
     times = np.asarray(trajectory.times, float)
     changes = [time for time in trajectory.facts.changes if times[0] < time < times[-1]]
-    if len(changes) <= _MOST_CHANGES:
+    crowded = trajectory.facts.counts_layers and len(changes) > _MOST_LAYERS  # whose axis counts them
+    if len(changes) <= _MOST_CHANGES and not crowded:
         for time in changes:
             draw = ax.axvline if axis == "x" else ax.axhline
             draw(time, color=theme.muted, linewidth=0.7, linestyle=(0, (1, 2)), zorder=1.5)
