@@ -4,7 +4,7 @@ Of hidden states x_i at every depth:
 
     inner products      ⟨x_i, x_j⟩/(|x_i||x_j|) of all pairs                 a peak at 1 is a cluster
     anisotropy          their mean over pairs i ≠ j                          0 for random directions, 1 at consensus
-    effective rank      exp of the entropy of σ²/Σσ², σ singular values      1 where all tokens are parallel, 0 if all are 0
+    effective rank      exp of the entropy of σ²/Σσ², σ singular values      1 where all are parallel, 0 if all are 0
     rank collapse       |X − 1 x̄ᵀ|/|X|                                       falls fast in attention alone
     energy              (1/2β) ∬ e^{β⟨x, y⟩} dμ dμ of unit vectors           grows in gradient flows, may fall here
 

@@ -131,7 +131,11 @@ def _picture(cloud: np.ndarray, radii: np.ndarray, when: str, outlined: bool) ->
     places = SIZE / 2 * (1 + _REACH * cloud[:, :2] * np.array([1.0, -1.0]))
     dots = [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{r:.1f}"/>' for (x, y), r in zip(places, radii, strict=True)]
     behind = (cloud[:, 2:] < 0).any(axis=1)
-    far = f'fill="none" stroke="{_BLUE}" stroke-opacity="{_NEAR}"' if outlined else f'fill="{_BLUE}" fill-opacity="{_FAR}"'
+    far = (
+        f'fill="none" stroke="{_BLUE}" stroke-opacity="{_NEAR}"'
+        if outlined
+        else f'fill="{_BLUE}" fill-opacity="{_FAR}"'
+    )
     layers = "".join(
         f"<g {look}>{''.join(dots[dot] for dot in np.flatnonzero(chosen))}</g>"
         for chosen, look in ((behind, far), (~behind, f'fill="{_BLUE}" fill-opacity="{_NEAR}"'))

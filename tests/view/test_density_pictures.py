@@ -372,3 +372,29 @@ def test_points_of_a_normal_law_are_no_particles():
     np.testing.assert_allclose(np.einsum("ni,ij,nj->n", away, inverse, away), 1.0, rtol=1e-9)
     cloud = particles(2, fields={"log_density": np.zeros((7, 12))})
     assert {"gram", "similarity", "kymograph"} <= dict(_plan(cloud, None)).keys()
+
+
+def test_several_runs_state_what_differs_beside_each_and_in_small_print_what_all_have():
+    def run(beta, title="One", **others):
+        metadata = {"geometry": "sphere", "drift": "attend", "title": title, "seed": 3, **others}
+        kernel = {"kind": "attention", "form": "inner", "beta": beta}
+        metadata["interactions"] = [{"kernel": kernel, "normalization": "row"}]
+        few = particles(2, sphere=True, count=9, frames=6, metadata=metadata)
+        return pf.Trajectory.from_arrays(few.times, few.points, metadata=metadata)
+
+    for draw in (lambda runs: view.overlay(runs)[0], lambda runs: view.overlay(runs, [1.0])[0], counted):
+        figure = draw([run(4.0), run(9.0)]).figure
+        legend = (figure.legends or [figure.axes[0].get_legend()])[0]
+        assert [text.get_text() for text in legend.get_texts()] == ["One, β = 4", "One, β = 9"]
+        assert figure.get_supxlabel() == "n = 9 · d = 2 · seed 3"
+    same = view.overlay([run(4.0), run(4.0)])[0]
+    assert same.figure.get_supxlabel() == "β = 4 · n = 9 · d = 2 · seed 3"
+    assert (same.get_title(loc="left") or same.get_title()) == "One"
+    unrelated = view.overlay([run(4.0), run(4.0, "Two", drift="mean_shift")])[0]
+    assert unrelated.get_title(loc="left") == unrelated.get_title() == ""
+    names = [text.get_text() for text in unrelated.figure.legends[0].get_texts()]
+    assert names == ["One, attend on sphere", "Two, mean shift on sphere"]
+
+
+def counted(runs):
+    return view.compare(runs, counts=[np.arange(6, 0, -1)] * len(runs))

@@ -47,7 +47,7 @@ def test_only_the_figures_that_are_asked_for_are_written(tmp_path):
 def test_a_name_that_suits_no_figure_is_refused_with_those_that_do(tmp_path):
     with pytest.raises(ArgumentError, match=r"'grm'; did you mean 'gram'\? There is: kymograph, .*snapshots"):
         view.figures(make(2, sphere=True), tmp_path / "new", only=["grm"])
-    with pytest.raises(ArgumentError, match=r"'map'; .*kymograph"):
+    with pytest.raises(ArgumentError, match=r"'map'.*kymograph"):
         view.figures(make(2, sphere=True), tmp_path / "new", only=["map"])
     assert not (tmp_path / "new").exists()
 

@@ -205,8 +205,10 @@ class _Tracker:
     """The state between two frames: every particle's component, every component's label, mass and size."""
 
     def __init__(self, threshold: float, weights: FloatArray, times: FloatArray, whole: bool, exact_end: bool):
-        """Begin before the first frame, without clusters; `whole`: nothing happens but at whole times; `exact_end`: the last
-        merge is at the time of the last frame."""
+        """Begin before the first frame, without clusters.
+
+        Nothing happens but at `whole` times; at an `exact_end` the last merge is at the time of the last frame.
+        """
         self.threshold, self.weights, self.times, self.whole = threshold, weights, times, whole
         self.exact_end = exact_end
         self.active = weights > 0

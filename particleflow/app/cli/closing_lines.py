@@ -50,7 +50,8 @@ def _run_line(summary: dict[str, Any]) -> str:
         never = f"clusters are not separated at any time{_chains(clusters)}"
         return "; ".join([never, _recorded(summary)]).removesuffix("; ")
     if clusters["final_count"] is None:
-        return f"{plural(known[0], 'cluster')} at first, not separated since {_change(gap['from'], unit)}{_chains(clusters)}"
+        since = f"not separated since {_change(gap['from'], unit)}{_chains(clusters)}"
+        return f"{plural(known[0], 'cluster')} at first, {since}"
     lead = "" if gap is None or gap["from"] is not None else f"not separated until {_change(gap['until'], unit)}, then "
     if len(set(known)) == 1 and (lead or gap is None):
         return lead + plural(known[-1], "cluster") + ("" if lead else " from the first frame to the last")
@@ -191,7 +192,7 @@ def words_line(summary: dict[str, Any] | None) -> str | None:
 
 
 def _without_merges(summary: dict[str, Any], words: dict[str, Any]) -> str:
-    """What to say where no merge brought different words together: whether clusters hold different ones all the same."""
+    """What to say where no merge brought different words together: whether clusters hold different ones anyhow."""
     if int(words["different"]) == 1:
         return "the same one everywhere"
     if all(int(each["different"]) == 1 for each in words["final_clusters"]):

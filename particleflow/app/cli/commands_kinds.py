@@ -46,7 +46,9 @@ def kinds(
 
 
 def describe(
-    kind: Annotated[str, Parameter(help="A kind, such as attend, or kernel.gaussian; or a table, such as time; or expression.")],
+    kind: Annotated[
+        str, Parameter(help="A kind, such as attend, or kernel.gaussian; or a table, such as time; or expression.")
+    ],
     /,
     *,
     json: Flag = False,

@@ -88,6 +88,7 @@ def draw_comparison(
 
     from particleflow import view
     from particleflow.analysis.reading import is_log_spaced
+    from particleflow.view.plots.base import small_print_of_several, write_small_print
     from particleflow.view.plots.saving import check_picture, save_figure
 
     check_picture(target)
@@ -104,6 +105,7 @@ def draw_comparison(
         raise UserError("The two runs have nothing in common that could be drawn: no observable, and no clusters.")
     with view.style.use("light"):
         figure = _figure_of(panels[:_MOST_PANELS])
+        write_small_print(figure, small_print_of_several(runs)[0])
         target.parent.mkdir(exist_ok=True)
         save_figure(figure, target)
         plt.close(figure)

@@ -34,6 +34,7 @@ from particleflow.measure import Measure, Sites
 # and so is 0.3.
 _TIME_ROUNDING = 8.0
 
+
 class HasDepth(eqx.Module):
     """A capability of drifts: they are the layers of a network, after whose last one nothing is known."""
 

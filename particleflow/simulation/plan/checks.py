@@ -13,8 +13,8 @@ from particleflow._support.arrays import as_number, check_same_dtype, shapes_of,
 from particleflow.discretization import AbstractDiscretization, Present
 from particleflow.discretization.discretization_capabilities import noises_of, resolution_of
 from particleflow.dynamics.drifts.base import Interaction
-from particleflow.dynamics.drifts.total_support import check_total_support
 from particleflow.dynamics.drifts.layers import HasDepth
+from particleflow.dynamics.drifts.total_support import check_total_support
 from particleflow.dynamics.flow import Flow
 from particleflow.errors import ArgumentError, ShapeError, check_kind
 from particleflow.measure import Measure
@@ -79,7 +79,7 @@ def _stepped(discretization: AbstractDiscretization, flow: Flow, time: Any, stat
 
 
 def check_depth(flow: Flow, end: float) -> None:
-    """Raise where a run goes on after the last layer of a network, which would be repeated without having been named."""
+    """Raise where a run goes on after the last layer of a network, which would be repeated without being named."""
     leaves = jax.tree_util.tree_leaves(flow.drift, is_leaf=lambda node: isinstance(node, HasDepth))
     for network in leaves:
         depth = network.depth() if isinstance(network, HasDepth) else None

@@ -216,32 +216,51 @@ def write_small_print(figure: "Figure", text: str) -> None:
 
 def small_print(trajectory: "Trajectory") -> str:
     """β or the width of the kernel, noise, n, d, seed, number of runs, as far as known: "β = 9 · n = 512 · d = 3"."""
+    return " · ".join(small_print_parts(trajectory).values())
+
+
+def small_print_of_several(runs: "Sequence[Trajectory]") -> tuple[str, list[str]]:
+    """The small print that holds for all of several runs, and for each what holds for it and not for all."""
+    tables = [small_print_parts(run) for run in runs]
+    for table, run in zip(tables, runs, strict=True):  # what tells flows apart that have the same numbers
+        names = (run.metadata.get("drift"), run.metadata.get("geometry"))
+        table["flow"] = " on ".join(style.clean(str(name).replace("_", " "), 24) for name in names if name)
+    keys = list(dict.fromkeys(key for table in tables for key in table))
+    same = [key for key in keys if len({table.get(key) for table in tables}) == 1]
+    common = " · ".join(tables[0][key] for key in same if key != "flow")
+    return common, [", ".join(table[key] for key in keys if key not in same and table.get(key)) for table in tables]
+
+
+def small_print_parts(trajectory: "Trajectory") -> dict[str, str]:
+    """The parts of the small print by what they are about."""
     check_trajectory(trajectory)
     facts = trajectory.facts
     betas = [f"{beta:.4g}" for beta in facts.betas]
-    parts, changing = [], facts.schedule
+    changing, parts = facts.schedule, dict[str, str]()
     if changing is not None:
         name = "β =" if changing.name == "beta" else style.clean(changing.name, 24)
         ends, low, high = changing.values[[0, -1]], changing.values.min(), changing.values.max()
         returns = min(ends) > low or max(ends) < high
-        parts.append(f"{name} {low:.4g} … {high:.4g}" if returns else f"{name} {ends[0]:.4g} → {ends[1]:.4g}")
+        span = f"{low:.4g} … {high:.4g}" if returns else f"{ends[0]:.4g} → {ends[1]:.4g}"
+        parts["schedule" if changing.name != "beta" else "beta"] = f"{name} {span}"
     if betas and (changing is None or changing.name != "beta"):
-        parts.append("β = " + (", ".join(betas) if len(betas) < 4 else f"{betas[0]} … {betas[-1]}"))
+        parts["beta"] = "β = " + (", ".join(betas) if len(betas) < 4 else f"{betas[0]} … {betas[-1]}")
     steady = [(name, length) for name, length in facts.scales if changing is None or name != changing.name]
-    parts += [f"{name} {length:.4g}" for name, length in steady[:3]]
+    if steady:
+        parts["scales"] = " · ".join(f"{name} {length:.4g}" for name, length in steady[:3])
     temperatures = {"temperature": facts.temperature, "common temperature": facts.common_temperature}
-    parts += [f"{name} {value:.4g}" for name, value in temperatures.items() if value > 0]
+    parts |= {name: f"{name} {value:.4g}" for name, value in temperatures.items() if value > 0}
     moving = character_of(trajectory).count
     shown = "" if moving == trajectory.count else f" of {moving:,}"
     size = f"{trajectory.count:,} cells" if is_density(trajectory) else f"n = {trajectory.count:,}{shown}"
     size = f"normal law by {trajectory.count:,} nodes" if facts.is_law else size
-    parts += [size, f"d = {trajectory.dimension}"]
+    parts |= {"size": size, "dimension": f"d = {trajectory.dimension}"}
     seed = trajectory.metadata.get("seed")
     if seed is not None:
-        parts.append(f"seed {style.clean(seed, 24)}")
+        parts["seed"] = f"seed {style.clean(seed, 24)}"
     if trajectory.runs is not None:
-        parts.append(f"{trajectory.runs} runs")
-    return " · ".join(parts)
+        parts["runs"] = f"{trajectory.runs} runs"
+    return parts
 
 
 def is_crowd(run: "Trajectory") -> bool:
@@ -277,7 +296,8 @@ def time_axis(
     """Scale and label a time axis; returns whether it is logarithmic.
 
     Parameters: the axes; the saved times; whether the axis is to be logarithmic, or "auto"; the `unit` that times
-    count, "layer" or "step", as of `RunFacts.time_unit`; which `axis`, "x" or "y". On a logarithmic axis a first frame at t = 0 cannot be shown: `drawn_times` puts it at half the first positive time.
+    count, "layer" or "step", as of `RunFacts.time_unit`; which `axis`, "x" or "y". On a logarithmic axis a first frame
+    at t = 0 cannot be shown: `drawn_times` puts it at half the first positive time.
     """
     times = np.asarray(times, float)
     log = wants_log(times) if log == "auto" else bool(log) and bool(np.any(times > 0))
@@ -364,7 +384,7 @@ def hatch_span(ax: "Axes", span: tuple[float, float], words: str, axis: str = "x
 
 
 def _write_beside(ax: "Axes", height: float, words: str, stretch: float) -> None:
-    """Write words to the right of the axes, at a height in data: downwards along a long stretch, else one below another.
+    """Write words to the right of the axes, at a height in data: downwards, or along a short stretch in lines.
 
     They stay within the ends of the axes. `stretch` is a share of the axes' height.
     """

@@ -8,7 +8,13 @@ import numpy as np
 from particleflow.analysis.reading import check_trajectory
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.view import style
-from particleflow.view.plots.base import drawn_times, new_axes, time_axis
+from particleflow.view.plots.base import (
+    drawn_times,
+    new_axes,
+    small_print_of_several,
+    time_axis,
+    write_small_print,
+)
 from particleflow.view.plots.time.series import (
     check_counts,
     count_axis,
@@ -39,6 +45,7 @@ def compare(
 ) -> "Axes":
     """Draw one observable, or the cluster counts, of several runs together; the legend takes the keys or the titles.
 
+    Beside its name a run has what tells it from the others, such as its β; the small print holds for all of them.
     Ensembles become bands. Colours repeat their order with other dashes after seven runs.
 
     Parameters: the trajectories, a sequence or a mapping by name; the `name` of the observable; `counts` to draw
@@ -49,7 +56,9 @@ def compare(
     runs = named_runs(trajectories)
     if not runs:
         raise ArgumentError("Argument `trajectories` must hold at least one run, but is empty.")
-    ax = new_axes(ax)
+    if ax is None:
+        ax = new_axes(None)
+        write_small_print(ax.figure, small_print_of_several([run for _, run in runs])[0])  # type: ignore[arg-type]
     times = np.unique(np.concatenate([np.asarray(run.times, float) for _, run in runs]))
     log = time_axis(ax, times, log, unit=common_unit(run for _, run in runs))
     rows = list(counts.values()) if isinstance(counts, Mapping) else counts
@@ -62,7 +71,8 @@ def compare(
         series = [check_counts(run, row).astype(float) for (_, run), row in zip(runs, rows, strict=True)]
     common: dict[str, Any] = {"steps": None if rows is None else "mid", "power": power_of(name)}
     common["among"] = np.concatenate([values.ravel() for values in series])
-    for index, ((label, run), values) in enumerate(zip(runs, series, strict=True)):
+    labels = names_with_differences(runs)
+    for index, (label, (_, run), values) in enumerate(zip(labels, runs, series, strict=True)):
         shown = np.maximum(drawn_times(run.times, log), drawn_times(times, log)[0])
         draw_band(ax, shown, values, colors[index % 7], label, **common)
         ax.lines[-1].set_linestyle(_DASHES[index // 7 % 4])
@@ -74,6 +84,15 @@ def compare(
     if len(runs) > 1:
         ax.legend(loc="best", ncols=1 if len(runs) <= 7 else 2, handlelength=1.6)
     return ax
+
+
+def names_with_differences(runs: "Sequence[tuple[str, Trajectory]]") -> list[str]:
+    """The names of runs, each with the small print that does not hold for all of them, unless the name says it."""
+    others = small_print_of_several([run for _, run in runs])[1]
+    found = []
+    for (name, _), text in zip(runs, others, strict=True):
+        found.append(", ".join([name, *(part for part in text.split(", ") if part and part not in name)]))
+    return found
 
 
 def common_unit(runs: "Iterable[Trajectory]") -> str | None:

@@ -1,4 +1,6 @@
-"""Several runs of one flow in one picture: particles over the density that they are drawn from.
+"""Several runs in one picture: particles over the density that they are drawn from, or the paths of all of them.
+
+The title and the small print state what holds for all runs; what differs stands beside the name of each.
 
 Where a run lives on a line or a circle its coordinate or angle is drawn, on a sphere the cosine with a direction, else
 the first coordinate. Densities are curves, particles are histograms by mass: both integrate to one.
@@ -23,11 +25,13 @@ from particleflow.view.plots.base import (
     drawn_times,
     new_figure,
     projection,
-    set_title,
+    small_print_of_several,
     time_axis,
     time_words,
+    write_small_print,
+    write_title,
 )
-from particleflow.view.plots.comparison_plot import common_unit, named_runs
+from particleflow.view.plots.comparison_plot import common_unit, named_runs, names_with_differences
 from particleflow.view.plots.density.density_scale import field_of
 from particleflow.view.plots.density.distributions import particle_density
 from particleflow.view.plots.density.histograms import Ruler, cell_count, densities, ruler_of
@@ -66,17 +70,19 @@ def overlay(
     if times is None and all(_draws_every_way(run) for _, run in runs):
         return np.array([_draw_every_way(runs, figure)])
     shown = _common_times(runs, base) if times is None else np.atleast_1d(np.asarray(times, float))
-    figure = figure or new_figure((1.5, 0.95), base)
+    figure, names = figure or _new_figure((1.5, 0.95), runs), _names(runs)
     grid = figure.add_gridspec(2, len(shown), height_ratios=(1.25, 1.0))
     above = figure.add_subplot(grid[0, :])
     particle_density(base, ax=above)
+    title = _common_title(runs)
+    write_title(above, title or f"density of {names[[run for _, run in runs].index(base)]}")
     ruler = _ruler(base, above.get_ylim())
     for _, run in runs:
         if run is not base and not is_density(run) and projection(run).kind in ("line", "circle"):
             _draw_ways(above, run, ruler)
     below = [figure.add_subplot(grid[1, place]) for place in range(len(shown))]
     for ax, time in zip(below, shown, strict=True):
-        for (name, run), color in zip(runs, style.palette(len(runs)), strict=True):
+        for name, (_, run), color in zip(names, runs, style.palette(len(runs)), strict=True):
             _draw_moment(ax, run, float(time), ruler, color, name)
         ax.set_title(time_words(base, float(time)))
     _dress(below, base, ruler)
@@ -112,7 +118,7 @@ def _draw_every_way(runs: "Sequence[tuple[str, Trajectory]]", figure: Any) -> "A
     from matplotlib.lines import Line2D
 
     base = runs[0][1]
-    figure = figure or new_figure((1.2, 0.75), base)
+    figure = figure or _new_figure((1.2, 0.75), runs)
     ax = figure.add_subplot()
     time_axis(ax, base.times, unit=common_unit(run for _, run in runs))
     found = [ruler_of(run, thinned(len(run), MAX_FRAMES // 2)) for _, run in runs]
@@ -124,12 +130,29 @@ def _draw_every_way(runs: "Sequence[tuple[str, Trajectory]]", figure: Any) -> "A
     ax.set(ylabel=ruler.name, ylim=ruler.ends, xlim=(ax.get_xlim()[0], max(float(run.times[-1]) for _, run in runs)))
     if circle:
         angle_ticks(ax.yaxis, *ruler.ends)
-    names = [f"{style.clean(name, 40)}, n = {run.count}" for name, run in runs]
+    names = _names(runs)
     lines = [Line2D([], [], color=color) for color in style.palette(len(runs))]
-    short = max(map(len, names)) * len(names) <= _LEGEND_LETTERS
-    figure.legend(lines, names, loc="outside upper right", ncols=len(names) if short else 1)
-    set_title(ax, base)
+    _legend(figure, lines, names)
+    write_title(ax, _common_title(runs))
     return ax
+
+
+def _new_figure(shape: tuple[float, float], runs: "Sequence[tuple[str, Trajectory]]") -> Any:
+    """A figure whose small print holds for all runs."""
+    figure = new_figure(shape)
+    write_small_print(figure, small_print_of_several([run for _, run in runs])[0])
+    return figure
+
+
+def _names(runs: "Sequence[tuple[str, Trajectory]]") -> list[str]:
+    """Names for the legend, each with what tells its run from the others."""
+    return [style.clean(name, 80) for name in names_with_differences(runs)]
+
+
+def _common_title(runs: "Sequence[tuple[str, Trajectory]]") -> str:
+    """The title of all runs, if they have one."""
+    titles = {str((run.metadata or {}).get("title") or "") for _, run in runs}
+    return titles.pop() if len(titles) == 1 and style.current().annotated else ""
 
 
 def _draw_ways(ax: "Axes", run: "Trajectory", ruler: Ruler, color: Any = None) -> None:
@@ -153,7 +176,7 @@ def _draw_ways(ax: "Axes", run: "Trajectory", ruler: Ruler, color: Any = None) -
 def _draw_moment(ax: "Axes", run: "Trajectory", time: float, ruler: Ruler, color: Any, name: str) -> None:
     """The mass of one run at the frame that is nearest to a time."""
     frame = int(np.abs(np.asarray(run.times, float) - time).argmin())
-    label = style.clean(name, 40)
+    label = name
     if is_density(run):
         edges, found = densities(run, np.array([frame]), ruler)
         middle = (edges[1:] + edges[:-1]) / 2
@@ -188,4 +211,10 @@ def _dress(axes: "list[Axes]", base: "Trajectory", ruler: Ruler) -> None:
         else:
             ax.set_ylabel("density")
     handles, labels = axes[0].get_legend_handles_labels()
-    axes[0].figure.legend(handles, labels, loc="outside upper right", ncols=len(labels))
+    _legend(axes[0].figure, handles, labels)
+
+
+def _legend(figure: Any, handles: "Sequence[Any]", names: "Sequence[str]") -> None:
+    """A legend above the axes, in one row where it fits."""
+    short = max(map(len, names)) * len(names) <= _LEGEND_LETTERS
+    figure.legend(handles, names, loc="outside upper right", ncols=len(names) if short else 1)

@@ -132,7 +132,9 @@ def _tables() -> Iterator[Kind]:
         if model is not None:
             docstring = inspect.cleandoc(model.__doc__ or "")
             yield Kind(TABLE, name, docstring, tuple(_parameters(model.model_fields, docstring)))
-    text = KindParameter(expressions.KEY, f"a text of at most {expressions.LONGEST} characters", True, None, "what is computed")
+    text = KindParameter(
+        expressions.KEY, f"a text of at most {expressions.LONGEST} characters", True, None, "what is computed"
+    )
     yield Kind(TABLE, expressions.KEY, expressions.grammar(), (text,), expressions.EXAMPLE)
 
 

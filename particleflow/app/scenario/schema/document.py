@@ -112,7 +112,8 @@ def _check_figures(value: Any) -> Any:
         raise problem(f"must be true, false, {ALL!r} or a list of figures' names")
     for name in names:
         if not isinstance(name, str) or not (name in FIGURES or name.startswith(OBSERVABLE)):
-            raise problem(f"holds {shown(name)}, which is no figure's name; {suggestion(name, FIGURES, '`pf.view.figure_names(run)`')}")
+            hint = suggestion(name, FIGURES, "`pf.view.figure_names(run)`")
+            raise problem(f"holds {shown(name)}, which is no figure's name; {hint}")
     return value
 
 

@@ -42,8 +42,8 @@ def heads(trajectory: "Trajectory", frame: int | None = None, *, figure: Any = N
     """Draw the attention matrix of every head of a layer, tokens in their order, on one scale from 0 to 1.
 
     The run must have recorded the observable `head_attention`, whose entry of a frame is the attention of the layer
-    that acts on that frame. Words stand along the outer sides of few tokens. A head that is switched off, whose recorded
-    weights are NaN, is an empty panel that says so. An ensemble shows its run 0.
+    that acts on that frame. Words stand along the outer sides of few tokens. A head that is switched off, whose
+    recorded weights are NaN, is an empty panel that says so. An ensemble shows its run 0.
 
     Parameters: the index of the `frame`, else the last one on which another layer acts; `figure`, the figure to draw
     on, else a new one. Returns the array of axes, one a head.

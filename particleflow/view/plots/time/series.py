@@ -208,7 +208,7 @@ def draw_band(
         least = max(float(known.min()), rounding_level(known, power=power))
         if known.max() > _WIDE_RANGE * least:
             values = np.maximum(values, log_axis(ax, known, power=power).min())
-    name = None if label is None else style.clean(label, 40)
+    name = None if label is None else style.clean(label, 80)
     middle = values if values.ndim == 1 else np.median(values, axis=1)
     style_of_line = f"steps-{steps}" if steps else "default"
     if values.ndim == 2:
