@@ -390,6 +390,8 @@ def test_several_runs_state_what_differs_beside_each_and_in_small_print_what_all
     same = view.overlay([run(4.0), run(4.0)])[0]
     assert same.figure.get_supxlabel() == "β = 4 · n = 9 · d = 2 · seed 3"
     assert (same.get_title(loc="left") or same.get_title()) == "One"
+    above = view.overlay([run(4.0), run(9.0)], [1.0])[0]
+    assert (above.get_title(loc="left") or above.get_title()).endswith("colour: One, β = 4; lines: One, β = 9")
     unrelated = view.overlay([run(4.0), run(4.0, "Two", drift="mean_shift")])[0]
     assert unrelated.get_title(loc="left") == unrelated.get_title() == ""
     names = [text.get_text() for text in unrelated.figure.legends[0].get_texts()]

@@ -88,7 +88,8 @@ def draw_comparison(
 
     from particleflow import view
     from particleflow.analysis.reading import is_log_spaced
-    from particleflow.view.plots.base import small_print_of_several, write_small_print
+    from particleflow.view.plots.base import write_small_print
+    from particleflow.view.plots.comparison_plot import comparison_note
     from particleflow.view.plots.saving import check_picture, save_figure
 
     check_picture(target)
@@ -105,7 +106,7 @@ def draw_comparison(
         raise UserError("The two runs have nothing in common that could be drawn: no observable, and no clusters.")
     with view.style.use("light"):
         figure = _figure_of(panels[:_MOST_PANELS])
-        write_small_print(figure, small_print_of_several(runs)[0])
+        write_small_print(figure, comparison_note(runs, counts))
         target.parent.mkdir(exist_ok=True)
         save_figure(figure, target)
         plt.close(figure)

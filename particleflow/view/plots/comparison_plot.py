@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from particleflow.analysis.clusters.separation import CHAINS
 from particleflow.analysis.reading import check_trajectory
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.view import style
@@ -58,7 +59,7 @@ def compare(
         raise ArgumentError("Argument `trajectories` must hold at least one run, but is empty.")
     if ax is None:
         ax = new_axes(None)
-        write_small_print(ax.figure, small_print_of_several([run for _, run in runs])[0])  # type: ignore[arg-type]
+        write_small_print(ax.figure, comparison_note([run for _, run in runs], counts))  # type: ignore[arg-type]
     times = np.unique(np.concatenate([np.asarray(run.times, float) for _, run in runs]))
     log = time_axis(ax, times, log, unit=common_unit(run for _, run in runs))
     rows = list(counts.values()) if isinstance(counts, Mapping) else counts
@@ -84,6 +85,13 @@ def compare(
     if len(runs) > 1:
         ax.legend(loc="best", ncols=1 if len(runs) <= 7 else 2, handlelength=1.6)
     return ax
+
+
+def comparison_note(runs: "Sequence[Trajectory]", counts: Any = None) -> str:
+    """The small print of several runs: what holds for all of them, and what gaps in their cluster counts are."""
+    rows = [] if counts is None else list(counts.values() if isinstance(counts, Mapping) else counts)
+    gaps = any(np.isnan(np.asarray(row, float)).any() for row in rows)
+    return " · ".join(filter(None, [small_print_of_several(runs)[0], f"gaps: {CHAINS}" if gaps else ""]))
 
 
 def names_with_differences(runs: "Sequence[tuple[str, Trajectory]]") -> list[str]:

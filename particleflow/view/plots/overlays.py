@@ -74,12 +74,15 @@ def overlay(
     grid = figure.add_gridspec(2, len(shown), height_ratios=(1.25, 1.0))
     above = figure.add_subplot(grid[0, :])
     particle_density(base, ax=above)
-    title = _common_title(runs)
-    write_title(above, title or f"density of {names[[run for _, run in runs].index(base)]}")
     ruler = _ruler(base, above.get_ylim())
-    for _, run in runs:
-        if run is not base and not is_density(run) and projection(run).kind in ("line", "circle"):
+    colored, lines = "", []
+    for name, (_, run) in zip(names, runs, strict=True):
+        if run is base:
+            colored = f"colour: {name}"
+        elif not is_density(run) and projection(run).kind in ("line", "circle"):
             _draw_ways(above, run, ruler)
+            lines.append(name)
+    write_title(above, _common_title(runs), colored + (f"; lines: {', '.join(lines)}" if lines else ""))
     below = [figure.add_subplot(grid[1, place]) for place in range(len(shown))]
     for ax, time in zip(below, shown, strict=True):
         for name, (_, run), color in zip(names, runs, style.palette(len(runs)), strict=True):

@@ -7,10 +7,11 @@ const LEAST_SHARE = 0.01;
 const MOSTLY_ONE = 0.7;
 
 // The last stored frame with 2 to 12 clusters of several particles, 1 % or more each, that hold 9 of 10 particles; no
-// cluster may dominate but in the very last frame. −1 without one.
-function lastClusters(run) {
+// cluster may dominate but in the very last frame, and chains, which have no number, are no clusters. −1 without one.
+function lastClusters(run, { counts, frames }) {
   if (!run.hasClusters) return -1;
   for (let k = run.frames - 1; k >= 0; k--) {
+    if (counts && !Number.isFinite(counts[frames[k]])) continue;
     const sizes = [...run.clusterSizes(k)].filter(([code, size]) => code !== MISSING_LABEL && size > 1).map(([, size]) => size / run.count);
     const heavy = sizes.filter((share) => share >= LEAST_SHARE);
     const alike = sizes.reduce((sum, share) => sum + share * share, 0);

@@ -103,12 +103,15 @@ class Names {
     return { members, x: mean(1), y: mean(2), radius, faint: this.isBehind(mean(3)), spread };
   }
 
-  // The radius of the largest ring around one of some particles, 0 without one.
+  // The radius of the largest ring around most of a cluster that lies in some particles, 0 without one: a name stands
+  // outside of the ring of the whole, and beside the dot of a small part.
   ring(members) {
     const { app } = this;
     const { k } = app.player.moment;
-    const ringed = members.map((j) => app.run.cluster(j, k)).filter((code) => app.scene.ringed.has(code));
-    const largest = Math.max(0, ...ringed.map((code) => app.sizesAt(k).get(code)));
+    const inside = new Map();
+    for (const j of members) inside.set(app.run.cluster(j, k), (inside.get(app.run.cluster(j, k)) ?? 0) + 1);
+    const ringed = [...inside].filter(([code, count]) => app.scene.ringed.has(code) && 2 * count > app.sizesAt(k).get(code));
+    const largest = Math.max(0, ...ringed.map(([code]) => app.sizesAt(k).get(code)));
     return largest > 0 ? massRadius(app, largest) : 0;
   }
 
