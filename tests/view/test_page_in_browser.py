@@ -686,3 +686,5 @@ def test_frames_without_a_count_say_that_clusters_are_not_separated(show):
         assert said == ("chains, not separated" if np.isnan(count) else f"{count:.0f}")
     codes = [set(page.evaluate(f"window.particleflow.clusters({frame})")) for frame in (0, 15)]
     assert [len(each) for each in codes] == [1, 4]
+    back = Trajectory.from_arrays(times, run.points[::-1])
+    assert state(show(back)).mode == "index"  # as figures colour a run that ends in chains

@@ -9,7 +9,7 @@ class App {
     this.timeline = new Timeline(arrays.times, arrays.arc, arrays.frames, facts);
     this.colors = new Colors(facts);
     this.camera = makeCamera(this.run, this.run.radius);
-    this.lastClusters = lastClusters(this.run, arrays);
+    this.lastClusters = lastClusters(this.run);
     this.speedRange = speedRange(this.run, this.timeline);
     this.mode = firstMode(this);
     this.sizeFactor = 1;

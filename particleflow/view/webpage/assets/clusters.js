@@ -8,10 +8,10 @@ const MOSTLY_ONE = 0.7;
 
 // The last stored frame with 2 to 12 clusters of several particles, 1 % or more each, that hold 9 of 10 particles; no
 // cluster may dominate but in the very last frame, and chains, which have no number, are no clusters. −1 without one.
-function lastClusters(run, { counts, frames }) {
+function lastClusters(run) {
   if (!run.hasClusters) return -1;
   for (let k = run.frames - 1; k >= 0; k--) {
-    if (counts && !Number.isFinite(counts[frames[k]])) continue;
+    if (!run.isSeparated(k)) continue;
     const sizes = [...run.clusterSizes(k)].filter(([code, size]) => code !== MISSING_LABEL && size > 1).map(([, size]) => size / run.count);
     const heavy = sizes.filter((share) => share >= LEAST_SHARE);
     const alike = sizes.reduce((sum, share) => sum + share * share, 0);
@@ -201,7 +201,7 @@ function heavyClusters(app) {
   for (const [code, size] of app.sizesAt(moment.k)) {
     if (size >= least && code !== MISSING_LABEL) heavy.set(code, { code, size, centre: [0, 0, 0], found: 0, mass: 0, most: 0 });
   }
-  if (!heavy.size || app.camera.kind === "strip") return [];
+  if (!heavy.size || app.camera.kind === "strip" || !run.isSeparated(moment.k)) return []; // chains have no middle
   // a sample of the members places the ring well enough, and keeps large runs fast
   const stride = Math.max(1, Math.floor(run.count / 5000));
   const point = [0, 0, 0];

@@ -81,10 +81,12 @@ function speedOf(run, timeline, j, k) {
   return Math.sqrt(squared) / elapsed;
 }
 
-// The colouring of figures: by given labels where they differ, else by the last clusters, else the first of the menu.
+// The colouring of figures: by given labels where they differ, else by the last clusters, by index in a run that ends in
+// chains, else the first of the menu.
 function firstMode(app) {
   const codes = app.run.arrays.label_codes;
   if (!app.run.density && codes?.some((code) => code !== codes[0])) return "label";
+  if (app.lastClusters < 0 && app.run.hasClusters && !app.run.isSeparated(app.run.frames - 1)) return "index"; // chains
   return colorModes(app)[0][0];
 }
 

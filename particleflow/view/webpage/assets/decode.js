@@ -124,6 +124,12 @@ class Run {
     return true;
   }
 
+  // Whether stored frame k has a number of clusters: chains are not separated and have none.
+  isSeparated(k) {
+    const { counts, frames } = this.arrays;
+    return !counts || Number.isFinite(counts[frames[k]]);
+  }
+
   cluster(j, k) {
     return this.hasClusters ? this.codes[(k * this.count + j) * 4 + 3] : MISSING_LABEL;
   }
