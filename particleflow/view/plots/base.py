@@ -379,8 +379,11 @@ def hatch_span(ax: "Axes", span: tuple[float, float], words: str, axis: str = "x
     if upright:
         _write_beside(ax, middle, words, share)
         return
-    ax.text(middle, 0.97, words, transform=ax.get_xaxis_transform(), ha="center", va="top", color=theme.muted,
-            bbox=box, rotation=0 if share > _ROOM_FOR_WORDS else 90, zorder=0.6)  # fmt: skip
+    turned = share <= _ROOM_FOR_WORDS
+    width = share * 72 * ax.get_position().width * ax.figure.get_figwidth()  # type: ignore[union-attr]
+    text = words.replace(", ", ",\n") if turned and width > 2.6 * theme.font_size else words
+    ax.text(middle, 0.97, text, transform=ax.get_xaxis_transform(), ha="center", va="top", color=theme.muted,
+            bbox=box, rotation=90 if turned else 0, zorder=0.6, linespacing=1.0)  # fmt: skip
 
 
 def _write_beside(ax: "Axes", height: float, words: str, stretch: float) -> None:
