@@ -82,7 +82,7 @@ def _reaches_and_masses(
     reaches = cluster_reaches(points, labels, weights=weights)
     numbers = np.asarray(labels, dtype=np.int64)
     mass = as_weights(weights, numbers.size)
-    return reaches, np.bincount(numbers[numbers >= 0], weights=mass[numbers >= 0])
+    return reaches, np.bincount(numbers[numbers >= 0], weights=mass[numbers >= 0]).astype(np.float64)
 
 
 def chain_masses(

@@ -198,9 +198,9 @@ def _without_merges(summary: dict[str, Any], words: dict[str, Any]) -> str:
     if all(int(each["different"]) == 1 for each in words["final_clusters"]):
         return "no two different ones became one"
     gap = summary["clusters"].get("not_separated")
-    begins_so = gap is not None and gap["from"] is None  # before, nothing is known of clusters
-    since = f"since {_change(gap['until'], _unit(summary))}" if begins_so else "from the first frame on"
-    return f"those in one cluster are together {since}"
+    if gap is None or gap["from"] is not None:
+        return "those in one cluster are together from the first frame on"
+    return f"those in one cluster are together since {_change(gap['until'], _unit(summary))}"
 
 
 def _at(merge: dict[str, Any], times: list[float], unit: str | None) -> str:

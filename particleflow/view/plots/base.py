@@ -310,7 +310,8 @@ def time_axis(
         limits(shown[0], shown[-1])
     label(unit or "time $t$")
     if unit and not log:
-        (ax.xaxis if axis == "x" else ax.yaxis).get_major_locator().set_params(integer=True)
+        locator: Any = (ax.xaxis if axis == "x" else ax.yaxis).get_major_locator()
+        locator.set_params(integer=True)
     return log
 
 
