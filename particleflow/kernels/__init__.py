@@ -4,7 +4,8 @@
     affine          attention with biases                   linearised     attention as a few positive features
     positional      functions of token index or time        mapped         user-given maps, tables, functions
     nearest         the k nearest points                    heterogeneous  rules, points with gaps, pairs of points
-    algebra         products, mixtures, multiples           forms          what fast methods read of a kernel
+    overlap         what two laws have in common            algebra        products, mixtures, multiples
+    forms           what fast methods read of a kernel
 
 `base` has the classes to inherit from and the arithmetic of all pairs, `capabilities` what only some kernels can do,
 `description` writes a kernel for metadata.

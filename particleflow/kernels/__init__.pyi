@@ -13,6 +13,7 @@ from .base import values_of as values_of
 from .forms import Bilinear as Bilinear
 from .forms import Radial as Radial
 from .forms import Separable as Separable
+from .heterogeneous import FuzzyMembership as FuzzyMembership
 from .heterogeneous import HigherOrder as HigherOrder
 from .heterogeneous import Membership as Membership
 from .heterogeneous import PartlyObserved as PartlyObserved
@@ -33,6 +34,7 @@ from .mapped import OnValues as OnValues
 from .mapped import Pullback as Pullback
 from .mapped import SelfLocalized as SelfLocalized
 from .nearest import Nearest as Nearest
+from .overlap import Overlap as Overlap
 from .positional import Alibi as Alibi
 from .positional import Causal as Causal
 from .positional import Encoded as Encoded

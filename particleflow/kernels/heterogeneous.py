@@ -39,6 +39,31 @@ class Membership(AbstractPairKernel):
         return False
 
 
+class FuzzyMembership(AbstractPairKernel):
+    """K(x', rule) = ∫ p(x|x') Π_a exp(−(x_a − c_a)²/(2 σ_a²)) dx: how far a fuzzy input belongs to a rule.
+
+    The coordinates of the input are normal about x' with spreads τ ≥ 0, so that this is the product over a of
+    σ_a/√(σ_a² + τ_a²) · exp(−(x'_a − c_a)²/(2 (σ_a² + τ_a²))); with τ = 0 it is `Membership`. The point of an input is
+    (x', τ), that of a rule (c, σ).
+    """
+
+    def log_pair(self, x: Any, y: Any) -> Float[Array, ""]:
+        """Σ_a log σ_a − ½ log(σ_a² + τ_a²) − ½ (x'_a − c_a)²/(σ_a² + τ_a²)."""
+        fuzzy, rule = points_of(x), points_of(y)
+        if fuzzy.shape != rule.shape or rule.shape[0] % 2:
+            raise ShapeError(
+                "A fuzzy input is as many coordinates and spreads as a rule has centres and widths, but they have "
+                f"{fuzzy.shape[0]} and {rule.shape[0]} numbers."
+            )
+        (place, spread), (centre, width) = jnp.split(fuzzy, 2), jnp.split(rule, 2)
+        wider = jnp.square(width) + jnp.square(spread)
+        return jnp.sum(jnp.log(width) - 0.5 * jnp.log(wider) - 0.5 * jnp.square(place - centre) / wider)
+
+    def vanishes(self) -> bool:
+        """Never: an exponential is positive."""
+        return False
+
+
 class PartlyObserved(AbstractMatrixKernel):
     """K(x, y) = kernel of the coordinates known of both x and y, their squared distance scaled up to all of them.
 

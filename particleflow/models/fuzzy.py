@@ -5,6 +5,12 @@
 
 Rules are the points of a measure, their consequents (a_i, b_i) are its values, and ŷ(x) is the local mean of these,
 evaluated at x: Takagi and Sugeno (1985); with b = 0 that of Mamdani's rules with products, sums and single consequents.
+A fuzzy input is a law p(x|x') in place of a point, and belongs to a rule by the inner product of both functions:
+
+    fuzzy input  ŷ = Σ_i ∫ p(x|x') K(x, i) (a_i + b_i·x) dx / Σ_i ∫ p(x|x') K(x, i) dx
+
+This is a local mean again, under the kernel ⟨p(·|x'), K(·, i)⟩. It is not the mean of ŷ(x) over p: places where no rule
+applies have less weight.
 With the minimum in place of the product only the kernel changes. But max–min inference, whose conclusion is the
 centroid of max_i min(K(x, i), consequent_i), is no local mean: it is not linear in the consequents. `local_query`
 computes it, like any other operator.
@@ -18,9 +24,18 @@ from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils import check_random_state
 
 from particleflow.errors import ArgumentError, ShapeError
-from particleflow.kernels import Membership
+from particleflow.kernels import FuzzyMembership, Membership
 from particleflow.measure import Measure
-from particleflow.models.base import attention_weights_at, check_count, means_at, pairs_of, queries_of, read
+from particleflow.models.base import (
+    attention_weights_at,
+    check_count,
+    log_masses_at,
+    means_at,
+    pairs_of,
+    queries_of,
+    read,
+    weights_of,
+)
 from particleflow.summation import AbstractSummation, Auto
 
 
@@ -74,6 +89,41 @@ class FuzzyRules(RegressorMixin, MultiOutputMixin, BaseEstimator):
         inputs = self._inputs(points)
         found = np.einsum("moi,mi->mo", means.reshape(len(points), -1, inputs.shape[1]), inputs)
         return found[:, 0] if self._flat else found
+
+    def predict_fuzzy(self, X: Any, spreads: Any) -> np.ndarray:
+        """ŷ of fuzzy inputs whose coordinates are normal about the rows of X, in closed form.
+
+        K(·, i) p is normal about x̄_i = (σ² x' + τ² c)/(σ² + τ²), where the consequent is read.
+        Parameters: `spreads` τ ≥ 0, a number, one a feature (d,), or one an input and feature (m, d).
+        """
+        points = queries_of(self, X)
+        spreads = np.asarray(spreads, np.float64)
+        if spreads.shape not in ((), points.shape[1:], points.shape):
+            raise ShapeError(
+                f"Argument `spreads` must be a number, or have the shape {points.shape[1:]} or {points.shape}, but has "
+                f"{spreads.shape}."
+            )
+        if not (np.isfinite(spreads).all() and (spreads >= 0).all()):
+            raise ArgumentError("Argument `spreads` must be finite, and not negative.")
+        spreads = np.broadcast_to(spreads, points.shape)
+        fuzzy = np.concatenate([points, spreads], axis=1)
+        shares = read(attention_weights_at, fuzzy, FuzzyMembership(), self.rules_)
+        own, theirs = np.square(spreads)[:, None], np.square(self.widths_)[None]
+        places = (theirs * points[:, None] + own * self.centers_[None]) / (own + theirs)
+        inputs = self._inputs(places.reshape(-1, points.shape[1])).reshape(*shares.shape, -1)
+        found = np.einsum("mr,roi,mri->mo", shares, self.consequents_, inputs)
+        return found[:, 0] if self._flat else found
+
+    def predict_law(self, points: Any, weights: Any = None) -> np.ndarray:
+        """ŷ of one fuzzy input of any law, given by points (q, d) and their weights: draws, or nodes of a quadrature.
+
+        With the log-mass G of the rules at every point it is Σ_k p_k e^{G(x_k)} ŷ(x_k) / Σ_k p_k e^{G(x_k)}.
+        """
+        nodes = queries_of(self, points)
+        given = weights_of(weights, len(nodes))
+        log_masses = read(log_masses_at, nodes, Membership(), self.rules_, self.summation or Auto())
+        heard = given * np.exp(log_masses - log_masses[given > 0].max())
+        return np.asarray(heard / heard.sum() @ self.predict(nodes))
 
     def memberships(self, X: Any) -> np.ndarray:
         """The weight of every rule in every prediction, (queries, rules); rows sum to one."""

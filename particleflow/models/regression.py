@@ -11,6 +11,7 @@ data exactly.
 from itertools import combinations_with_replacement
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -31,7 +32,7 @@ from particleflow.models.base import (
     seen_means_at,
 )
 from particleflow.summation import AbstractSummation, Auto
-from particleflow.summation.local_mean import local_expectation
+from particleflow.summation.local_mean import attention_weights, local_expectation
 
 
 class KernelRegression(RegressorMixin, MultiOutputMixin, BaseEstimator):
@@ -113,6 +114,16 @@ class LocalLinearRegression(RegressorMixin, MultiOutputMixin, BaseEstimator):
         powers = monomials(points.shape[1], int(self.degree))
         return read(_local_polynomial, points, self.kernel_, self.measure_, self.summation or Auto(), powers)
 
+    def equivalent_kernel(self, X: Any) -> np.ndarray:
+        """l_j(x) in ŷ(x) = Σ_j l_j(x) y_j, (queries, samples): the fit read as a mean, whatever the targets are.
+
+        l_j(x) = K(x, x_j) w_j e₀ᵀ E⁻¹ φ_j with E = Σ_j K w_j φ_j φ_jᵀ. It reproduces polynomials: Σ_j l_j = 1 and
+        Σ_j l_j (x_j − x)^a = 0 up to the degree. Unlike attention weights, l_j may be negative.
+        """
+        points = queries_of(self, X)
+        powers = monomials(points.shape[1], int(self.degree))
+        return read(_polynomial_weights, points, self.kernel_, self.measure_, powers)
+
 
 def _keep(estimator: Any, X: Any, y: Any, sample_weight: Any) -> None:
     """Store checked samples and targets as `measure_`, and the kernel as `kernel_`."""
@@ -137,8 +148,7 @@ def _local_polynomial(
     scale = _spread(measure)
 
     def equations(x: Array, y: Array, z: Array) -> Array:
-        apart = (y - x) / scale
-        row = jnp.stack([jnp.prod(apart[jnp.asarray(each, int)]) if each else jnp.ones(()) for each in powers])
+        row = _monomials_at((y - x) / scale, powers)
         return jnp.outer(row, jnp.concatenate([row, jnp.atleast_1d(z)]))
 
     found = local_expectation(kernel, measure, queries, equations, summation=how)
@@ -147,6 +157,33 @@ def _local_polynomial(
     values = jnp.einsum("ma,mak->mk", inverse[:, 0, :], found[:, :, count:])
     values = jnp.where(found[:, :1, 0] > 0, values, jnp.nan)
     return values[:, 0] if measure.carried.ndim == 1 else values
+
+
+def _polynomial_weights(
+    queries: Array, kernel: AbstractKernel, measure: Measure, powers: tuple[tuple[int, ...], ...]
+) -> Float[Array, "m n"]:
+    """The weight of every sample in β₀, NaN where the kernel reaches none; rounding is taken out by a second solution.
+
+    With s the shares of the kernel, l = s · (Φ E⁺ e₀); its moments differ from e₀ by the rounding of E⁺, and the same
+    formula with that difference in the place of e₀ corrects them.
+    """
+    shares, scale = attention_weights(kernel, measure, queries), _spread(measure)
+
+    def at_one(query: tuple[Array, Array]) -> Array:
+        x, share = query
+        rows = jax.vmap(lambda y: _monomials_at((y - x) / scale, powers))(measure.points)
+        inverse = jnp.linalg.pinv(rows.T @ (share[:, None] * rows), hermitian=True)
+        first = jnp.zeros(len(powers), rows.dtype).at[0].set(1.0)
+        weights = share * (rows @ (inverse @ first))
+        return weights + share * (rows @ (inverse @ (first - weights @ rows)))
+
+    found = jax.lax.map(at_one, (queries, shares))
+    return jnp.where(jnp.sum(shares, axis=1, keepdims=True) > 0, found, jnp.nan)
+
+
+def _monomials_at(apart: Float[Array, " d"], powers: tuple[tuple[int, ...], ...]) -> Float[Array, " p"]:
+    """The monomials of one difference, the constant first."""
+    return jnp.stack([jnp.prod(apart[jnp.asarray(each, int)]) if each else jnp.ones(()) for each in powers])
 
 
 def _spread(measure: Measure) -> Float[Array, " d"]:

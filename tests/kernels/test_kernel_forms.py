@@ -42,7 +42,7 @@ POSITIVE = {
     "cauchy", "student", "alibi", "time gaussian", "encoded by sines", "encoded by a table", "feature exponential",
     "pullback from two spaces", "embedded", "on values", "sum", "scaled", "transposed", "symmetrised",
     "symmetrised geometrically", "normalised", "inverse distance", "feature exponential of positions",
-    "pullback with positions", "placed", "membership", "linearised attention",
+    "pullback with positions", "placed", "membership", "fuzzy membership", "linearised attention", "overlap",
 }  # fmt: skip
 
 QUERY, KEY = jnp.asarray(pair_oracles.QUERY), jnp.asarray(pair_oracles.KEY)
@@ -256,7 +256,7 @@ def test_a_kernel_that_never_vanishes_never_does(case):
     if kernel.vanishes():
         return
     queries, measure = pair_oracles.cloud(case.space, jnp.float64, 11, 17, seed=5)
-    sizes = [1.0] if case.space in ("letters", "rules") else [0.0, 1.0, 1e-9, 1e3]
+    sizes = [1.0] if case.space in ("letters", "rules", "fuzzy inputs") else [0.0, 1.0, 1e-9, 1e3]
     reach = 1.0 if case.name == "normalised" else 1e3  # its own measure is far from far queries, but never unseen
     for size in sizes:
         far = queries._replace(points=min(size, reach) * queries.points)

@@ -32,8 +32,10 @@ def cloud(space: str, dtype: Any, queries: int, points: int, seed: int = 0) -> C
         xs, ys = (rng.integers(0, LETTERS, size=(count, 1)).astype(float) for count in (queries, points))
     else:
         xs, ys = rng.normal(size=(queries, 3 if space == "vectors" else 2)), rng.normal(size=(points, 3))
-        if space == "rules":
+        if space in ("rules", "fuzzy inputs"):
             ys = np.concatenate([ys[:, :2], rng.uniform(0.5, 2.0, size=(points, 2))], axis=1)
+        if space == "fuzzy inputs":
+            xs = np.concatenate([xs, rng.uniform(0.0, 1.0, size=xs.shape)], axis=1)
         if space == "gaps":
             xs, ys = (_with_gaps(rng, each) for each in (rng.normal(size=(queries, 3)), ys))
         if space == "vectors":

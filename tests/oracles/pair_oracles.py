@@ -107,6 +107,12 @@ def _of_lag(log_function: Callable[[float], float]) -> Callable[[Site, Site], fl
     return lambda x, y: log_function(x.position - y.position)
 
 
+def _conditional(x: Any) -> np.ndarray:
+    """p(z_k|x) on the seven nodes, under a Laplace kernel."""
+    pulls = np.array([math.exp(-_distance(x, node) / 0.5) for node in OTHER_POINTS])
+    return pulls / (pulls @ OTHER_WEIGHTS)
+
+
 def _array(array: np.ndarray) -> Callable[[Any], Any]:
     return lambda dtype: jnp.asarray(array, dtype)
 
@@ -238,6 +244,18 @@ UNLIKE = [
         _of_points(lambda x, y: -math.fsum(((x[a] - y[a]) / y[2 + a]) ** 2 for a in range(2)) / 2),
         "rules",
     ),
+    Case(
+        "fuzzy membership",
+        lambda t: k.FuzzyMembership(),
+        _of_points(
+            lambda x, y: math.fsum(
+                math.log(y[2 + a]) - math.log(math.hypot(y[2 + a], x[2 + a]))
+                - (x[a] - y[a]) ** 2 / (2 * (y[2 + a] ** 2 + x[2 + a] ** 2))
+                for a in range(2)
+            )
+        ),
+        "fuzzy inputs",
+    ),  # fmt: skip
     Case("partly observed", lambda t: k.PartlyObserved(k.Gaussian(0.8)), _of_points(_partial), "gaps"),
     Case(
         "three points",
@@ -304,6 +322,11 @@ FEATURES = [
         "self-localized",
         lambda t: k.SelfLocalized(_self_localized),
         lambda x, y: -_square(x.point, y.point) - 0.5 * float(np.abs(x.value - y.value).sum()),
+    ),
+    Case(
+        "overlap",
+        lambda t: k.Overlap(k.Laplace(0.5), jnp.asarray(OTHER_POINTS, t), jnp.log(jnp.asarray(OTHER_WEIGHTS, t))),
+        _of_points(lambda x, y: math.log(np.sum(OTHER_WEIGHTS * _conditional(x) * _conditional(y)))),
     ),
     Case("on values", lambda t: k.OnValues(k.Gaussian(0.7)), lambda x, y: _gaussian(x.value, y.value, 0.7)),
 ]
