@@ -55,5 +55,6 @@ from .theory import exponential_family as exponential_family
 from .theory import stability as stability
 from .theory.equilibria import FixedPoint as FixedPoint
 from .theory.equilibria import fixed_points as fixed_points
+from .theory.kernel_as_law import joint_law as joint_law
 from .trajectory import Trajectory as Trajectory
 from .trajectory import store as store

@@ -12,6 +12,7 @@
     autoregression   next values as values, times as positions: forecasts
     fuzzy            rules as points, their consequents as values
     imputation       known coordinates as values, distances over the coordinates known in both
+    localization     any loss or regressor made local, once or repeatedly; equivalent kernels
 
 Parameters are stored as they are given, `fit` sets attributes with a trailing underscore, arrays are NumPy's. All sums
 over kernels are those of `particleflow.summation.local_mean`.
@@ -28,9 +29,10 @@ from particleflow.models.clustering import MeanShiftClustering, estimate_bandwid
 from particleflow.models.denoising import Denoiser
 from particleflow.models.fuzzy import FuzzyRules
 from particleflow.models.hopfield import Hopfield
-from particleflow.models.images import Segments, non_local_means, segmented
+from particleflow.models.images import Segments, non_local_means, non_local_weights, segmented
 from particleflow.models.imputation import LocalImputer
 from particleflow.models.kernel_density import KernelDensity
+from particleflow.models.localization import LocalEstimator, Localization, equivalent_kernel
 from particleflow.models.neighbourhoods import LinearNeighbourhoodPropagation, reconstruction_weights
 from particleflow.models.propagation import LabelPropagation
 from particleflow.models.regression import KernelRegression, LocalLinearRegression
@@ -45,12 +47,16 @@ __all__ = [
     "LabelPropagation",
     "LinearNeighbourhoodPropagation",
     "LocalAutoregression",
+    "LocalEstimator",
     "LocalImputer",
     "LocalLinearRegression",
+    "Localization",
     "MeanShiftClustering",
     "Segments",
+    "equivalent_kernel",
     "estimate_bandwidth",
     "non_local_means",
+    "non_local_weights",
     "reconstruction_weights",
     "segmented",
 ]

@@ -81,16 +81,38 @@ def non_local_means(
     the bandwidth of differences of colour, about the size of the noise; `summation`.
     """
     pixels = _as_picture(image)
-    check_count(patch_size, "patch_size")
     check_count(patch_distance, "patch_distance")
-    if patch_size % 2 == 0 or patch_size // 2 >= min(pixels.shape[:2]):
-        raise ArgumentError(
-            f"Argument `patch_size` must be odd and at most twice the sides of the picture, but is {patch_size}."
-        )
     patches = _patches(pixels, patch_size)
     kernel = Gaussian(bandwidth_of(h, patches[0]) / np.sqrt(2)) * Window(patch_distance + 0.5)
     found = _column_means(jnp.asarray(patches), jnp.asarray(pixels), kernel, int(patch_distance), summation or Auto())
     return np.array(found).reshape(np.shape(image))
+
+
+def non_local_weights(
+    image: Any, places: Any, patch_size: int = 7, patch_distance: int = 10, h: float = 0.1
+) -> np.ndarray:
+    """The weights of all pixels in the non-local means of a few, (k, rows, columns); each map has the sum one.
+
+    w(p, q) = K(P(p), P(q)) / Σ_q' K(P(p), P(q')) for q within d of p in rows and columns, else 0; the mean of the
+    colours under the map of p is what `non_local_means` has there.
+
+    Parameters: `places` (k, 2), row and column of the pixels p; the others as for `non_local_means`.
+    """
+    pixels = _as_picture(image)
+    check_count(patch_distance, "patch_distance")
+    patches = _patches(pixels, patch_size)
+    chosen = np.atleast_2d(np.asarray(places))
+    if chosen.shape[1:] != (2,) or not np.issubdtype(chosen.dtype, np.integer):
+        raise ShapeError(f"Argument `places` must be rows and columns, whole numbers (k, 2), but is {places!r}.")
+    if (chosen < 0).any() or (chosen >= pixels.shape[:2]).any():
+        raise ArgumentError(f"Argument `places` must lie in the picture of {pixels.shape[:2]} pixels: {places!r}.")
+    kernel, maps = Gaussian(bandwidth_of(h, patches[0]) / np.sqrt(2)), np.zeros((len(chosen), *pixels.shape[:2]))
+    for found, place in zip(maps, chosen, strict=True):
+        near = tuple(slice(max(at - patch_distance, 0), at + patch_distance + 1) for at in place)
+        around = patches[near]
+        measure = Measure.uniform(around.reshape(-1, patches.shape[2]))
+        found[near] = np.asarray(attention_weights(kernel, measure, patches[tuple(place)])).reshape(around.shape[:2])
+    return maps
 
 
 def _as_picture(image: Any) -> np.ndarray:
@@ -110,6 +132,11 @@ def _patches(pixels: np.ndarray, size: int) -> np.ndarray:
 
     Entries are multiplied by the square roots of their weights, so that |P(p) − P(q)|² is the weighted distance.
     """
+    check_count(size, "patch_size")
+    if size % 2 == 0 or size // 2 >= min(pixels.shape[:2]):
+        raise ArgumentError(
+            f"Argument `patch_size` must be odd and at most twice the sides of the picture, but is {size}."
+        )
     reach = size // 2
     padded = np.pad(pixels, ((reach, reach), (reach, reach), (0, 0)), mode="reflect")
     windows = np.lib.stride_tricks.sliding_window_view(padded, (size, size), axis=(0, 1))  # (r, c, channels, s, s)

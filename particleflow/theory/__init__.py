@@ -3,6 +3,7 @@
 stability            growth rates of perturbations of the uniform state, branches of stationary densities
 equilibria           fixed points of flows and layers, with eigenvalues and kind
 exponential_family   the Laplace view of attention: log-normalizers, means, covariances
+kernel_as_law        a kernel as a joint law: marginals, conditionals, mutual information
 """
 
 import lazy_loader

@@ -33,6 +33,7 @@ from .plots.subjects.heat_profiles import heat_profiles as heat_profiles
 from .plots.subjects.hysteresis_loop import hysteresis as hysteresis
 from .plots.subjects.image_figures import patches_before_and_after as patches_before_and_after
 from .plots.subjects.image_figures import recall as recall
+from .plots.subjects.image_figures import weight_maps as weight_maps
 from .plots.subjects.layers_of_network import depth_of_run as depth_of_run
 from .plots.subjects.layers_of_network import heads as heads
 from .plots.theory.eigenvalues import eigenvalues as eigenvalues
@@ -42,6 +43,9 @@ from .plots.theory.fits import fitted_values as fitted_values
 from .plots.theory.fits import values_on_places as values_on_places
 from .plots.theory.growth_plots import branches as branches
 from .plots.theory.growth_plots import growth_rates as growth_rates
+from .plots.theory.local_mean_diagrams import local_mean_graph as local_mean_graph
+from .plots.theory.local_mean_diagrams import query_key_value as query_key_value
+from .plots.theory.smoother_plots import smoothers as smoothers
 from .plots.theory.transformer_depth import depth_figure as depth_figure
 from .plots.time.phase import phase_diagram as phase_diagram
 from .plots.time.phase import sweep_grid as sweep_grid

@@ -100,6 +100,27 @@ def test_a_local_median_is_a_query():
     assert float(one) == float(found[0])
 
 
+@pytest.mark.parametrize("affine", by_default([True, False], [True]))
+def test_fuzzy_inputs_are_integrals_over_what_the_input_may_be(affine):
+    """∫ p K (a + b·x) dx / ∫ p K dx by Gauss–Hermite nodes in NumPy, and of point inputs the prediction itself."""
+    model = FuzzyRules(CENTRES, WIDTHS, affine=affine).fit(X, Y)
+    spreads = np.array([0.4, 0.7])
+    nodes, weights = np.polynomial.hermite_e.hermegauss(60)
+    grid = np.stack(np.meshgrid(nodes, nodes), axis=-1).reshape(-1, 2)
+    law = np.outer(weights, weights).ravel() / weights.sum() ** 2
+    found = model.predict_fuzzy(AT[:3], spreads)
+    for x, each in zip(AT[:3], found, strict=True):
+        places = x + spreads * grid
+        terms = np.concatenate([np.ones((3600, 1)), places], axis=1) if affine else np.ones((3600, 1))
+        heard = law[:, None] * strengths(places)
+        expected = np.einsum("kr,roi,ki->o", heard, model.consequents_, terms) / heard.sum()
+        np.testing.assert_allclose(each, expected, rtol=1e-9)
+    np.testing.assert_allclose(model.predict_law(AT[0] + spreads * grid, law), found[0], rtol=1e-9)
+    np.testing.assert_allclose(model.predict_fuzzy(AT, 0.0), model.predict(AT), rtol=1e-11)
+    plain = law @ model.predict(AT[0] + spreads * grid)  # the mean of predictions is another number
+    assert np.abs(plain - found[0]).max() > 1e-3
+
+
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
@@ -114,3 +135,15 @@ def test_what_cannot_be_is_refused(settings, said):
         FuzzyRules(**settings).fit(X, Y)
     with pytest.raises(UserError, match="centres and widths"):
         k.Membership().log_matrix(X, CENTRES)
+    with pytest.raises(UserError, match="spreads"):
+        k.FuzzyMembership().log_matrix(X, np.concatenate([CENTRES, WIDTHS], axis=1))
+
+
+@pytest.mark.slow
+def test_fuzzy_inputs_that_cannot_be_are_refused():
+    model = FuzzyRules(CENTRES, WIDTHS).fit(X, Y)
+    for wrong, said in ((-0.1, "negative"), (np.ones(5), "shape")):
+        with pytest.raises(UserError, match=said):
+            model.predict_fuzzy(AT, wrong)
+    with pytest.raises(UserError, match="mass"):
+        model.predict_law(AT, np.zeros(9))

@@ -12,7 +12,7 @@ from sklearn.datasets import load_sample_image
 
 import particleflow as pf
 from particleflow import kernels as k
-from particleflow.models import Denoiser, KernelDensity, non_local_means, segmented
+from particleflow.models import Denoiser, KernelDensity, non_local_means, non_local_weights, segmented
 
 
 def brute_force(image: np.ndarray, size: int, distance: int, h: float) -> np.ndarray:
@@ -45,6 +45,22 @@ def test_non_local_means_is_a_local_mean_of_patches(channels):
     image = np.random.default_rng(0).uniform(size=(11, 9) if channels is None else (11, 9, channels))
     found = non_local_means(image, patch_size=3, patch_distance=3, h=0.4)
     np.testing.assert_allclose(found, brute_force(image, 3, 3, 0.4), rtol=1e-12, atol=1e-13)
+
+
+def test_weights_over_a_picture_are_those_of_its_non_local_means():
+    """Maps of sum one, zero out of reach; the mean of colours under them is the brute-force mean of the pixel."""
+    image = np.random.default_rng(0).uniform(size=(11, 9, 3))
+    maps = non_local_weights(image, [[0, 0], [5, 4]], patch_size=3, patch_distance=3, h=0.4)
+    expected = brute_force(image, 3, 3, 0.4)
+    for (row, column), each in zip([(0, 0), (5, 4)], maps, strict=True):
+        np.testing.assert_allclose(np.einsum("rc,rck->k", each, image), expected[row, column], rtol=1e-12)
+        assert abs(each.sum() - 1) < 1e-13
+        reached = np.maximum.outer(np.abs(np.arange(11) - row), np.abs(np.arange(9) - column)) <= 3
+        assert not each[~reached].any()
+        assert each.argmax() == row * 9 + column  # no patch is more alike than itself
+    for wrong, said in (([[0.5, 1.0]], "whole"), ([[0, 9]], "lie in"), ([0, 1, 2], "places")):
+        with pytest.raises(ValueError, match=said):
+            non_local_weights(image, wrong)
 
 
 def test_non_local_means_agrees_with_scikit_image_to_its_rounding():

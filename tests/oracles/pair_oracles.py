@@ -249,13 +249,14 @@ UNLIKE = [
         lambda t: k.FuzzyMembership(),
         _of_points(
             lambda x, y: math.fsum(
-                math.log(y[2 + a]) - math.log(math.hypot(y[2 + a], x[2 + a]))
+                math.log(y[2 + a])
+                - math.log(math.hypot(y[2 + a], x[2 + a]))
                 - (x[a] - y[a]) ** 2 / (2 * (y[2 + a] ** 2 + x[2 + a] ** 2))
                 for a in range(2)
             )
         ),
         "fuzzy inputs",
-    ),  # fmt: skip
+    ),
     Case("partly observed", lambda t: k.PartlyObserved(k.Gaussian(0.8)), _of_points(_partial), "gaps"),
     Case(
         "three points",

@@ -45,6 +45,7 @@ NAMES = [
     "hysteresis",
     "kymograph",
     "kymograph_with_tree",
+    "local_mean_graph",
     "merge_tree",
     "modes",
     "nearest_neighbours",
@@ -59,17 +60,20 @@ NAMES = [
     "phase_diagram",
     "picture",
     "profiles",
+    "query_key_value",
     "recall",
     "regression",
     "resample",
     "schedule",
     "similarity",
+    "smoothers",
     "snapshot",
     "snapshots",
     "staircase",
     "style",
     "sweep_grid",
     "values_on_places",
+    "weight_maps",
 ]
 MODULES = sorted(
     module.name for module in pkgutil.walk_packages(particleflow.view.__path__, f"{particleflow.view.__name__}.")

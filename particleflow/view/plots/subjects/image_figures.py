@@ -1,4 +1,4 @@
-"""Points that are images, drawn as images: what a memory recalls, and a picture before and after its patches moved."""
+"""Images drawn as images: what a memory recalls, a picture before and after its patches moved, weights over a picture."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -8,7 +8,7 @@ from particleflow.analysis.motion import even_in_motion
 from particleflow.analysis.reading import FloatArray, first_run
 from particleflow.analysis.run_character import character_of
 from particleflow.analysis.samples import stored_points, thinned
-from particleflow.errors import ArgumentError
+from particleflow.errors import ArgumentError, ShapeError
 from particleflow.view import style
 from particleflow.view.plots.base import new_figure, time_words, title_figure
 
@@ -84,6 +84,71 @@ def patches_before_and_after(trajectory: "Trajectory", *, labels: Any = None, fi
     picture(run, -1, labels=labels, ax=axes[2])
     axes[2].set_title("segments")
     return axes
+
+
+def weight_maps(image: Any, places: Any, weights: Any, *, figure: Any = None) -> np.ndarray:
+    """Draw what a non-local mean looks at: a picture with a few pixels marked, and the weights of all pixels in each.
+
+    Every map has a scale of its own. A cross marks the pixel whose mean it makes, and a frame encloses all pixels that
+    have weight. Where the pixel itself weighs most, the scale ends at the second largest weight, so that all others can
+    be told apart; the title has its weight.
+
+    Parameters: `image` (rows, columns) or with three colours in [0, 1]; `places` (k, 2), row and column of the pixels;
+    `weights` (k, rows, columns), such as `models.non_local_weights` gives; `figure`, the figure to draw on, else a new
+    one. Returns the array of axes, the picture first.
+    """
+    pixels, maps, chosen = np.asarray(image, float), np.asarray(weights, float), np.atleast_2d(np.asarray(places, int))
+    if maps.shape != (len(chosen), *pixels.shape[:2]):
+        raise ShapeError(
+            f"Argument `weights` must have shape {(len(chosen), *pixels.shape[:2])}, but has {maps.shape}."
+        )
+    count = len(chosen) + 1
+    columns = min(count, 3)
+    rows = -(-count // columns)
+    if figure is None:
+        panel = 1.55 / columns
+        figure = new_figure((1.55, rows * (panel * pixels.shape[0] / pixels.shape[1] + 0.12)))
+    grid = figure.subplots(rows, columns, squeeze=False).ravel()
+    for ax in grid[count:]:
+        ax.set_visible(False)
+    colors = style.label_colors(np.arange(len(chosen)))
+    _draw_image(grid[0], pixels, float(pixels.min()), float(pixels.max()))
+    grid[0].set_title("picture")
+    for number, (ax, place, each) in enumerate(zip(grid[1:], chosen, maps, strict=False)):
+        _mark_pixel(grid[0], place, colors[number], str(number + 1))
+        _draw_weights(ax, place, each, colors[number], number + 1)
+    return grid[:count]
+
+
+def _draw_weights(ax: "Axes", place: np.ndarray, weights: FloatArray, color: Any, number: int) -> None:
+    """The map of one pixel, with a frame around the rows and columns that have weight."""
+    from matplotlib.ticker import MaxNLocator
+
+    own = float(weights[tuple(place)])
+    others = weights.copy()
+    others[tuple(place)] = 0.0
+    top = float(others.max()) or own or 1.0
+    image = ax.imshow(weights, cmap=style.colormap("density"), vmin=0.0, vmax=top, interpolation="nearest")
+    (top_row, last_row), (first, last) = (np.flatnonzero(weights.any(axis=axis))[[0, -1]] for axis in (1, 0))
+    frame = np.array([[first, top_row], [last + 1, top_row], [last + 1, last_row + 1], [first, last_row + 1]]) - 0.5
+    ax.plot(*frame[[0, 1, 2, 3, 0]].T, color=style.current().muted, linewidth=0.8, linestyle=(0, (4, 2)))
+    _mark_pixel(ax, place, color)
+    bar: Any = ax.figure.colorbar(image, ax=ax, orientation="horizontal", pad=0.03, aspect=28)
+    bar.outline.set_visible(False)
+    bar.locator = MaxNLocator(3)
+    ax.set(xticks=[], yticks=[], title=f"weights of {number}, of itself {own:.1g}")
+    for spine in ax.spines.values():
+        spine.set(visible=True, color=style.current().muted, linewidth=0.5)
+
+
+def _mark_pixel(ax: "Axes", place: np.ndarray, color: Any, name: str = "") -> None:
+    """A cross on a pixel, white below so that it is seen on any colour, and its number beside it."""
+    row, column = (float(each) for each in place)
+    for width, ink in ((3.6, "white"), (1.8, color)):
+        ax.plot([column], [row], "+", markersize=11, markeredgewidth=width, color=ink, zorder=4)
+    if name:
+        box: dict[str, Any] = {"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": color, "alpha": 0.9}
+        ax.annotate(name, (column, row), (6, 6), textcoords="offset points", fontsize="small", color="black", bbox=box)
 
 
 def _shape_of_points(run: "Trajectory") -> tuple[int, ...]:
