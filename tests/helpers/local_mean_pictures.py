@@ -47,7 +47,9 @@ def local_mean_graph() -> tuple[Any, dict[str, np.ndarray]]:
 
 def equivalent_kernels() -> tuple[Any, dict[str, np.ndarray]]:
     """Local constant, line and parabola near the end of the samples, where they differ most."""
-    weights = {"local mean": models.KernelRegression(bandwidth=WIDTH).fit(LINE[:, None], TARGETS).attention(QUERIES[:, None])}
+    weights = {
+        "local mean": models.KernelRegression(bandwidth=WIDTH).fit(LINE[:, None], TARGETS).attention(QUERIES[:, None])
+    }
     for name, degree in (("local line", 1), ("local parabola", 2)):
         model = models.LocalLinearRegression(bandwidth=WIDTH, degree=degree).fit(LINE[:, None], TARGETS)
         weights[name] = model.equivalent_kernel(QUERIES[:, None])
@@ -65,7 +67,9 @@ def kernel_methods() -> tuple[Any, dict[str, np.ndarray]]:
     weights = {
         "local mean": models.KernelRegression(bandwidth=WIDTH).fit(samples, TARGETS).attention(asked),
         "ridge, λ = 10,000, over its sum": strong / strong.sum(axis=1, keepdims=True),
-        "ridge, λ = 0.25": models.equivalent_kernel(KernelRidge(alpha=NOISE, kernel="rbf", gamma=gamma), samples, asked),
+        "ridge, λ = 0.25": models.equivalent_kernel(
+            KernelRidge(alpha=NOISE, kernel="rbf", gamma=gamma), samples, asked
+        ),
         "Gaussian process, noise 0.25": models.equivalent_kernel(process, samples, asked),
     }
     truth = 2 * np.sin(QUERIES) + QUERIES**0.8

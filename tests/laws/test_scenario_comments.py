@@ -891,6 +891,25 @@ def sharpening(of: Shipped) -> None:
     assert np.abs(points(run)[-1]).max() == pytest.approx(bound.value, abs=1e-8)
 
 
+def six_local_means(of: Shipped) -> None:
+    """Six products of a row-stochastic matrix, and distances from the curve that the file is made from."""
+    count, before, after = of.says("{} noisy tokens of a figure eight, {} off it (root mean square), come to {}")
+    (lost,) = of.says("the eight is lost ({})")
+    angle = 2 * np.pi * np.arange(int(count.value)) / count.value
+    eight = np.stack([np.sin(angle), 0.6 * np.sin(2 * angle)], axis=1)
+    found = np.loadtxt(of.data / "noisy_loop.csv", delimiter=",", skiprows=1)
+    lags = np.abs(np.subtract.outer(np.arange(len(found)), np.arange(len(found))))
+    run = points(of.run())
+    assert len(run) == 7
+    for frame in range(7):
+        np.testing.assert_allclose(run[frame], found, atol=1e-12)
+        weights = np.exp(-((found[:, None] - found[None]) ** 2).sum(-1) / (2 * 0.3**2)) * (lags < 3)
+        found = weights @ found / weights.sum(axis=1, keepdims=True)
+    everywhere = points(of.run(**of.overrides()))[-1]
+    for said, cloud in ((before, run[0]), (after, run[-1]), (lost, everywhere)):
+        assert abs(np.sqrt(((cloud - eight) ** 2).sum(axis=1).mean()) - said.value) <= said.half
+
+
 def sliding_window(of: Shipped) -> None:
     (reach,) = of.says("Each token sees {} neighbours on either side only")
     assert of.table["drift"][0]["positional"] == {"kind": "window", "radius": reach.value}
@@ -1012,7 +1031,7 @@ CHECKS: dict[str, Callable[[Shipped], None]] = {
         minilm_without_norm, moons, near_and_far, nearest_neighbours, ngpt, noise, peri_norm, post_norm_block,
         pre_norm, relaxation_labelling, repulsion, rescaled_polytope, rings, self_localization, sentence,
         set_norm_attraction, set_norm_density, set_norm_moons, set_norm_moons_density, set_norm_repulsion, sharpening,
-        sliding_window, sqrt_scaled, transformer_block, two_heads, word_analogies,
+        six_local_means, sliding_window, sqrt_scaled, transformer_block, two_heads, word_analogies,
     )
 }  # fmt: skip
 # Their numbers are those of the file: nothing is run.

@@ -126,3 +126,23 @@ def test_hardmax_is_the_limit_of_attention():
     hard = velocity(pf.Flow(drifts.Hardmax()), points)
     soft = velocity(pf.Flow(pf.Attend(kernels.Attention(beta=4000.0))), points)
     assert np.max(np.abs(hard - soft)) < 1e-10
+
+
+@pytest.mark.slow
+def test_six_local_means_are_six_layers_of_attention_without_anything_else():
+    """torch's attention, Q = K = V = 1, causal, six times; with the residual of a transformer it is another map."""
+    torch = pytest.importorskip("torch")
+    start = np.random.default_rng(5).normal(size=(12, 4))
+    kernel = kernels.Attention(0.5) * kernels.Causal()  # β = 1/√d
+    measure = pf.Measure.uniform(start, positions=np.arange(12.0))
+    run = pf.simulate(pf.Flow(pf.MeanShift(kernel)), measure, np.arange(7.0), step=1.0, solver="map")
+    x = residual = torch.asarray(start)[None]
+    for layer in range(7):
+        np.testing.assert_allclose(run.points[layer], x[0].numpy(), atol=1e-12)
+        x = torch.nn.functional.scaled_dot_product_attention(x, x, x, is_causal=True)
+        residual = residual + torch.nn.functional.scaled_dot_product_attention(
+            residual, residual, residual, is_causal=True
+        )
+    spread = [np.asarray(run.points[layer]).std(axis=0).max() for layer in (0, 6)]
+    assert spread[1] < 0.5 * spread[0]  # means of means contract; residuals do not
+    assert float(residual.std()) > 2 * float(torch.asarray(start).std())

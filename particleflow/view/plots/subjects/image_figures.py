@@ -90,7 +90,7 @@ def weight_maps(image: Any, places: Any, weights: Any, *, figure: Any = None) ->
     """Draw what a non-local mean looks at: a picture with a few pixels marked, and the weights of all pixels in each.
 
     Every map has a scale of its own. A cross marks the pixel whose mean it makes, and a frame encloses all pixels that
-    have weight. Where the pixel itself weighs most, the scale ends at the second largest weight, so that all others can
+    have weight, if these are not all. Where the pixel itself weighs most, the scale ends at the second largest weight, so that all others can
     be told apart; the title has its weight.
 
     Parameters: `image` (rows, columns) or with three colours in [0, 1]; `places` (k, 2), row and column of the pixels;
@@ -131,7 +131,8 @@ def _draw_weights(ax: "Axes", place: np.ndarray, weights: FloatArray, color: Any
     image = ax.imshow(weights, cmap=style.colormap("density"), vmin=0.0, vmax=top, interpolation="nearest")
     (top_row, last_row), (first, last) = (np.flatnonzero(weights.any(axis=axis))[[0, -1]] for axis in (1, 0))
     frame = np.array([[first, top_row], [last + 1, top_row], [last + 1, last_row + 1], [first, last_row + 1]]) - 0.5
-    ax.plot(*frame[[0, 1, 2, 3, 0]].T, color=style.current().muted, linewidth=0.8, linestyle=(0, (4, 2)))
+    if (last_row - top_row + 1, last - first + 1) != weights.shape:
+        ax.plot(*frame[[0, 1, 2, 3, 0]].T, color=style.current().muted, linewidth=0.8, linestyle=(0, (4, 2)))
     _mark_pixel(ax, place, color)
     bar: Any = ax.figure.colorbar(image, ax=ax, orientation="horizontal", pad=0.03, aspect=28)
     bar.outline.set_visible(False)
@@ -147,8 +148,11 @@ def _mark_pixel(ax: "Axes", place: np.ndarray, color: Any, name: str = "") -> No
     for width, ink in ((3.6, "white"), (1.8, color)):
         ax.plot([column], [row], "+", markersize=11, markeredgewidth=width, color=ink, zorder=4)
     if name:
+        away = 6 if column < 0.9 * ax.get_xlim()[1] else -14
         box: dict[str, Any] = {"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": color, "alpha": 0.9}
-        ax.annotate(name, (column, row), (6, 6), textcoords="offset points", fontsize="small", color="black", bbox=box)
+        ax.annotate(
+            name, (column, row), (away, 6), textcoords="offset points", fontsize="small", color="black", bbox=box
+        )
 
 
 def _shape_of_points(run: "Trajectory") -> tuple[int, ...]:
