@@ -12,7 +12,7 @@
     autoregression   next values as values, times as positions: forecasts
     fuzzy            rules as points, their consequents as values
     imputation       known coordinates as values, distances over the coordinates known in both
-    localization     any loss or regressor made local, once or repeatedly; equivalent kernels
+    local_models     any loss or regressor made local, once or repeatedly; equivalent kernels
 
 Parameters are stored as they are given, `fit` sets attributes with a trailing underscore, arrays are NumPy's. All sums
 over kernels are those of `particleflow.summation.local_mean`.
@@ -32,7 +32,7 @@ from particleflow.models.hopfield import Hopfield
 from particleflow.models.images import Segments, non_local_means, non_local_weights, segmented
 from particleflow.models.imputation import LocalImputer
 from particleflow.models.kernel_density import KernelDensity
-from particleflow.models.localization import LocalEstimator, Localization, equivalent_kernel
+from particleflow.models.local_models import LocalEstimator, Localization, equivalent_kernel
 from particleflow.models.neighbourhoods import LinearNeighbourhoodPropagation, reconstruction_weights
 from particleflow.models.propagation import LabelPropagation
 from particleflow.models.regression import KernelRegression, LocalLinearRegression

@@ -24,7 +24,7 @@ from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils import check_random_state
 
 from particleflow.errors import ArgumentError, ShapeError
-from particleflow.kernels import FuzzyMembership, Membership
+from particleflow.kernels import Constant, FuzzyMembership, Membership
 from particleflow.measure import Measure
 from particleflow.models.base import (
     attention_weights_at,
@@ -37,6 +37,7 @@ from particleflow.models.base import (
     weights_of,
 )
 from particleflow.summation import AbstractSummation, Auto
+from particleflow.summation.local_mean import local_mean
 
 
 class FuzzyRules(RegressorMixin, MultiOutputMixin, BaseEstimator):
@@ -122,8 +123,9 @@ class FuzzyRules(RegressorMixin, MultiOutputMixin, BaseEstimator):
         nodes = queries_of(self, points)
         given = weights_of(weights, len(nodes))
         log_masses = read(log_masses_at, nodes, Membership(), self.rules_, self.summation or Auto())
-        heard = given * np.exp(log_masses - log_masses[given > 0].max())
-        return np.asarray(heard / heard.sum() @ self.predict(nodes))
+        with np.errstate(divide="ignore"):
+            heard = Measure(nodes, np.log(given) + log_masses, self.predict(nodes))
+        return np.asarray(local_mean(Constant(), heard, nodes[0]))
 
     def memberships(self, X: Any) -> np.ndarray:
         """The weight of every rule in every prediction, (queries, rules); rows sum to one."""

@@ -107,11 +107,12 @@ def non_local_weights(
     if (chosen < 0).any() or (chosen >= pixels.shape[:2]).any():
         raise ArgumentError(f"Argument `places` must lie in the picture of {pixels.shape[:2]} pixels: {places!r}.")
     kernel, maps = Gaussian(bandwidth_of(h, patches[0]) / np.sqrt(2)), np.zeros((len(chosen), *pixels.shape[:2]))
-    for found, place in zip(maps, chosen, strict=True):
+    for number, place in enumerate(chosen):
         near = tuple(slice(max(at - patch_distance, 0), at + patch_distance + 1) for at in place)
         around = patches[near]
         measure = Measure.uniform(around.reshape(-1, patches.shape[2]))
-        found[near] = np.asarray(attention_weights(kernel, measure, patches[tuple(place)])).reshape(around.shape[:2])
+        weights = attention_weights(kernel, measure, patches[tuple(place)])
+        maps[(number, *near)] = np.asarray(weights).reshape(around.shape[:2])
     return maps
 
 

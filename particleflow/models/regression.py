@@ -177,8 +177,9 @@ def _polynomial_weights(
         weights = share * (rows @ (inverse @ first))
         return weights + share * (rows @ (inverse @ (first - weights @ rows)))
 
-    found = jax.lax.map(at_one, (queries, shares))
-    return jnp.where(jnp.sum(shares, axis=1, keepdims=True) > 0, found, jnp.nan)
+    reached = jnp.sum(shares, axis=1, keepdims=True) > 0
+    found: Array = jax.lax.map(at_one, (queries, shares))
+    return jnp.where(reached, found, jnp.nan)
 
 
 def _monomials_at(apart: Float[Array, " d"], powers: tuple[tuple[int, ...], ...]) -> Float[Array, " p"]:

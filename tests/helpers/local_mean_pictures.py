@@ -58,18 +58,21 @@ def equivalent_kernels() -> tuple[Any, dict[str, np.ndarray]]:
     return axes[0].figure, weights
 
 
+def ridge(penalty: Any) -> KernelRidge:
+    """Kernel ridge regression with the kernel of the local mean."""
+    return KernelRidge(alpha=penalty, kernel="rbf", gamma=1 / (2 * WIDTH**2))
+
+
 def kernel_methods() -> tuple[Any, dict[str, np.ndarray]]:
     """Kernel ridge and a Gaussian process beside the local mean; and ridge of a large penalty, divided by its sum."""
     samples, asked = LINE[:, None], QUERIES[:, None]
-    gamma = 1 / (2 * WIDTH**2)
-    process = GaussianProcessRegressor(RBF(WIDTH, "fixed"), alpha=NOISE, optimizer=None)
-    strong = models.equivalent_kernel(KernelRidge(alpha=1e4, kernel="rbf", gamma=gamma), samples, asked)
+    settings: dict[str, Any] = {"alpha": NOISE, "optimizer": None}
+    process = GaussianProcessRegressor(RBF(WIDTH, "fixed"), **settings)
+    strong = models.equivalent_kernel(ridge(1e4), samples, asked)
     weights = {
         "local mean": models.KernelRegression(bandwidth=WIDTH).fit(samples, TARGETS).attention(asked),
         "ridge, λ = 10,000, over its sum": strong / strong.sum(axis=1, keepdims=True),
-        "ridge, λ = 0.25": models.equivalent_kernel(
-            KernelRidge(alpha=NOISE, kernel="rbf", gamma=gamma), samples, asked
-        ),
+        "ridge, λ = 0.25": models.equivalent_kernel(ridge(NOISE), samples, asked),
         "Gaussian process, noise 0.25": models.equivalent_kernel(process, samples, asked),
     }
     truth = 2 * np.sin(QUERIES) + QUERIES**0.8

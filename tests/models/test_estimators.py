@@ -30,6 +30,7 @@ from particleflow.models import (
     LabelPropagation,
     LinearNeighbourhoodPropagation,
     LocalAutoregression,
+    LocalEstimator,
     LocalImputer,
     LocalLinearRegression,
     MeanShiftClustering,
@@ -53,6 +54,7 @@ ESTIMATORS = {
     "rules": FuzzyRules(rules=3, random_state=0),
     "gaps": LocalImputer(),
     "noise": Denoiser(),
+    "localized": LocalEstimator(),
 }
 
 

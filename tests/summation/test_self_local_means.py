@@ -39,7 +39,7 @@ def test_the_local_mean_is_a_self_local_mean_of_pairs():
 def test_the_self_local_mode_of_a_sequence_is_the_symbol_of_most_weight():
     """argmax_x Σ_{x_s = x} K(x_t, t, x_s, s) over the past, with times decay and an alphabet's table as K."""
     letters, table = _RNG.integers(0, 4, size=20), _RNG.normal(size=(4, 4))
-    measure = pf.Measure.of_symbols(letters, positions=np.arange(20.0)).with_values(np.eye(4)[letters])
+    measure = pf.Measure.of_symbols(letters, positions=np.arange(20.0)).with_values(jnp.eye(4)[letters])
     found = np.asarray(pf.local_mode(k.Discrete(table) * k.Alibi(0.3) * k.Causal(), measure, measure))
     for place in range(20):
         votes = np.zeros(4)
@@ -49,7 +49,7 @@ def test_the_self_local_mode_of_a_sequence_is_the_symbol_of_most_weight():
 
 
 def test_there_is_a_linear_self_local_mean():
-    """K = 1 + ⟨x, y⟩ of a centred sample in the unit ball: the mass is 1 everywhere, and m(x) = C x, C its covariance."""
+    """K = 1 + ⟨x, y⟩ of a centred sample in the unit ball has the mass 1 everywhere, and m(x) = C x."""
     sample = X - X.mean(axis=0)
     sample /= 1.01 * np.linalg.norm(sample, axis=1).max()
     kernel = k.FeatureProduct(lambda x: jnp.append(x, 1.0), lambda y: jnp.append(y, 1.0))

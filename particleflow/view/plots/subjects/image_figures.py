@@ -1,4 +1,4 @@
-"""Images drawn as images: what a memory recalls, a picture before and after its patches moved, weights over a picture."""
+"""Images drawn as images: what a memory recalls, a picture and its moving patches, weights over a picture."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -90,8 +90,8 @@ def weight_maps(image: Any, places: Any, weights: Any, *, figure: Any = None) ->
     """Draw what a non-local mean looks at: a picture with a few pixels marked, and the weights of all pixels in each.
 
     Every map has a scale of its own. A cross marks the pixel whose mean it makes, and a frame encloses all pixels that
-    have weight, if these are not all. Where the pixel itself weighs most, the scale ends at the second largest weight, so that all others can
-    be told apart; the title has its weight.
+    have weight, if these are not all. Where the pixel itself weighs most, the scale ends at the second largest weight,
+    so that all others can be told apart; the title has its weight.
 
     Parameters: `image` (rows, columns) or with three colours in [0, 1]; `places` (k, 2), row and column of the pixels;
     `weights` (k, rows, columns), such as `models.non_local_weights` gives; `figure`, the figure to draw on, else a new

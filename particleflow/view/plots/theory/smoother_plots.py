@@ -25,7 +25,7 @@ def smoothers(
 ) -> np.ndarray:
     """Draw linear smoothers of one feature side by side: their curves, and their equivalent kernels at one query.
 
-    Left: samples and the curves Σ_j l_j(x) y_j. Right: the weights l_j at the query `at`, over the places of all samples
+    Left: samples and the curves Σ_j l_j(x) y_j. Right: the weights l_j at the query `at`, over the places of samples
     that have any; the legend has the sum of each, and the sum of its negative weights, if it has any.
 
     Parameters: `inputs` and `targets` (n,), the samples; `queries` (q,); `weights`, name -> l (q, n) at the queries,

@@ -1,4 +1,4 @@
-"""loc(M): its laws, as far as they are true, and counterexamples where they are not; equivalent kernels of smoothers."""
+"""loc(M): its laws as far as they are true, and counterexamples where they are not; equivalent kernels."""
 
 from typing import Any
 
@@ -28,6 +28,10 @@ AT = _RNG.uniform(-1.5, 1.5, size=(6, 2))
 
 def gaussian(x: np.ndarray, y: np.ndarray, width: float) -> np.ndarray:
     return np.exp(-((x[:, None] - y[None]) ** 2).sum(-1) / (2 * width**2))
+
+
+def ridge_of(penalty: Any) -> KernelRidge:
+    return KernelRidge(alpha=penalty, kernel="rbf", gamma=1 / (2 * 0.4**2))
 
 
 def square(point: Any, value: Any, theta: Any) -> Any:
@@ -171,10 +175,11 @@ def test_the_equivalent_kernel_of_local_polynomials(degree):
 def test_every_linear_smoother_has_one_and_no_other_model_does():
     """By scikit-learn's own fits: of ridge (K + λI)⁻¹ k, of a Gaussian process the same, of a tree none."""
     line = X[:, :1]
-    ridge = equivalent_kernel(KernelRidge(alpha=0.3, kernel="rbf", gamma=1 / (2 * 0.4**2)), line, AT[:, :1])
+    ridge = equivalent_kernel(ridge_of(0.3), line, AT[:, :1])
     matrix, pull = gaussian(line, line, 0.4), gaussian(AT[:, :1], line, 0.4)
     np.testing.assert_allclose(ridge, np.linalg.solve(matrix + 0.3 * np.eye(40), pull.T).T, atol=1e-11)
-    process = GaussianProcessRegressor(RBF(0.4, "fixed"), alpha=0.3, optimizer=None)
+    settings: dict[str, Any] = {"alpha": 0.3, "optimizer": None}
+    process = GaussianProcessRegressor(RBF(0.4, "fixed"), **settings)
     np.testing.assert_allclose(equivalent_kernel(process, line, AT[:, :1]), ridge, atol=1e-11)
     own = KernelRegression(bandwidth=0.4)
     np.testing.assert_allclose(
@@ -189,14 +194,14 @@ def test_ridge_becomes_the_local_mean_as_its_penalty_grows_and_is_a_series_of_lo
     """λ l(x) → k(x), so that l / Σ l → k / Σ k; and its coefficients are found by repeated sums of what is missing."""
     line, y = X[:, :1], Y
     matrix, pull = gaussian(line, line, 0.4), gaussian(AT[:, :1], line, 0.4)
-    weights = equivalent_kernel(KernelRidge(alpha=1e8, kernel="rbf", gamma=1 / (2 * 0.4**2)), line, AT[:, :1])
+    weights = equivalent_kernel(ridge_of(1e8), line, AT[:, :1])
     mean = pull / pull.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(weights / weights.sum(axis=1, keepdims=True), mean, rtol=1e-5, atol=1e-8)
     penalty, step = 5.0, 1 / (np.linalg.norm(matrix, 2) + 5.0)
     shares = np.zeros(40)
     for _ in range(400):
         shares += step * (y - matrix @ shares - penalty * shares)
-    ridge = KernelRidge(alpha=penalty, kernel="rbf", gamma=1 / (2 * 0.4**2)).fit(line, y)
+    ridge = ridge_of(penalty).fit(line, y)
     np.testing.assert_allclose(pull @ shares, ridge.predict(AT[:, :1]), atol=1e-10)
 
 

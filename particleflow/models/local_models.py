@@ -39,8 +39,8 @@ class Localization:
     def __post_init__(self) -> None:
         check_kind(self.kernel, AbstractKernel, "kernel", "a kernel, such as kernels.Gaussian(0.3)")
 
-    def __call__(self, model: Any) -> "Localized | LocalEstimator":
-        """The local model; one that is local already has its kernel multiplied by this one."""
+    def __call__(self, model: Any) -> Any:
+        """The local model: `Localized` or a `LocalEstimator`. The kernel of a local one is multiplied by this one."""
         if isinstance(model, Localized):
             return localize(model.loss, model.kernel * self.kernel, summation=model.summation, steps=model.steps)
         if isinstance(model, BaseEstimator):
@@ -98,7 +98,7 @@ class LocalEstimator(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         if not seen.any():
             return float("nan")
         points, targets = np.asarray(self.measure_.points)[seen], np.asarray(self.measure_.carried)[seen]
-        local = clone(self.estimator_).fit(points, targets, sample_weight=shares[seen] * len(shares))
+        local = _unfitted(self.estimator_).fit(points, targets, sample_weight=shares[seen] * len(shares))
         return float(local.predict(query[None])[0])
 
 
@@ -112,12 +112,17 @@ def equivalent_kernel(model: Any, X: Any, queries: Any) -> np.ndarray:
     Parameters: `model`, a regressor that takes several targets, cloned; `X` (n, d), its samples; `queries` (m, d).
     """
     points, asked = np.asarray(X, np.float64), np.asarray(queries, np.float64)
-    weights = np.asarray(clone(model).fit(points, np.eye(len(points))).predict(asked))
+    weights = np.asarray(_unfitted(model).fit(points, np.eye(len(points))).predict(asked))
     targets = np.column_stack([np.arange(len(points)) / len(points), np.cos(np.arange(len(points)))])
-    gap = np.abs(clone(model).fit(points, targets).predict(asked) - weights @ targets)
+    gap = np.abs(_unfitted(model).fit(points, targets).predict(asked) - weights @ targets)
     if not np.nanmax(gap, initial=0.0) <= 1e-6 * max(1.0, np.nanmax(np.abs(weights))):
         raise ArgumentError(
             f"Argument `model` must be linear in its targets, but predictions of {model!r} differ by "
             f"{np.nanmax(gap):.2g} from the sum of those of single targets: it has no equivalent kernel."
         )
     return weights
+
+
+def _unfitted(model: Any) -> Any:
+    """A copy of an estimator with its parameters, and without what it has been fitted to."""
+    return clone(model)
