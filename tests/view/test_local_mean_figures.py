@@ -117,3 +117,6 @@ def test_the_gallery_shows_what_numpy_and_scikit_learn_find():
     _, drawn = pictures.query_key_value()
     weights = np.exp(-((pictures.AT - pictures.LINE) ** 2) / (2 * 0.2**2))
     assert f"{weights @ pictures.TARGETS / weights.sum():.2f}" in drawn["texts"]
+    _, matrices = pictures.random_features()
+    errors = [np.sqrt(np.mean((matrices[str(rank)] - matrices["exact"]) ** 2)) for rank in (32, 512, 8192)]
+    assert errors[2] < 0.5 * errors[1] < 0.5 * errors[0]
