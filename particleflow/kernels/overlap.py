@@ -24,8 +24,8 @@ class Overlap(Composite):
     """K(x, y) = Σ_k w_k p(z_k|x) p(z_k|y) with p(z_k|x) = k(x, z_k) / Σ_l w_l k(x, z_l).
 
     A symmetric positive definite kernel for any k ≥ 0, symmetric or not. All logarithms: points that have hardly
-    anything in common keep their digits. Every pair costs as much as there are nodes; where nothing underflows,
-    `FeatureProduct` of √w p sums the same kernel in O(n) pairs of points and nodes.
+    anything in common keep their digits. Every pair costs a sum over all nodes; where nothing underflows, features √w p
+    (`FeatureProduct`) make the same kernel, whose sums cost O((m + n) q).
 
     Parameters: `kernel` k, up to a factor the conditional law of z; `nodes` z (q, e); `log_weights` log w (q,), those
     of a quadrature, 0 if left out.

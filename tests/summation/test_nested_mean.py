@@ -83,6 +83,26 @@ def test_a_kernel_of_three_points_is_one_of_pairs():
 
 
 @pytest.mark.slow
+def test_a_kernel_of_four_points_is_one_of_pairs_of_pairs():
+    """K(x, u, v, w) on μ ⊗ (μ ⊗ μ), whose points are (u, v, w): a sum over all triples in NumPy."""
+
+    def log_function(x: Any, u: Any, rest: Any) -> Any:
+        v, w = rest[:2], rest[2:]
+        return jnp.sum(x * u) - jnp.sum(jnp.square(u - v)) - 0.5 * jnp.sum(jnp.square(v - w)) + x[0] * w[1]
+
+    few = pf.Measure.weighted(X[:6], WEIGHTS[:6], Z[:6])
+    triples = pf.paired(few, pf.paired(few, few), lambda one, two: one + two)
+    found = pf.local_mean(k.HigherOrder(log_function, 2), triples, AT)
+    u, v, w = (X[:6].reshape(shape) for shape in ((6, 1, 1, 2), (1, 6, 1, 2), (1, 1, 6, 2)))
+    law = np.einsum("i,j,k->ijk", *[WEIGHTS[:6]] * 3)
+    values = Z[:6][:, None, None] + Z[:6][None, :, None]  # a pair carries the value of its first point
+    for row, x in enumerate(AT):
+        pull = law * np.exp((x * u).sum(-1) - ((u - v) ** 2).sum(-1) - 0.5 * ((v - w) ** 2).sum(-1) + x[0] * w[..., 1])
+        expected = np.einsum("ijk,ijkc->c", pull, np.broadcast_to(values, (6, 6, 6, 3))) / pull.sum()
+        np.testing.assert_allclose(found[row], expected, rtol=1e-11)
+
+
+@pytest.mark.slow
 def test_a_kernel_that_factors_leaves_one_sum():
     def log_function(x: Any, y: Any, z: Any) -> Any:
         return -jnp.sum(jnp.square(x - y)) / (2 * 0.9**2) - jnp.sum(jnp.square(x - z))

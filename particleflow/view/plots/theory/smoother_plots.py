@@ -33,16 +33,7 @@ def smoothers(
     `truth` (q,), drawn dotted; `figure`, the figure to draw on, else a new one. Returns both axes.
     """
     inputs, targets, asked = (np.ravel(np.asarray(each, float)) for each in (inputs, targets, queries))
-    known = {name: np.asarray(each, float) for name, each in weights.items()}
-    if len(inputs) != len(targets):
-        raise ShapeError(f"There are {len(inputs)} inputs, but {len(targets)} targets.")
-    if not 1 <= len(known) <= len(_LINES):
-        raise ArgumentError(f"From one to {len(_LINES)} smoothers can be told apart, but there are {len(known)}.")
-    for name, each in known.items():
-        if each.shape != (len(asked), len(inputs)):
-            raise ShapeError(
-                f"The weights of {name!r} must have shape ({len(asked)}, {len(inputs)}), but have {each.shape}."
-            )
+    known = _checked(inputs, targets, asked, weights)
     figure = figure or new_figure((1.55, 0.72))
     left, right = figure.subplots(1, 2)
     order, place = np.argsort(asked, kind="stable"), int(np.abs(asked - at).argmin())
@@ -59,6 +50,23 @@ def smoothers(
     right.set_xlim(seen.min() - 0.05 * np.ptp(inputs), seen.max() + 0.05 * np.ptp(inputs))
     _finish(left, right, float(asked[place]))
     return np.array([left, right])
+
+
+def _checked(
+    inputs: np.ndarray, targets: np.ndarray, asked: np.ndarray, weights: Mapping[str, Any]
+) -> dict[str, np.ndarray]:
+    """The weights as arrays (q, n), if they fit the samples and are few enough to be told apart."""
+    if len(inputs) != len(targets):
+        raise ShapeError(f"There are {len(inputs)} inputs, but {len(targets)} targets.")
+    if not 1 <= len(weights) <= len(_LINES):
+        raise ArgumentError(f"From one to {len(_LINES)} smoothers can be told apart, but there are {len(weights)}.")
+    known = {name: np.asarray(each, float) for name, each in weights.items()}
+    for name, each in known.items():
+        if each.shape != (len(asked), len(inputs)):
+            raise ShapeError(
+                f"The weights of {name!r} must have shape ({len(asked)}, {len(inputs)}), but have {each.shape}."
+            )
+    return known
 
 
 def _words(name: str, weights: np.ndarray) -> str:
