@@ -57,8 +57,9 @@ def test_a_run_stays_within_its_bound_and_shows_every_particle(name, tmp_path):
     assert said["particles merged"] == count - said["points left"] > count // 2
     assert 0 < said["moved by merging"] < 10 * EPSILON
     assert "points left" in str(run)
-    # One program for each of two sizes, though eight windows: each is looked at a few times while it is made.
-    assert set(TRACED) == {count, 16}
+    # One program for each of two sizes, though eight windows: each is looked at a few times while it is made, and not
+    # at all where another system of this table, in the same process, has made it.
+    assert set(TRACED) <= {count, 16}
     assert len(TRACED) <= 2 + 5 * len(set(TRACED))
     exact = oracle.solve(weighted_field(beta, weights, sphere=sphere), points[0], TIMES)
     exact = oracle.on_sphere(exact) if sphere else exact
