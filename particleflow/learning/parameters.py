@@ -54,16 +54,18 @@ def parameters_of(model: Any, names: Paths | Sequence[Paths]) -> tuple[LearnedPa
 def learnable(model: Any) -> list[str]:
     """The paths of all arrays of a model that `train` changes if no parameters are named.
 
-    Left out are single numbers; what is declared never to be negative (β, widths, durations, the ε of norms), since
-    these are choices of an architecture; and fixed data (measures). Any of them can be named.
+    Left out are single numbers, also where heads or layers have one each (β); what is declared never to be negative
+    (widths, durations, the ε of norms), since these are choices of an architecture; and fixed data (measures). Any of
+    them can be named.
     """
     return [".".join(map(str, place)) for place in _arrays(model, ()) if not _is_positive(model, place)]
 
 
 def _arrays(node: Any, place: tuple[str | int, ...]) -> Iterator[tuple[str | int, ...]]:
-    """The places of all floating-point arrays with an axis, outside of measures."""
-    if eqx.is_inexact_array(node) and node.ndim > 0:
-        yield place
+    """The places of all floating-point arrays with an axis, outside of measures; numbers, weakly typed, are none."""
+    if eqx.is_inexact_array(node):
+        if node.ndim > 0 and not node.weak_type:
+            yield place
     elif not isinstance(node, Measure):
         for step in _names(node):
             yield from _arrays(_value_at(node, (step,)), (*place, step))

@@ -66,7 +66,7 @@ def logistic_scores(
         logits = jnp.concatenate([jnp.zeros_like(logits), logits], axis=-1)
     found = jax.nn.log_softmax(logits, axis=-1)
     losses = -jnp.take_along_axis(found, labels[..., None], axis=-1)[..., 0]
-    right = jnp.argmax(logits, axis=-1) == labels
+    right = jnp.argmax(logits, axis=-1).astype(labels.dtype) == labels
     weights = jnp.ones_like(losses) if counted is None else counted.astype(losses.dtype)
     weights = weights / jnp.sum(weights)
     return Scores(jnp.sum(weights * losses), jnp.sum(weights * right.astype(losses.dtype)))

@@ -69,7 +69,7 @@ class Checkpoints:
             "training format": TRAINING_FORMAT,
             "fingerprint": hashes_of(arguments),
             "code": code_hashes_of(arguments),
-            **surroundings(device, ["optax"]),
+            **surroundings(device, ("optax",)),
         }
 
     def save(self, now: Progress) -> None:

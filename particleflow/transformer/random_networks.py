@@ -92,6 +92,19 @@ def random_transformer(key: Array, architecture: Architecture, cross: bool = Fal
     return made if architecture.precision is None else in_precision(made, architecture.precision)
 
 
+def random_classifier(key: Array, architecture: Architecture, labels: int = 1) -> Transformer:
+    """A transformer with random weights and a read-out of classes in place of words: logits ⟨E_c, x̄⟩ + b_c.
+
+    Parameters: random `key`; `architecture`; the number of `labels`, 1 for the logistic read-out y = σ(βᵀ x̄ + b) of
+    two classes, which starts at y = 1/2.
+    """
+    whole_number(labels, "labels")
+    network = random_transformer(key, architecture)
+    dtype = network.embedding.table.dtype
+    readout = Unembedding(jnp.zeros((labels, architecture.width), dtype), jnp.zeros(labels, dtype))
+    return eqx.tree_at(lambda made: made.unembedding, network, readout)
+
+
 def in_precision(model: Any, precision: str) -> Any:
     """A network, or any module, with all of its strongly typed numbers in "float32" or "float64"."""
     if precision not in ("float32", "float64"):

@@ -1,6 +1,6 @@
 """The metadata of a run: versions and machine, settings, what interacts, what never changes, the shapes of a frame."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -34,7 +34,7 @@ _SCHEDULED = ("beta", "width", "radius", "value")  # the last is that of the int
 _MOST_DATA = 20_000  # numbers of fixed data that the metadata hold
 
 
-def surroundings(device: Any, packages: Sequence[str] = ()) -> dict[str, Any]:
+def surroundings(device: Any, packages: tuple[str, ...] = ()) -> dict[str, Any]:
     """The software and hardware of a run on a device: versions of packages, device, native code, platform.
 
     Parameters: `device`; `packages` whose versions matter beside those that every run uses.
@@ -161,7 +161,7 @@ def _first_number(flow: Any, name: str, time: float, dtype: Any) -> float | None
 
 
 @cache
-def _versions(packages: Sequence[str]) -> dict[str, str]:
+def _versions(packages: tuple[str, ...]) -> dict[str, str]:
     from importlib.metadata import version
 
     return {name: version(name) for name in (*_PACKAGES, *packages)}
