@@ -161,6 +161,7 @@ class _Training:
         )
         now.losses.append(float(loss))
         if np.isfinite(now.losses[-1]):
+            now.best = now.best if self.validate else now.free
             now.free, now.state = free, state
         elif len(now.losses) == 1:
             raise ArgumentError(f"The loss is {now.losses[0]} at the start, so that there is no way down from it.")
@@ -177,8 +178,8 @@ class _Training:
             now.best = now.free
 
     def result(self, now: Progress, reason: str) -> Trained:
-        """The outcome with the best numbers, or the last ones where nothing is held back."""
-        free = now.best if now.validation else now.free
+        """The outcome with the best numbers, or the last ones of a finite loss where nothing is held back."""
+        free = now.best if now.validation or not np.isfinite(now.losses[-1]) else now.free
         found = (now.validation, now.accuracy, now.validated) if self.validate else (None, None, None)
         return Trained(
             with_values(self.model, self.chosen, free),

@@ -30,8 +30,9 @@ _HISTORY = ("losses", "validated", "validation", "accuracy")
 class Progress:
     """All numbers that training changes.
 
-    Parameters: the `free` numbers and the `state` of the optimizer; the `best` free numbers so far; the `losses` of all
-    steps; the steps `validated`, with `validation` losses and `accuracy`.
+    Parameters: the `free` numbers and the `state` of the optimizer; the `best` free numbers so far, or those before the
+    last step where nothing is held back; the `losses` of all steps; the steps `validated`, with `validation` losses and
+    `accuracy`.
     """
 
     free: tuple[Array, ...]
