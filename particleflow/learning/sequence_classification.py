@@ -14,11 +14,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
 from particleflow.errors import ArgumentError, whole_number
-from particleflow.learning.task import AbstractTask, Scores, last_states, logistic_scores
+from particleflow.learning.task import AbstractTask, Part, Scores, last_states, logistic_scores
 
 Rule = Literal["first", "parity"]
 Samples = tuple[Int[Array, "b n"], Int[Array, " b"]]
-_HELD_OUT = 0x5EED  # of the key that draws what is held back, far from the keys of any training
+# Keys that draw what is held back; batches are drawn by keys that are folded in, which are others.
+_HELD_OUT: dict[Part, int] = {"validation": 0x5EED, "test": 0x7E57}
 
 
 class SequenceClassification(AbstractTask):
@@ -74,9 +75,9 @@ class SequenceClassification(AbstractTask):
         labels = jnp.take_along_axis(classes, first[:, None], axis=1)[:, 0]
         return self._ids(classes, marked), labels
 
-    def held_out(self, count: int) -> Samples:
-        """Sequences drawn by a key of their own."""
-        return self.batch(jax.random.key(_HELD_OUT), count)
+    def held_out(self, count: int, part: Part = "test") -> Samples:
+        """Sequences drawn by a key of their own for each part."""
+        return self.batch(jax.random.key(_HELD_OUT[part]), count)
 
     def scores(self, model: Any, samples: Samples) -> Scores:
         """Cross entropy of the label given the pooled last states, and the share of labels that are most likely."""

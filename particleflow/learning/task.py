@@ -1,7 +1,7 @@
 """What a network is trained for: samples, drawn by a key or held back, and the loss of a model on them."""
 
 import abc
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -10,6 +10,8 @@ from jaxtyping import Array, Bool, Float, Int
 
 from particleflow._support.representation import shown
 from particleflow.errors import check_kind, whole_number
+
+Part = Literal["validation", "test"]
 
 
 class Scores(NamedTuple):
@@ -27,8 +29,11 @@ class AbstractTask(eqx.Module):
         """So many samples to learn from, drawn by a random key."""
 
     @abc.abstractmethod
-    def held_out(self, count: int) -> Any:
-        """At most so many samples that are never learned from, always the same ones."""
+    def held_out(self, count: int, part: Part = "test") -> Any:
+        """At most so many samples that are never learned from, always the same ones.
+
+        `train` chooses the model by those of the part "validation"; `evaluate` takes others.
+        """
 
     @abc.abstractmethod
     def scores(self, model: Any, samples: Any) -> Scores:
@@ -39,15 +44,15 @@ class AbstractTask(eqx.Module):
 
 
 def evaluate(model: Any, task: AbstractTask, count: int = 1000) -> Scores:
-    """Loss and accuracy of a model on samples of a task that were held back, at most `count` of them."""
+    """Loss and accuracy of a model on at most `count` samples that it was neither trained on nor chosen by."""
     check_kind(task, AbstractTask, "task", "a task")
-    return held_out_scores(task, model, whole_number(count, "count"))
+    return held_out_scores(task, model, whole_number(count, "count"), "test")
 
 
 @eqx.filter_jit
-def held_out_scores(task: AbstractTask, model: Any, count: int) -> Scores:
-    """The compiled scores of a model on the samples that were held back."""
-    return task.scores(model, task.held_out(count))
+def held_out_scores(task: AbstractTask, model: Any, count: int, part: Part) -> Scores:
+    """The compiled scores of a model on a part of the samples that were held back."""
+    return task.scores(model, task.held_out(count, part))
 
 
 def last_states(model: Any, ids: Int[Array, "b n"]) -> Float[Array, "b n d"]:

@@ -3,7 +3,8 @@
     NextToken      −mean log P(s_{t+1} | s_1 … s_t)       as GPT is trained, with causal attention
     MaskedToken    −mean log P(s_t | all but the masked)  as BERT is trained: 15 % of the tokens are predicted
 
-The last part of the text is held back. What counting says about the same part is beside it (`token_counts`).
+The last part of the text is held back: its first half is for validation, its second half for the test, which nothing is
+chosen by. What counting says about the same half is beside it (`token_counts`).
 """
 
 from collections.abc import Sequence
@@ -16,10 +17,11 @@ import numpy as np
 from jaxtyping import Array, Bool, Int
 
 from particleflow.errors import ArgumentError, ShapeError, whole_number
-from particleflow.learning.task import AbstractTask, Scores, logistic_scores
+from particleflow.learning.task import AbstractTask, Part, Scores, logistic_scores
 from particleflow.learning.token_counts import TokenCounts
 
 _HELD_OUT = 0x5EED  # of the key that masks what is held back
+_SHARE = 0.2
 _PREDICTED, _MASKED, _RANDOM = 0.15, 0.8, 0.1  # Devlin et al., BERT (2019), section 3.1
 MASK = "▢"
 
@@ -28,18 +30,19 @@ class NextToken(AbstractTask):
     """The next token of a text, predicted at every place of a window of it.
 
     Parameters: the `text`, of which each letter is a token, or a list of tokens; `length` of a window;
-    `held_out_share`, the last part of the text, which is not learned from.
+    `held_out_share`, the last part of the text, which is not learned from: half for validation, half for the test.
     """
 
     symbols: tuple[str, ...] = eqx.field(static=True)
     learned: Int[Array, " t"]
-    held: Int[Array, " h"]
+    validated: Int[Array, " v"]
+    tested: Int[Array, " h"]
     length: int = eqx.field(static=True)
 
-    def __init__(self, text: str | Sequence[str], length: int = 32, held_out_share: float = 0.15):
+    def __init__(self, text: str | Sequence[str], length: int = 32, held_out_share: float = _SHARE):
         self.length = whole_number(length, "length")
         self.symbols = tuple(sorted(set(text)))
-        self.learned, self.held = _parts(text, self.symbols, self.length + 1, held_out_share)
+        self.learned, self.validated, self.tested = _parts(text, self.symbols, self.length + 1, held_out_share)
 
     @property
     def vocabulary(self) -> int:
@@ -54,17 +57,18 @@ class NextToken(AbstractTask):
         """Windows of length + 1 tokens at random places of what is learned from."""
         return _windows(self.learned, _places(key, self.learned, self.length + 1, count), self.length + 1)
 
-    def held_out(self, count: int) -> Int[Array, "b n"]:
-        """Windows spread evenly over the part that was held back."""
-        return _windows(self.held, _spread(self.held, self.length + 1, count), self.length + 1)
+    def held_out(self, count: int, part: Part = "test") -> Int[Array, "b n"]:
+        """Windows spread evenly over a part that was held back."""
+        held = self.validated if part == "validation" else self.tested
+        return _windows(held, _spread(held, self.length + 1, count), self.length + 1)
 
     def scores(self, model: Any, samples: Int[Array, "b n"]) -> Scores:
         """Cross entropy of the next tokens at all places of the windows, and the share that is most likely."""
         return logistic_scores(jax.vmap(model.logits)(samples[:, :-1]), samples[:, 1:])
 
     def counts(self) -> TokenCounts:
-        """Unigrams and bigrams of the part that is learned from, and what they say about the other."""
-        return TokenCounts(np.asarray(self.learned), np.asarray(self.held), self.vocabulary)
+        """Unigrams and bigrams of the part that is learned from, and what they say about the test."""
+        return TokenCounts(np.asarray(self.learned), np.asarray(self.tested), self.vocabulary)
 
 
 class MaskedToken(AbstractTask):
@@ -77,15 +81,16 @@ class MaskedToken(AbstractTask):
 
     symbols: tuple[str, ...] = eqx.field(static=True)
     learned: Int[Array, " t"]
-    held: Int[Array, " h"]
+    validated: Int[Array, " v"]
+    tested: Int[Array, " h"]
     length: int = eqx.field(static=True)
 
-    def __init__(self, text: str | Sequence[str], length: int = 32, held_out_share: float = 0.15):
+    def __init__(self, text: str | Sequence[str], length: int = 32, held_out_share: float = _SHARE):
         self.length = whole_number(length, "length")
         if MASK in text:
             raise ArgumentError(f"Argument `text` must not hold {MASK}, which stands for a masked token.")
         self.symbols = (*sorted(set(text)), MASK)
-        self.learned, self.held = _parts(text, self.symbols, self.length, held_out_share)
+        self.learned, self.validated, self.tested = _parts(text, self.symbols, self.length, held_out_share)
 
     @property
     def vocabulary(self) -> int:
@@ -103,9 +108,12 @@ class MaskedToken(AbstractTask):
             for_mask, _windows(self.learned, _places(for_place, self.learned, self.length, count), self.length)
         )
 
-    def held_out(self, count: int) -> tuple[Int[Array, "b n"], Int[Array, "b n"], Bool[Array, "b n"]]:
-        """Windows spread evenly over the part that was held back, always masked alike."""
-        windows = _windows(self.held, _spread(self.held, self.length, count), self.length)
+    def held_out(
+        self, count: int, part: Part = "test"
+    ) -> tuple[Int[Array, "b n"], Int[Array, "b n"], Bool[Array, "b n"]]:
+        """Windows spread evenly over a part that was held back, always masked alike."""
+        held = self.validated if part == "validation" else self.tested
+        windows = _windows(held, _spread(held, self.length, count), self.length)
         return self._hidden(jax.random.key(_HELD_OUT), windows)
 
     def scores(self, model: Any, samples: tuple[Int[Array, "b n"], Int[Array, "b n"], Bool[Array, "b n"]]) -> Scores:
@@ -114,8 +122,8 @@ class MaskedToken(AbstractTask):
         return logistic_scores(jax.vmap(model.logits)(seen), tokens, hidden)
 
     def counts(self) -> TokenCounts:
-        """Unigrams and bigrams of the part that is learned from, and what they say about the other."""
-        return TokenCounts(np.asarray(self.learned), np.asarray(self.held), self.vocabulary - 1)
+        """Unigrams and bigrams of the part that is learned from, and what they say about the test."""
+        return TokenCounts(np.asarray(self.learned), np.asarray(self.tested), self.vocabulary - 1)
 
     def _hidden(
         self, key: Array, tokens: Int[Array, "b n"]
@@ -135,18 +143,18 @@ class MaskedToken(AbstractTask):
 
 def _parts(
     text: str | Sequence[str], symbols: tuple[str, ...], window: int, share: float
-) -> tuple[Int[Array, " t"], Int[Array, " h"]]:
-    """The ids of the first part of a text, and of the last `share` of it; both hold at least one window."""
+) -> tuple[Int[Array, " t"], Int[Array, " v"], Int[Array, " h"]]:
+    """The ids of the first part of a text, and of both halves of the last `share`; all hold at least one window."""
     if not 0 < share < 1:
         raise ArgumentError(f"Argument `held_out_share` must be between 0 and 1, but is {share!r}.")
     ids = _ids(text, symbols)
-    cut = round(len(ids) * (1 - share))
-    if min(cut, len(ids) - cut) < window:
+    cut, middle = round(len(ids) * (1 - share)), round(len(ids) * (1 - share / 2))
+    if min(cut, middle - cut, len(ids) - middle) < window:
         raise ShapeError(
-            f"A window has {window} tokens, but of {len(ids)} tokens {cut} are learned from and {len(ids) - cut} held "
-            "back; give a longer text or a smaller `length`."
+            f"A window has {window} tokens, but of {len(ids)} tokens {cut} are learned from, {middle - cut} and "
+            f"{len(ids) - middle} held back; give a longer text or a smaller `length`."
         )
-    return ids[:cut], ids[cut:]
+    return ids[:cut], ids[cut:middle], ids[middle:]
 
 
 def _ids(text: str | Sequence[str], symbols: tuple[str, ...]) -> Int[Array, " n"]:

@@ -170,7 +170,7 @@ class _Training:
         """Loss and accuracy on what is held back, and whether they are the best so far."""
         if not self.validate:
             return
-        scores = held_out_scores(self.task, with_values(self.model, self.chosen, now.free), self.validate)
+        scores = held_out_scores(self.task, with_values(self.model, self.chosen, now.free), self.validate, "validation")
         now.validated.append(now.step)
         now.validation.append(float(scores.loss))
         now.accuracy.append(float(scores.accuracy))

@@ -32,8 +32,8 @@ from particleflow.transformer.ablations import as_ablation
 from particleflow.transformer.layer_blocks import PARTS, Part, Placement, in_succession
 from particleflow.transformer.loading import load
 from particleflow.transformer.network import Transformer
-from particleflow.transformer.random_networks import Architecture, random_transformer
-from particleflow.transformer.saved_networks import load_network
+from particleflow.transformer.random_networks import Architecture, in_precision, random_transformer
+from particleflow.transformer.saved_networks import SavedNetwork, load_network
 
 Parts = Literal["all", "attention", "feed_forward"]
 
@@ -47,6 +47,12 @@ def _loaded(model: str, precision: str) -> Transformer:
 def _network(model: str) -> Transformer:
     """A loaded network in the default precision."""
     return _loaded(model, np.dtype(default_dtype()).name)
+
+
+def _saved(path: Path, trained: bool) -> SavedNetwork:
+    """A network that was trained here, in the default precision."""
+    saved = load_network(path, trained)
+    return saved._replace(model=in_precision(saved.model, np.dtype(default_dtype()).name))
 
 
 class EmbeddedText(AbstractInitial):
@@ -186,7 +192,7 @@ class SavedTokens(AbstractInitial):
 
     def start(self, key: Array, count: int | None = None) -> Start:
         """The tokens as a measure with positions 0, 1, …, with their letters; equal letters have equal labels."""
-        saved = load_network(self.path, self.trained)
+        saved = _saved(self.path, self.trained)
         ids = saved.ids(self.text)
         check_own_count(count, len(ids))
         labels = np.unique(ids, return_inverse=True)[1]
@@ -203,7 +209,7 @@ class SavedLayers(AbstractNetwork):
     layers: Layers
 
     def __init__(self, path: Path, trained: bool = True, parts: Parts = "all"):
-        self.layers = load_network(path, trained).model.layers_of(_parts(parts))
+        self.layers = _saved(path, trained).model.layers_of(_parts(parts))
 
 
 def _parts(parts: Parts) -> tuple[Part, ...]:

@@ -91,20 +91,21 @@ def test_masks_hide_as_bert_does():
     assert abs((other & ~masked).mean() - random_token) < error
 
 
-def test_windows_of_the_two_parts_do_not_meet():
-    task = NextToken([str(number) for number in range(100)], length=9, held_out_share=0.2)
+def test_windows_of_the_three_parts_do_not_meet():
+    task = NextToken([str(number) for number in range(100)], length=5, held_out_share=0.2)
     number = np.asarray([int(symbol) for symbol in task.symbols])
-    learned, held = number[np.asarray(drawn(task, 0, 500))], number[np.asarray(task.held_out(50))]
-    assert (learned.min(), learned.max(), held.min(), held.max()) == (0, 79, 80, 99)
+    learned = number[np.asarray(drawn(task, 0, 500))]
+    chosen_by, held = (number[np.asarray(task.held_out(50, part))] for part in ("validation", "test"))
+    assert [(each.min(), each.max()) for each in (learned, chosen_by, held)] == [(0, 79), (80, 89), (90, 99)]
     assert (np.diff(learned) == 1).all()
-    assert held.shape == (11, 10)
+    assert held.shape == (5, 6)
 
 
 def test_counts_are_those_of_a_dictionary():
     task = NextToken(TEXT, 8)
     counts = task.counts()
     text = TEXT[: len(task.learned)]
-    rest = TEXT[len(task.learned) :]
+    rest = TEXT[-len(task.tested) :]
     singles, pairs = Counter(text), Counter(itertools.pairwise(text))
     firsts = Counter(text[:-1])
 

@@ -39,7 +39,7 @@ class Line(AbstractTask):
     def batch(self, key, count):
         return jax.random.normal(key, (count,))
 
-    def held_out(self, count):
+    def held_out(self, count, part="test"):
         return jnp.linspace(-1.0, 1.0, count)
 
     def scores(self, model, samples):

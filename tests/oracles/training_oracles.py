@@ -54,7 +54,7 @@ def torch_loss_and_gradient(model: Any, windows: np.ndarray) -> tuple[float, dic
     ids = torch.tensor(np.asarray(windows[:, :-1]), dtype=torch.long)
     x = p["embedding.table"][ids] + p["embedding.positions.table"][None, : ids.shape[1]]
     mask = torch.ones(ids.shape[1], ids.shape[1]).tril() > 0
-    for place, parts in enumerate(model.layers):
+    for place in range(len(model.layers)):
         at = f"layers.{place}."
         y = torch.nn.functional.layer_norm(x, x.shape[-1:], p[at + "attention_norm.gain"], eps=1e-5)
         for head in range(p[at + "attention.heads.value"].shape[0]):
