@@ -17,6 +17,7 @@ import numpy as np
 import optax
 
 from particleflow import learning
+from particleflow.learning.parameters import parameters_of
 from particleflow.transformer import Architecture, random_classifier, random_transformer
 
 SEEDS = (0, 1, 2)
@@ -59,7 +60,7 @@ def row(problem: Any, kind: Any) -> str:
     for seed in SEEDS:
         model, task, how = problem(kind, seed)
         names = shared_parameters(model)
-        count = sum(each.read(model).size for each in learning.parameters.parameters_of(model, names))
+        count = sum(each.read(model).size for each in parameters_of(model, names))
         begun = time.process_time()
         rate = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(3e-3))
         trained = learning.train(model, task, names, optimizer=rate, seed=seed, validate=512, every=50, **how)

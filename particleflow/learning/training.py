@@ -180,12 +180,16 @@ class _Training:
     def result(self, now: Progress, reason: str) -> Trained:
         """The outcome with the best numbers, or the last ones of a finite loss where nothing is held back."""
         free = now.best if now.validation or not np.isfinite(now.losses[-1]) else now.free
-        found = (now.validation, now.accuracy, now.validated) if self.validate else (None, None, None)
+        validation, accuracy, validated = (
+            np.asarray(each) if self.validate else None for each in (now.validation, now.accuracy, now.validated)
+        )
         return Trained(
             with_values(self.model, self.chosen, free),
             min(now.validation) if now.validation else now.losses[-1],
             np.asarray(now.losses),
-            *(None if each is None else np.asarray(each) for each in found),
+            validation,
+            accuracy,
+            validated,
             reason,
         )
 

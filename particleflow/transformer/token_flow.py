@@ -57,7 +57,7 @@ class TokenFlow(eqx.Module):
 
     @property
     def head(self) -> Unembedding:
-        """The read-out."""
+        """The read-out of the last states."""
         return self.unembedding
 
     def measure(self, ids: Any) -> Measure:

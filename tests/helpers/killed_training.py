@@ -23,7 +23,8 @@ def main() -> None:
     numbers: dict[str, Any] = {
         f"leaf{place}": leaf for place, leaf in enumerate(jax.tree_util.tree_leaves(trained.model))
     }
-    np.savez(sys.argv[2], losses=trained.losses, validation=trained.validation, **numbers)
+    numbers |= {"losses": trained.losses, "validation": trained.validation}
+    np.savez(sys.argv[2], **numbers)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ def three_layers() -> pf.Flow:
     return pf.Flow(drifts.Layers(layers, duration=0.5))
 
 
-def moved(flow: pf.Flow, names: list[str], amount: float) -> pf.Flow:
+def moved(flow: pf.Flow, names: list[Any], amount: float) -> pf.Flow:
     """The flow with noise on some of its free numbers."""
     rng, parameters = np.random.default_rng(2), parameters_of(flow, names)
     return with_values(
@@ -34,7 +34,7 @@ def moved(flow: pf.Flow, names: list[str], amount: float) -> pf.Flow:
     )
 
 
-def found_again(true: pf.Flow, start: Any, times: np.ndarray, names: list[str], **how: Any) -> pf.Flow:
+def found_again(true: pf.Flow, start: Any, times: np.ndarray, names: list[Any], **how: Any) -> Any:
     """Parameters are moved, and learned from the trajectory of the true flow to 1e-3."""
     run = pf.simulate(true, start, times, **TOLERANCES)
     learned = fit(moved(true, names, 0.1), run, names, steps=300, restart=True, **LOOSER, **how)
@@ -54,11 +54,13 @@ def test_three_layers_are_found_from_a_trajectory():
 @pytest.mark.slow
 def test_with_another_key_the_product_is_found():
     """K is held at 1, where the truth has others: then KᵀQ is found in place of Q."""
-    true, names = three_layers(), ["drift.stacks.0.kernel.query", "drift.stacks.0.value"]
+    names = ["drift.stacks.0.kernel.query", "drift.stacks.0.value"]
+    true: Any = three_layers()
     start = np.random.default_rng(1).normal(size=(12, 2))
     run = pf.simulate(true, start, np.linspace(0, 1.5, 10), **TOLERANCES)
     held = parameters_of(true, "drift.stacks.0.kernel.key")
-    guess = with_values(true, held, (np.broadcast_to(np.eye(2), (3, 2, 2)),))
+    ones: Any = np.broadcast_to(np.eye(2), (3, 2, 2))
+    guess = with_values(true, held, (ones,))
     learned: Any = fit(moved(guess, names, 0.1), run, names, steps=300, restart=True, **LOOSER)
     before, after = true.drift.stacks[0].kernel, learned.model.drift.stacks[0].kernel
     expected = np.einsum("lka,lkb->lab", np.asarray(before.query), np.asarray(before.key))
