@@ -192,23 +192,24 @@ def test_what_is_learned_where_nothing_is_named():
 
 @pytest.mark.slow
 def test_training_that_is_killed_goes_on_to_the_same_bits(tmp_path):
-    """SIGKILL at five random steps, one after the other, and once more in each of three trainings of its own."""
+    """SIGKILL at three random steps, one after the other, and at one in another training."""
     chance = random.Random(7)
 
     def run(folder: Path, result: Path, stop: int | None = None) -> None:
         command = [sys.executable, str(SCRIPT), str(folder), str(result)]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        log = tmp_path / "errors.txt"  # a pipe that nobody reads would fill up, and the training wait for ever
+        with log.open("w") as errors:
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
         assert process.stdout is not None
-        if stop is not None:
-            for line in process.stdout:
-                if int(line) >= stop:
-                    break
-            process.kill()
-        _, errors = process.communicate(timeout=600)
-        assert stop is not None or process.returncode == 0, errors
+        for line in process.stdout:
+            if stop is not None and int(line) >= stop:
+                process.kill()
+                break
+        process.communicate(timeout=600)
+        assert (process.returncode == 0) == (stop is None), log.read_text()
 
     run(tmp_path / "whole", tmp_path / "whole.npz")
-    stops = [sorted(chance.sample(range(3, 398), 5)), *([each] for each in chance.sample(range(3, 398), 3))]
+    stops = [sorted(chance.sample(range(3, 398), 3)), [chance.randrange(3, 398)]]
     for place, several in enumerate(stops):
         folder, result = tmp_path / f"killed{place}", tmp_path / f"killed{place}.npz"
         for stop in several:

@@ -73,4 +73,4 @@ def torch_loss_and_gradient(model: Any, windows: np.ndarray) -> tuple[float, dic
         found.reshape(-1, found.shape[-1]), torch.tensor(np.asarray(windows[:, 1:]), dtype=torch.long).reshape(-1)
     )
     loss.backward()
-    return float(loss), {name: np.asarray(value.grad) for name, value in p.items()}
+    return loss.item(), {name: np.asarray(value.grad) for name, value in p.items()}
