@@ -20,7 +20,7 @@ CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 # Pages whose blocks take seconds; the README runs by default.
 LONG = {page.name for page in PAGES} - {"README.md"}
 # Pages whose blocks need the weights that the extra [transformer] installs.
-TRAINED = {"transformers.md"}
+TRAINED = {"transformers.md", "sentence-pairs.md"}
 
 
 def name_of(page: Path) -> str:

@@ -5,8 +5,17 @@
     descent           `learn`: minimise a loss, with progress and early stopping
     trajectory_fit    `fit`: a flow whose trajectory matches an observed one
 
-Every loss but the evidence reads the local mean or the log-mass of a kernel and nothing else. The result is an ordinary
-kernel or flow; `save_scenario` writes it as a scenario file.
+and networks, by random batches of a task:
+
+    task                       what a task is: samples, and the scores of a model on them
+    sequence_classification    the class of the first marked token, or the parity of marked tokens
+    text_tasks                 the next token of a text (GPT), masked tokens (BERT)
+    token_counts               unigrams and bigrams of the same text, to compare with
+    training                   `train`: minibatches, validation, early stopping
+    training_checkpoints       training that was killed goes on to the same bits
+
+Every loss of a kernel but the evidence reads the local mean or the log-mass of a kernel and nothing else. The result is
+an ordinary kernel, flow or network; `save_scenario` writes a flow as a scenario file.
 """
 
 from importlib.util import find_spec
@@ -25,20 +34,34 @@ from particleflow.learning.losses import (
     Observed,
     Reconstruction,
 )
+from particleflow.learning.parameters import learnable
+from particleflow.learning.sequence_classification import SequenceClassification
+from particleflow.learning.task import AbstractTask, Scores, evaluate
+from particleflow.learning.text_tasks import MaskedToken, NextToken
+from particleflow.learning.training import Trained, train
 from particleflow.learning.trajectory_fit import TrajectoryError, fit
 
 __all__ = [
+    "AbstractTask",
     "Contrast",
     "Evidence",
     "Learned",
     "LeaveOneOut",
     "LeaveOneOutLikelihood",
+    "MaskedToken",
+    "NextToken",
     "Observed",
     "Reconstruction",
+    "Scores",
+    "SequenceClassification",
+    "Trained",
     "TrajectoryError",
+    "evaluate",
     "fit",
     "learn",
+    "learnable",
     "save_scenario",
+    "train",
 ]
 
 

@@ -10,7 +10,7 @@ so that they stay positive; a class declares its own as `Nonnegative`. The numbe
 arrays with a leading axis, and are learned as such.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ from jaxtyping import Array
 
 from particleflow._support.arrays import default_dtype, is_nonnegative, strong_leaves
 from particleflow.errors import ArgumentError
+from particleflow.measure import Measure
 
 Paths = str | Sequence[str]
 
@@ -48,6 +49,26 @@ def parameters_of(model: Any, names: Paths | Sequence[Paths]) -> tuple[LearnedPa
     if len(set(places)) < len(places):
         raise ArgumentError(f"Argument `parameters` names a number twice: {names!r}.")
     return found
+
+
+def learnable(model: Any) -> list[str]:
+    """The paths of all arrays of a model that `train` changes if no parameters are named.
+
+    Left out are single numbers, also where heads or layers have one each (β); what is declared never to be negative
+    (widths, durations, the ε of norms), since these are choices of an architecture; and fixed data (measures). Any of
+    them can be named.
+    """
+    return [".".join(map(str, place)) for place in _arrays(model, ()) if not _is_positive(model, place)]
+
+
+def _arrays(node: Any, place: tuple[str | int, ...]) -> Iterator[tuple[str | int, ...]]:
+    """The places of all floating-point arrays with an axis, outside of measures; numbers, weakly typed, are none."""
+    if eqx.is_inexact_array(node):
+        if node.ndim > 0 and not node.weak_type:
+            yield place
+    elif not isinstance(node, Measure):
+        for step in _names(node):
+            yield from _arrays(_value_at(node, (step,)), (*place, step))
 
 
 def free_values(model: Any, parameters: tuple[LearnedParameter, ...], *others: Any) -> tuple[Array, ...]:

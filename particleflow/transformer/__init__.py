@@ -2,6 +2,8 @@
 
 embedding            token ids to points and back         layer_blocks        attention, feed-forward, their norms
 network              embedding, flow of layers, head      random_networks     any architecture, random weights
+token_flow           any flow between embedding and head  random_attention    softmax, linearised, near and far
+saved_networks       weights that were trained here, kept in one file
 loading              trained networks from a folder       checkpoint_files    reading and checking their tensors
 checkpoint_layouts   BERT, DistilBERT and GPT-2           tokenizer           texts to token ids and back
 depth_statistics     anisotropy, rank, spectra of heads   scenario_kinds      the kinds that scenario files name

@@ -11,6 +11,12 @@ from .loading import load as load
 from .network import EncoderDecoder as EncoderDecoder
 from .network import Transformer as Transformer
 from .random_networks import Architecture as Architecture
+from .random_networks import in_precision as in_precision
+from .random_networks import random_classifier as random_classifier
 from .random_networks import random_encoder_decoder as random_encoder_decoder
 from .random_networks import random_transformer as random_transformer
+from .saved_networks import SavedNetwork as SavedNetwork
+from .saved_networks import load_network as load_network
+from .saved_networks import save_network as save_network
+from .token_flow import TokenFlow as TokenFlow
 from .tokenizer import Tokenizer as Tokenizer

@@ -30,7 +30,7 @@ class Ablation(NamedTuple):
         """The layers without these heads, and without the mask; the norms are left out where blocks are made."""
         for layer, head in self.heads:
             chosen = layers if layer is None else layers[layer : layer + 1]
-            counts = [len(each.attention.each) for each in chosen]
+            counts = [len(each.heads.each) for each in chosen]
             if not counts or head >= min(counts):
                 found = f"{len(layers)} layers" if not counts else f"{min(counts)} heads in a layer"
                 raise ArgumentError(f"Argument `without` names {_name(layer, head)!r}, but there are {found}.")
@@ -42,9 +42,9 @@ class Ablation(NamedTuple):
         off = sorted({head for layer, head in self.heads if layer in (None, place)})
         if not off:
             return parts
-        outputs = parts.attention.heads.output
+        outputs = parts.heads.heads.output
         outputs = outputs.at[jnp.asarray(off)].set(0.0)
-        return parts._replace(attention=eqx.tree_at(lambda drift: drift.heads.output, parts.attention, outputs))
+        return parts._replace(attention=eqx.tree_at(lambda drift: drift.heads.output, parts.heads, outputs))
 
 
 def as_ablation(without: Sequence[str]) -> Ablation:
@@ -71,11 +71,11 @@ def as_ablation(without: Sequence[str]) -> Ablation:
 
 def _unmasked(parts: LayerParts) -> LayerParts:
     """One layer whose tokens see all others; refused where they do already."""
-    heads = parts.attention.each
+    heads = parts.heads.each
     if any(head.positional is None for head in heads):
         raise ArgumentError('Argument `without` names "causal_mask", but the attention of this network has none.')
     free = [eqx.tree_at(lambda head: head.positional, head, None) for head in heads]
-    return parts._replace(attention=MultiHead(free, parts.attention.bias, parts.attention.data))
+    return parts._replace(attention=MultiHead(free, parts.heads.bias, parts.heads.data))
 
 
 def _name(layer: int | None, head: int) -> str:

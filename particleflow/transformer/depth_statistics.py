@@ -49,7 +49,7 @@ def head_spectra(network: Transformer) -> list[HeadSpectrum]:
     """The eigenvalues of O V and of the symmetric part of QᵀK, of every head of every layer of a network."""
     found = []
     for layer, parts in enumerate(network.layers):
-        for place, head in enumerate(parts.attention.each):
+        for place, head in enumerate(parts.heads.each):
             value, output = np.asarray(head.value, float), np.asarray(head.output, float)
             kernel: Any = head.kernel
             query, key = (np.asarray(each, float) for each in (kernel.query, kernel.key))

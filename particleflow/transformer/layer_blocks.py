@@ -15,6 +15,7 @@ gain g is applied once a step, and after time 1 it has become g^{1/h}.
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
+from particleflow._support.text import kind_of
 from particleflow.dynamics.drifts.base import AbstractDrift
 from particleflow.dynamics.drifts.heads import MultiHead
 from particleflow.dynamics.drifts.layers import Block, Layers
@@ -33,9 +34,12 @@ PARTS: tuple[Part, ...] = ("attention", "cross", "feed_forward")
 
 
 class LayerParts(NamedTuple):
-    """The parts of one layer: attention, feed-forward and, in a decoder, cross attention, each with its norm."""
+    """The parts of one layer: attention, feed-forward and, in a decoder, cross attention, each with its norm.
 
-    attention: MultiHead
+    Attention is several heads, or any drift of interactions, such as a blend of near field and far field.
+    """
+
+    attention: AbstractDrift
     feed_forward: FeedForward
     attention_norm: LayerNorm
     feed_forward_norm: LayerNorm
@@ -65,6 +69,15 @@ class LayerParts(NamedTuple):
             raise ArgumentError(f"Argument `parts` must name at least one of {', '.join(PARTS)}, but names none.")
         drifts, geometries = zip(*present, strict=True)
         return Block(drifts, geometries)
+
+    @property
+    def heads(self) -> MultiHead:
+        """The attention as heads; refused where it is another drift."""
+        if not isinstance(self.attention, MultiHead):
+            raise ArgumentError(
+                f"The attention of this layer is {kind_of(type(self.attention))}, which has no single heads."
+            )
+        return self.attention
 
     def _norm_of(self, part: Part) -> LayerNorm | None:
         """The norm of a part."""

@@ -6,20 +6,21 @@ that a layer preserves the size of its input; biases are zero and gains one.
 
 from typing import Any, Literal, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
 from particleflow._support.arrays import as_positive
-from particleflow.dynamics.drifts.heads import MultiHead
 from particleflow.dynamics.drifts.pointwise import Activation, FeedForward
 from particleflow.dynamics.geometry import LayerNorm
 from particleflow.dynamics.initial.base import MAXIMUM_NUMBERS
 from particleflow.errors import ArgumentError, whole_number
 from particleflow.kernels.positional import AbstractEncoding, PositionTable, Sinusoidal
 from particleflow.transformer.embedding import Embedding, Unembedding
-from particleflow.transformer.layer_blocks import LayerParts, Placement, attention_settings
+from particleflow.transformer.layer_blocks import LayerParts, Placement
 from particleflow.transformer.network import EncoderDecoder, Transformer
+from particleflow.transformer.random_attention import AttentionKind, random_attention, random_heads, random_matrix
 
 Positions = Literal["sinusoidal", "learned", "none"]
 
@@ -30,7 +31,8 @@ class Architecture(NamedTuple):
     Parameters: dimension `width` of tokens; number of layers `depth`; `heads` a layer; `hidden` dimension of the
     feed-forward layers, 4 · width if left out; `vocabulary`; `positions`, and the `longest` text that learned ones are
     for; `types` of tokens; `placement` of norms and their `epsilon`; `activation`; `causal` attention; `shared` weights
-    of all layers (ALBERT); `spread` of weights.
+    of all layers (ALBERT); `spread` of weights; `attention`, its kind, "softmax", "linearised" or "near_and_far", the
+    last with the `radius` of its near field; `precision` of all numbers, that of JAX if left out.
     """
 
     width: int = 32
@@ -47,6 +49,9 @@ class Architecture(NamedTuple):
     causal: bool = False
     shared: bool = False
     spread: float | None = None
+    attention: AttentionKind = "softmax"
+    radius: float = 4.0
+    precision: Literal["float32", "float64"] | None = None
 
     def check(self) -> None:
         """Raise unless all sizes are positive, the heads divide the width, and all weights fit into memory."""
@@ -83,7 +88,29 @@ def random_transformer(key: Array, architecture: Architecture, cross: bool = Fal
     layers = [_layer(each, architecture, cross) for each in for_layers]
     final = _norm(architecture) if architecture.placement == "pre" else None
     unembedding = Unembedding(embedding.table)
-    return Transformer(embedding, layers, architecture.placement, architecture.depth, final, unembedding)
+    made = Transformer(embedding, layers, architecture.placement, architecture.depth, final, unembedding)
+    return made if architecture.precision is None else in_precision(made, architecture.precision)
+
+
+def random_classifier(key: Array, architecture: Architecture, labels: int = 1) -> Transformer:
+    """A transformer with random weights and a read-out of classes in place of words: logits ⟨E_c, x̄⟩ + b_c.
+
+    Parameters: random `key`; `architecture`; the number of `labels`, 1 for the logistic read-out y = σ(βᵀ x̄ + b) of
+    two classes, which starts at y = 1/2.
+    """
+    whole_number(labels, "labels")
+    network = random_transformer(key, architecture)
+    dtype = network.embedding.table.dtype
+    readout = Unembedding(jnp.zeros((labels, architecture.width), dtype), jnp.zeros(labels, dtype))
+    return eqx.tree_at(lambda made: made.unembedding, network, readout)
+
+
+def in_precision(model: Any, precision: str) -> Any:
+    """A network, or any module, with all of its strongly typed numbers in "float32" or "float64"."""
+    if precision not in ("float32", "float64"):
+        raise ArgumentError(f'Argument `precision` must be "float32" or "float64", but is {precision!r}.')
+    strong, others = eqx.partition(model, lambda leaf: eqx.is_inexact_array(leaf) and not leaf.weak_type)
+    return eqx.combine(jax.tree_util.tree_map(lambda leaf: leaf.astype(precision), strong), others)
 
 
 def random_encoder_decoder(key: Array, encoder: Architecture, decoder: Architecture) -> EncoderDecoder:
@@ -115,29 +142,16 @@ def _layer(key: Array, architecture: Architecture, cross: bool) -> LayerParts:
     """One layer; its cross attention has weights of its own."""
     for_own, for_other, for_inner, for_outer = jax.random.split(key, 4)
     width, hidden = architecture.width, architecture.hidden or 4 * architecture.width
-    inner = _matrix(for_inner, hidden, width, architecture)
-    outer = _matrix(for_outer, width, hidden, architecture)
+    inner = random_matrix(for_inner, hidden, width, architecture.spread)
+    outer = random_matrix(for_outer, width, hidden, architecture.spread)
     feed_forward = FeedForward(inner, jnp.zeros(hidden), outer, jnp.zeros(width), architecture.activation)
-    parts = LayerParts(
-        _heads(for_own, architecture, architecture.causal), feed_forward, _norm(architecture), _norm(architecture)
-    )
-    other = _heads(for_other, architecture, causal=False) if cross else None
+    attention = random_attention(
+        architecture.attention, for_own, width, architecture.heads, architecture.spread, architecture.causal,
+        architecture.radius,
+    )  # fmt: skip
+    parts = LayerParts(attention, feed_forward, _norm(architecture), _norm(architecture))
+    other = random_heads(for_other, width, architecture.heads, architecture.spread) if cross else None
     return parts._replace(cross=other, cross_norm=_norm(architecture)) if cross else parts
-
-
-def _heads(key: Array, architecture: Architecture, causal: bool) -> MultiHead:
-    """Multi-head attention without biases."""
-    width = architecture.width
-    query, key, value, output = (_matrix(each, width, width, architecture) for each in jax.random.split(key, 4))
-    none = jnp.zeros(width)
-    return MultiHead.of_matrices(
-        architecture.heads, query, key, value, output, none, none, none, none, **attention_settings(causal)
-    )
-
-
-def _matrix(key: Array, rows: int, columns: int, architecture: Architecture) -> Any:
-    """A normal matrix of standard deviation `spread` or 1/√columns."""
-    return (architecture.spread or columns**-0.5) * jax.random.normal(key, (rows, columns))
 
 
 def _norm(architecture: Architecture) -> LayerNorm:

@@ -3,6 +3,8 @@
     initial = { kind = "embedded_text", model = "minilm", text = "..." }      the words as the network embeds them
     drift   = { kind = "trained_layers", model = "minilm" }                   its layers, one of them, or their parts
     drift   = { kind = "random_layers", width = 16, depth = 6, heads = 2 }    layers with random weights by a seed
+    initial = { kind = "saved_tokens", path = "data/first_marked.npz", text = "abAb" }      as a network trained here
+    drift   = { kind = "saved_layers", path = "data/first_marked.npz", trained = false }    and before it was trained
 
 Use explicit layers, `solver = "map"` with `step = 1.0`, and the geometry that places the norms: "post_norm" (BERT),
 "residual_stream" (GPT-2), or "euclidean" without norms. The states are those before the final norm of a network.
@@ -10,6 +12,7 @@ Use explicit layers, `solver = "map"` with `step = 1.0`, and the geometry that p
 
 from collections.abc import Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import equinox as eqx
@@ -29,7 +32,8 @@ from particleflow.transformer.ablations import as_ablation
 from particleflow.transformer.layer_blocks import PARTS, Part, Placement, in_succession
 from particleflow.transformer.loading import load
 from particleflow.transformer.network import Transformer
-from particleflow.transformer.random_networks import Architecture, random_transformer
+from particleflow.transformer.random_networks import Architecture, in_precision, random_transformer
+from particleflow.transformer.saved_networks import SavedNetwork, load_network
 
 Parts = Literal["all", "attention", "feed_forward"]
 
@@ -43,6 +47,12 @@ def _loaded(model: str, precision: str) -> Transformer:
 def _network(model: str) -> Transformer:
     """A loaded network in the default precision."""
     return _loaded(model, np.dtype(default_dtype()).name)
+
+
+def _saved(path: Path, trained: bool) -> SavedNetwork:
+    """A network that was trained here, in the default precision."""
+    saved = load_network(path, trained)
+    return saved._replace(model=in_precision(saved.model, np.dtype(default_dtype()).name))
 
 
 class EmbeddedText(AbstractInitial):
@@ -168,6 +178,43 @@ class RandomLayers(AbstractNetwork):
         layers = network.layers if data is None else [layer.attending_to(data) for layer in network.layers]
         ablation = as_ablation(without)
         self.layers = in_succession(ablation.applied(layers), placement, _parts(parts), ablation.norms)
+
+
+class SavedTokens(AbstractInitial):
+    """The tokens of a text as a network that was trained here, and kept by `save_network`, embeds them.
+
+    Parameters: the `path` of its .npz file, relative to the scenario; `text`, of which each letter is a token of the
+    network; `trained`, false for the embeddings before training.
+    """
+
+    counted: ClassVar[bool] = False
+    path: Path = eqx.field(static=True)
+    text: str = eqx.field(static=True)
+    trained: bool = eqx.field(static=True)
+
+    def __init__(self, path: Path, text: str, trained: bool = True):
+        self.path, self.text, self.trained = Path(path), text, trained
+
+    def start(self, key: Array, count: int | None = None) -> Start:
+        """The tokens as a measure with positions 0, 1, …, with their letters; equal letters have equal labels."""
+        saved = _saved(self.path, self.trained)
+        ids = saved.ids(self.text)
+        check_own_count(count, len(ids))
+        labels = np.unique(ids, return_inverse=True)[1]
+        return Start(saved.model.measure(ids), labels, words=as_words(list(self.text), len(ids)))
+
+
+class SavedLayers(AbstractNetwork):
+    """The layers of a network that was trained here, one unit of time each.
+
+    Parameters: the `path` of its .npz file, relative to the scenario; `trained`, false for the random weights that
+    training began with; `parts`, all or one kind of sub-layer.
+    """
+
+    layers: Layers
+
+    def __init__(self, path: Path, trained: bool = True, parts: Parts = "all"):
+        self.layers = _saved(path, trained).model.layers_of(_parts(parts))
 
 
 def _parts(parts: Parts) -> tuple[Part, ...]:

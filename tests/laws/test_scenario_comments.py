@@ -303,6 +303,19 @@ def gaussian_law(of: Shipped) -> None:
     assert one.value / (1 - two.value * run.times[-1]) == pytest.approx(variance.value, rel=1e-6)
 
 
+def first_marked(of: Shipped) -> None:
+    """The weights of a head are means over all queries."""
+    count, *means = of.says("gather {} letters: mean cosine {}, {}, {}; before training {}, {}, {}.")
+    (weight,) = of.says("One of the first heads has {} of its weight on that capital")
+    run = of.run()
+    before = of.run(**{"initial.trained": False, "drift.0.trained": False})
+    assert run.count == count.value
+    found = [mean_cosine(frame) for each in (run, before) for frame in points(each)]
+    assert found == [each.rounded for each in means]
+    capital = next(place for place, word in enumerate(run.words) if word.isupper())
+    assert np.asarray(run.observables["head_attention"])[0, :, :, capital].mean(axis=1).max() == weight.rounded
+
+
 def gpt_random(of: Shipped) -> None:
     some, some_cosine, all_layers, last_cosine = of.says("after {} the mean cosine is {}, after {} it is {}")
     first_norm, last_norm = of.says("norms grow from {} to {}")
@@ -1022,7 +1035,8 @@ CHECKS: dict[str, Callable[[Shipped], None]] = {
     for check in (
         alibi, annealed_sampling, annealing, blurring_mean_shift, bounded_confidence, causal, circle_instability,
         condensing_density, cross_attention, density_circle, density_line, density_sphere, depth_refinement,
-        differential, encoder_decoder, equiangular, first_merge, flow_of_measures, flow_of_points, from_file,
+        differential, encoder_decoder, equiangular, first_marked, first_merge, flow_of_measures, flow_of_points,
+        from_file,
         gaussian_blow_up, gaussian_law, gpt_random, gradient_flow, heat_flow, hopfield, hysteresis, image_patches,
         kernel_regression,
         kuramoto, label_propagation, layer_norm, layers, linear_attention, linear_neighbourhoods, linearised_attention,

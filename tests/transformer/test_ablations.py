@@ -88,7 +88,7 @@ def test_a_head_that_is_switched_off_adds_nothing_and_the_others_stay():
     network = load(str(oracles.FOLDER / "bert"))
     changed = as_ablation(["layers.1.heads.0"]).applied(network.layers)
     for place, (before, after) in enumerate(zip(network.layers, changed, strict=True)):
-        for head, (one, other) in enumerate(zip(before.attention.each, after.attention.each, strict=True)):
+        for head, (one, other) in enumerate(zip(before.heads.each, after.heads.each, strict=True)):
             expected = np.asarray(one.output) * float((place, head) != (1, 0))
             np.testing.assert_array_equal(np.asarray(other.output), expected)
 

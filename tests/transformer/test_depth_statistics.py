@@ -46,7 +46,7 @@ def test_eigenvalues_of_heads_are_those_of_whole_matrices(network):
     spectra = head_spectra(network)
     assert [(each.layer, each.head) for each in spectra] == [(i, h) for i in range(3) for h in range(2)]
     for each in spectra:
-        head = network.layers[each.layer].attention.each[each.head]
+        head = network.layers[each.layer].heads.each[each.head]
         whole = np.linalg.eigvals(np.asarray(head.output) @ np.asarray(head.value))
         largest = whole[np.argsort(-np.abs(whole))][:4]
         assert np.allclose(np.sort_complex(largest), np.sort_complex(each.value), atol=1e-12)

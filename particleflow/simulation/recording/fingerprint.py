@@ -34,12 +34,22 @@ def fingerprints(plan: Plan, **recorded: Any) -> dict[str, str]:
     Parameters: `plan`; `recorded`, the arguments that select what is kept, by name. `max_steps` is left out: a run that
     stays below this limit has the same bits. A `key` is hashed only where there is noise.
     """
-    return {name: _hash(described(value)) for name, value in (_decisive(plan) | recorded).items()}
+    return hashes_of(_decisive(plan) | recorded)
 
 
 def code_fingerprints(plan: Plan) -> dict[str, str]:
     """A hash of the user's own code in every argument of `simulate` that has some, and the Python it is valid for."""
-    codes = {name: list(code_of(within(value))) for name, value in _decisive(plan).items()}
+    return code_hashes_of(_decisive(plan))
+
+
+def hashes_of(arguments: Mapping[str, Any]) -> dict[str, str]:
+    """A hash of every argument of any long work, by name: its kind, fields, numbers and functions."""
+    return {name: _hash(described(value)) for name, value in arguments.items()}
+
+
+def code_hashes_of(arguments: Mapping[str, Any]) -> dict[str, str]:
+    """A hash of the user's own code in every argument that has some, by name, and the Python it is valid for."""
+    codes = {name: list(code_of(within(value))) for name, value in arguments.items()}
     return {"python": PYTHON} | {name: _hash(code) for name, code in codes.items() if code}
 
 

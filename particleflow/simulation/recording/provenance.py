@@ -1,5 +1,6 @@
 """The metadata of a run: versions and machine, settings, what interacts, what never changes, the shapes of a frame."""
 
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -20,6 +21,7 @@ from particleflow.summation.native.build import library
 
 # The version of checkpoints: raised whenever a run resumed from an older one would not repeat the uninterrupted run.
 RUN_FORMAT = 7
+SURROUNDINGS = ("versions", "device", "platform", "native sum")  # compared when a run goes on elsewhere
 # The packages whose versions may decide the numbers of a run, or the bytes of its file.
 _PACKAGES = (
     "particleflow", "jax", "jaxlib", "jax-finufft", "diffrax", "equinox", "lineax", "optimistix", "numpy", "scipy",
@@ -32,17 +34,31 @@ _SCHEDULED = ("beta", "width", "radius", "value")  # the last is that of the int
 _MOST_DATA = 20_000  # numbers of fixed data that the metadata hold
 
 
-def surroundings(device: Any) -> dict[str, Any]:
-    """The software and hardware of a run on a device: versions of packages, device, native code, platform."""
+def surroundings(device: Any, packages: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The software and hardware of a run on a device: versions of packages, device, native code, platform.
+
+    Parameters: `device`; `packages` whose versions matter beside those that every run uses.
+    """
     import platform
 
     return {
         "run format": RUN_FORMAT,
-        "versions": _versions(),
+        "versions": _versions(packages),
         "device": f"{device.platform} ({device.device_kind})",
         "native sum": library().description,
         "platform": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
     }
+
+
+def changed_surroundings(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """What differs between the software and hardware of two `surroundings`, in words.
+
+    Parameters: `before`, as stored in a file or a checkpoint; `now`, those of this process.
+    """
+    old, new = ({name: each.get(name) for name in SURROUNDINGS} for each in (before, now))
+    versions, others = (each.pop("versions") or {} for each in (old, new))
+    changes = [f"{name} {was} → {others.get(name)}" for name, was in versions.items() if others.get(name) != was]
+    return changes + [f"{name} {was} → {new[name]}" for name, was in old.items() if new[name] != was]
 
 
 def describe(plan: Plan) -> dict[str, Any]:
@@ -146,10 +162,10 @@ def _first_number(flow: Any, name: str, time: float, dtype: Any) -> float | None
 
 
 @cache
-def _versions() -> dict[str, str]:
+def _versions(packages: tuple[str, ...]) -> dict[str, str]:
     from importlib.metadata import version
 
-    return {name: version(name) for name in _PACKAGES}
+    return {name: version(name) for name in (*_PACKAGES, *packages)}
 
 
 def particle_constants(plan: Plan) -> dict[str, np.ndarray]:

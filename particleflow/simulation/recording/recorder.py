@@ -23,6 +23,8 @@ from particleflow.simulation.plan import Plan
 from particleflow.simulation.recording.fingerprint import brings_code, code_fingerprints, differences, fingerprints
 from particleflow.simulation.recording.provenance import (
     RUN_FORMAT,
+    SURROUNDINGS,
+    changed_surroundings,
     constant_points,
     describe,
     frame_shapes,
@@ -50,7 +52,6 @@ if TYPE_CHECKING:
 
 _CHECKPOINTED = ("proposed", "accepted", "rejected", "evaluations", "ended", "failed")
 _STATE = "state."
-_SURROUNDINGS = ("versions", "device", "platform", "native sum")
 _LATER = ("words",)  # arguments that older files have no hash of: such runs are resumed without comparing them
 
 
@@ -294,10 +295,7 @@ class Recorder:
 
     def _compare_surroundings(self, info: dict[str, Any]) -> None:
         """Warn if versions or machine differ from those before: then the last digits may differ, too."""
-        before, now = ({name: each.get(name) for name in _SURROUNDINGS} for each in (info, self.provenance))
-        versions, others = (each.pop("versions") or {} for each in (before, now))
-        changes = [f"{name} {was} → {others.get(name)}" for name, was in versions.items() if others.get(name) != was]
-        changes += [f"{name} {was} → {now[name]}" for name, was in before.items() if now[name] != was]
+        changes = changed_surroundings(info, self.provenance)
         if changes:
             self._changes = ", ".join(changes)
             warnings.warn(
@@ -322,7 +320,7 @@ class Recorder:
             "step error": progress.step_error,
             "run format": RUN_FORMAT,
             "fingerprint": self.provenance["fingerprint"],
-            **{name: self.provenance[name] for name in _SURROUNDINGS},
+            **{name: self.provenance[name] for name in SURROUNDINGS},
         }
         save_checkpoint(folder, arrays, info)
 

@@ -10,7 +10,9 @@ from particleflow.trajectory.store.checkpoint import (
     Checkpoint,
     checkpoint_folder,
     load_checkpoint,
+    read_archive,
     save_checkpoint,
+    write_archive,
 )
 from particleflow.trajectory.store.file_access import BrokenWriterError, is_being_written, trajectory_path
 from particleflow.trajectory.store.file_reader import StoredRun
@@ -30,9 +32,11 @@ __all__ = [
     "export",
     "is_being_written",
     "load_checkpoint",
+    "read_archive",
     "recover",
     "save_checkpoint",
     "trajectory_path",
+    "write_archive",
 ]
 
 

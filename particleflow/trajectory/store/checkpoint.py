@@ -49,18 +49,26 @@ def save_checkpoint(folder: str | os.PathLike[str], arrays: Mapping[str, Any], i
     Parameters: `folder`, the run folder; `arrays`, numbers by name; `info`, plain values (time, frames, scenario hash).
     """
     folder = Path(folder)
+    existing = _files(folder)
+    number = max(existing, default=-1) + 1
+    path = folder / f"checkpoint-{number:08d}.npz"
+    write_archive(path, arrays, info, advice="The one before is kept. Free some space and resume the run.")
+    for old in sorted(existing)[: -(_KEPT - 1)]:
+        existing[old].unlink(missing_ok=True)
+    return path
+
+
+def write_archive(path: Path, arrays: Mapping[str, Any], info: Mapping[str, Any], advice: str = "") -> None:
+    """Write arrays and plain values as one npz file with a SHA-256 inside, whole or not at all.
+
+    Parameters: `path`; `arrays`, numbers by name; `info`, plain values; `advice` where it cannot be written.
+    """
     content = {name: _numbers(name, value) for name, value in arrays.items()}
     content[_INFO] = np.frombuffer(to_json(dict(info)).encode(), dtype=np.uint8)
     content[_DIGEST] = np.frombuffer(_digest(content), dtype=np.uint8)
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **content)
-    existing = _files(folder)
-    number = max(existing, default=-1) + 1
-    path = folder / f"checkpoint-{number:08d}.npz"
-    write_bytes(path, buffer.getbuffer(), advice="The one before is kept. Free some space and resume the run.")
-    for old in sorted(existing)[: -(_KEPT - 1)]:
-        existing[old].unlink(missing_ok=True)
-    return path
+    write_bytes(path, buffer.getbuffer(), advice)
 
 
 def load_checkpoint(
@@ -75,7 +83,7 @@ def load_checkpoint(
     files = _files(Path(folder))
     for number in sorted(files, reverse=True):
         try:
-            arrays, info = _read(files[number])
+            arrays, info = read_archive(files[number])
         except Exception as error:  # a damaged archive fails in a dozen ways, and all mean the same here
             skipped.append(f"{files[number]} is damaged ({error or type(error).__name__})")
             continue
@@ -98,8 +106,8 @@ def _numbers(name: str, value: Any) -> np.ndarray:
     return array
 
 
-def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """The arrays and plain values of a checkpoint; raises anything where it is damaged.
+def read_archive(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The arrays and plain values of a file by `write_archive`; raises anything where it is damaged.
 
     The archive is not compressed, so members that state more bytes than the file has are refused before they are read.
     """
