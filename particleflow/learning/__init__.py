@@ -2,6 +2,7 @@
 
     parameters        which numbers of a kernel or flow are learned, each by a dotted path
     losses            leave-one-out, reconstruction, likelihood, evidence, contrast: functions of a kernel
+    neighbour_shares  the share of every sample's own class among its neighbours
     descent           `learn`: minimise a loss, with progress and early stopping
     trajectory_fit    `fit`: a flow whose trajectory matches an observed one
 
@@ -25,6 +26,7 @@ from particleflow.learning.losses import (
     Observed,
     Reconstruction,
 )
+from particleflow.learning.neighbour_shares import NeighbourShares
 from particleflow.learning.trajectory_fit import TrajectoryError, fit
 
 __all__ = [
@@ -33,6 +35,7 @@ __all__ = [
     "Learned",
     "LeaveOneOut",
     "LeaveOneOutLikelihood",
+    "NeighbourShares",
     "Observed",
     "Reconstruction",
     "TrajectoryError",
