@@ -2,6 +2,7 @@
 
     parameters        which numbers of a kernel or flow are learned, each by a dotted path
     losses            leave-one-out, reconstruction, likelihood, evidence, contrast: functions of a kernel
+    contrastive_divergence   restricted Boltzmann machines, by likelihood or by Gibbs sampling
     neighbour_shares  the share of every sample's own class among its neighbours
     descent           `learn`: minimise a loss, with progress and early stopping
     trajectory_fit    `fit`: a flow whose trajectory matches an observed one
@@ -17,6 +18,7 @@ from typing import Any
 if find_spec("optax") is None:
     raise ImportError("particleflow.learning needs optax: pip install 'particleflow[learn]'.")
 
+from particleflow.learning.contrastive_divergence import PatternLikelihood, contrast_patterns
 from particleflow.learning.descent import Learned, learn
 from particleflow.learning.losses import (
     Contrast,
@@ -37,8 +39,10 @@ __all__ = [
     "LeaveOneOutLikelihood",
     "NeighbourShares",
     "Observed",
+    "PatternLikelihood",
     "Reconstruction",
     "TrajectoryError",
+    "contrast_patterns",
     "fit",
     "learn",
     "save_scenario",

@@ -42,6 +42,7 @@ class System:
         points, moving = self.flat(RAW[0]), self.flat(RAW[1])
         self.start = 0.4 * points if self.radius is None else self.radius * points / lengths(points)
         self.moving = 0.5 * self.along(self.start, moving)
+        self.beta = BETA / (1.0 if self.radius is None else self.radius**2)  # the same attention on every sphere
 
     def flat(self, vectors: np.ndarray) -> np.ndarray:
         return vectors - vectors.mean(axis=-1, keepdims=True) if self.centres else vectors
@@ -53,7 +54,7 @@ class System:
         return vectors - np.sum(x * vectors, axis=1, keepdims=True) * x / self.radius**2
 
     def force(self, x: np.ndarray) -> np.ndarray:
-        return self.along(x, np.exp(BETA * x @ x.T) @ x / len(x) - 4.0 * x)
+        return self.along(x, np.exp(self.beta * x @ x.T) @ x / len(x) - 4.0 * x)
 
     def rate(self, friction: Callable[[float], float]) -> Callable[[float, np.ndarray], np.ndarray]:
         def rate(time: float, y: np.ndarray) -> np.ndarray:
@@ -70,7 +71,7 @@ class System:
 
     def flow(self, **inertia: Any) -> pf.Flow:
         """The attention of the oracle, confined so that it stays bounded in flat space."""
-        attend = pf.Attend(kernels.Attention(BETA), normalization="none")
+        attend = pf.Attend(kernels.Attention(self.beta), normalization="none")
         return pf.Flow([attend, drifts.Confinement(4.0)], geometry.Inertial(self.space, **inertia))
 
     @property
@@ -103,7 +104,7 @@ def test_the_energy_falls_by_what_friction_takes(name):
     def energy(state: Any) -> Any:
         measure = Particles().measure(flow, 0.0, state)
         x, w = measure.points, measure.fields["velocity"]
-        pairs = jnp.mean(jnp.exp(BETA * x @ x.T)) / (2 * BETA)
+        pairs = jnp.mean(jnp.exp(system.beta * x @ x.T)) / (2 * system.beta)
         return 0.5 * jnp.mean(jnp.sum(w**2, axis=1)) + 2.0 * jnp.mean(jnp.sum(x**2, axis=1)) - pairs
 
     @eqx.filter_jit

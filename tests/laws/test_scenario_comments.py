@@ -720,6 +720,22 @@ def repulsion(of: Shipped) -> None:
     np.testing.assert_allclose(np.linalg.norm(points(run), axis=2), 1, atol=1e-9)
 
 
+def momentum(of: Shipped) -> None:
+    """The same start and drift as `repulsion`, which is run beside it to the later time."""
+    power, share, soon, late = of.says(
+        "with inertia and Nesterov's friction {}/t: the distance to the nearest token varies by {} % (standard "
+        "deviation) at t = {}, without inertia only at t = {}"
+    )
+    assert (of.table["geometry"]["friction"], of.table["geometry"]["vanishing"]) == (power.value, True)
+    assert of.table["time"]["end"] == soon.value
+    first = Shipped("repulsion", of.folder)
+    assert all(of.table[key] == first.table[key] for key in ("seed", "initial", "drift"))
+    assert 100 * _unevenness(points(of.run())[-1]) == share.rounded
+    half, end = first.at(late.value / 2, late.value)
+    assert 100 * _unevenness(end) == share.rounded
+    assert 100 * _unevenness(half) > share.value
+
+
 def _unevenness(places: np.ndarray) -> float:
     nearest = KDTree(places).query(places, 2)[0][:, 1]
     return float(nearest.std() / nearest.mean())
@@ -1009,7 +1025,7 @@ CHECKS: dict[str, Callable[[Shipped], None]] = {
         kuramoto, label_propagation, layer_norm, layers, linear_attention, linear_neighbourhoods, linearised_attention,
         local_autoregression, long_contexts, million_tokens, minilm_attention, minilm_feed_forward, minilm_repeated,
         minilm_text,
-        minilm_without_norm, moons, near_and_far, nearest_neighbours, ngpt, noise, peri_norm, post_norm_block,
+        minilm_without_norm, momentum, moons, near_and_far, nearest_neighbours, ngpt, noise, peri_norm, post_norm_block,
         pre_norm, relaxation_labelling, repulsion, rescaled_polytope, rings, self_localization, sentence,
         set_norm_attraction, set_norm_density, set_norm_moons, set_norm_moons_density, set_norm_repulsion, sharpening,
         sliding_window, sqrt_scaled, transformer_block, two_heads, word_analogies,
