@@ -3,6 +3,7 @@
     parameters        which numbers of a kernel or flow are learned, each by a dotted path
     losses            leave-one-out, reconstruction, likelihood, evidence, contrast: functions of a kernel
     contrastive_divergence   restricted Boltzmann machines, by likelihood or by Gibbs sampling
+    word_vectors      skip-grams and negative sampling: kernels of words, learned from counts
     neighbour_shares  the share of every sample's own class among its neighbours
     descent           `learn`: minimise a loss, with progress and early stopping
     trajectory_fit    `fit`: a flow whose trajectory matches an observed one
@@ -30,6 +31,7 @@ from particleflow.learning.losses import (
 )
 from particleflow.learning.neighbour_shares import NeighbourShares
 from particleflow.learning.trajectory_fit import TrajectoryError, fit
+from particleflow.learning.word_vectors import NegativeSampling, SkipGram, cooccurrences
 
 __all__ = [
     "Contrast",
@@ -37,12 +39,15 @@ __all__ = [
     "Learned",
     "LeaveOneOut",
     "LeaveOneOutLikelihood",
+    "NegativeSampling",
     "NeighbourShares",
     "Observed",
     "PatternLikelihood",
     "Reconstruction",
+    "SkipGram",
     "TrajectoryError",
     "contrast_patterns",
+    "cooccurrences",
     "fit",
     "learn",
     "save_scenario",

@@ -62,8 +62,8 @@ def contrast_patterns(
 
     Parameters: `patterns` (n, d) of 0 and 1, all of which are used at every step; the random `key`; `rounds` k of Gibbs
     sampling a step; the number of persistent `chains`, None for CD-k, whose chains begin at the patterns; the number of
-    `steps`; `optimizer`, any of optax's, Adam with a rate that falls to 0 if left out; `progress`, true for a bar, or a function that is called
-    with the step and the mean log-pseudo-likelihood of the patterns.
+    `steps`; `optimizer`, any of optax's, Adam with a rate that falls to 0 if left out; `progress`, true for a bar, or a
+    function that is called with the step and the mean log-pseudo-likelihood of the patterns.
     """
     patterns = _checked(patterns)
     whole_number(rounds, "rounds")

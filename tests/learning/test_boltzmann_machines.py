@@ -28,8 +28,8 @@ def corners(units: int) -> np.ndarray:
 
 
 V, H = corners(D), corners(M)
-LOG_JOINT = (V @ B)[:, None] + (H @ C)[None] + V @ W.T @ H.T  # all pairs of patterns
-JOINT = np.exp(LOG_JOINT - logsumexp(LOG_JOINT))
+LOG_JOINT: Any = (V @ B)[:, None] + (H @ C)[None] + V @ W.T @ H.T  # all pairs of patterns
+JOINT: Any = np.exp(LOG_JOINT - logsumexp(LOG_JOINT))
 
 
 def statistics(shares: np.ndarray) -> list[np.ndarray]:
