@@ -4,6 +4,7 @@
     losses            leave-one-out, reconstruction, likelihood, evidence, contrast: functions of a kernel
     contrastive_divergence   restricted Boltzmann machines, by likelihood or by Gibbs sampling
     word_vectors      skip-grams and negative sampling: kernels of words, learned from counts
+    memory_network    questions that read a story in several hops
     neighbour_shares  the share of every sample's own class among its neighbours
     descent           `learn`: minimise a loss, with progress and early stopping
     trajectory_fit    `fit`: a flow whose trajectory matches an observed one
@@ -29,16 +30,19 @@ from particleflow.learning.losses import (
     Observed,
     Reconstruction,
 )
+from particleflow.learning.memory_network import Answers, MemoryNetwork
 from particleflow.learning.neighbour_shares import NeighbourShares
 from particleflow.learning.trajectory_fit import TrajectoryError, fit
 from particleflow.learning.word_vectors import NegativeSampling, SkipGram, cooccurrences
 
 __all__ = [
+    "Answers",
     "Contrast",
     "Evidence",
     "Learned",
     "LeaveOneOut",
     "LeaveOneOutLikelihood",
+    "MemoryNetwork",
     "NegativeSampling",
     "NeighbourShares",
     "Observed",

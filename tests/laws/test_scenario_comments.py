@@ -18,6 +18,7 @@ from scipy.integrate import solve_ivp
 from scipy.linalg import expm
 from scipy.optimize import brentq
 from scipy.spatial import ConvexHull, KDTree
+from scipy.spatial.distance import pdist
 from scipy.special import iv, ive
 from scipy.stats import norm, rankdata
 
@@ -139,6 +140,21 @@ def condensing_density(of: Shipped) -> None:
     assert np.polyfit(run.times[early], np.log(order[early]), 1)[0] == rate.rounded
     assert iv(1, 1.0) - temperature == rate.rounded
     assert abs(order[-1] - order[-10]) < 1e-4
+
+
+def contrastive(of: Shipped) -> None:
+    """Uniformity is log mean e^(−2 |x − y|²) over pairs; for independent uniform points on S² it is log(1/8)."""
+    samples, views, near, time, begun, ended = of.says(
+        "Contrastive learning of {} samples: {} views of each, at random places, meet within {} by t = {}, and samples "
+        "spread more evenly than at random; uniformity falls from {} to {}"
+    )
+    assert of.table["initial"]["count"] == samples.value * views.value
+    run, soon = of.run(), of.at(time.value)[0]
+    assert np.linalg.norm(soon[::2] - soon[1::2], axis=1).max() < near.value
+    found = [np.log(np.mean(np.exp(-2 * pdist(points(run)[frame], "sqeuclidean")))) for frame in (0, -1)]
+    assert found == [begun.rounded, ended.rounded]
+    nearest = [KDTree(places).query(places, 2)[0][:, 1] for places in (points(run)[0][::2], points(run)[-1][::2])]
+    assert nearest[1].std() / nearest[1].mean() < 0.2 * nearest[0].std() / nearest[0].mean()
 
 
 def cross_attention(of: Shipped) -> None:
@@ -1018,7 +1034,7 @@ CHECKS: dict[str, Callable[[Shipped], None]] = {
     check.__name__: check
     for check in (
         alibi, annealed_sampling, annealing, blurring_mean_shift, bounded_confidence, causal, circle_instability,
-        condensing_density, cross_attention, density_circle, density_line, density_sphere, depth_refinement,
+        condensing_density, contrastive, cross_attention, density_circle, density_line, density_sphere, depth_refinement,
         differential, encoder_decoder, equiangular, first_merge, flow_of_measures, flow_of_points, from_file,
         gaussian_blow_up, gaussian_law, gpt_random, gradient_flow, heat_flow, hopfield, hysteresis, image_patches,
         kernel_regression,
