@@ -4,6 +4,7 @@ embedding            token ids to points and back         layer_blocks        at
 network              embedding, flow of layers, head      random_networks     any architecture, random weights
 loading              trained networks from a folder       checkpoint_files    reading and checking their tensors
 checkpoint_layouts   BERT, DistilBERT and GPT-2           tokenizer           texts to token ids and back
+segment_recurrence   long texts a segment at a time, with a memory of past states
 depth_statistics     anisotropy, rank, spectra of heads   scenario_kinds      the kinds that scenario files name
 """
 

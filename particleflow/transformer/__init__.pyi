@@ -13,4 +13,6 @@ from .network import Transformer as Transformer
 from .random_networks import Architecture as Architecture
 from .random_networks import random_encoder_decoder as random_encoder_decoder
 from .random_networks import random_transformer as random_transformer
+from .segment_recurrence import in_segments as in_segments
+from .segment_recurrence import visible as visible
 from .tokenizer import Tokenizer as Tokenizer

@@ -154,7 +154,7 @@ def contrastive(of: Shipped) -> None:
     found = [np.log(np.mean(np.exp(-2 * pdist(points(run)[frame], "sqeuclidean")))) for frame in (0, -1)]
     assert found == [begun.rounded, ended.rounded]
     nearest = [KDTree(places).query(places, 2)[0][:, 1] for places in (points(run)[0][::2], points(run)[-1][::2])]
-    assert nearest[1].std() / nearest[1].mean() < 0.2 * nearest[0].std() / nearest[0].mean()
+    assert nearest[1].std() / nearest[1].mean() < 0.5 * nearest[0].std() / nearest[0].mean()
 
 
 def cross_attention(of: Shipped) -> None:
@@ -1034,11 +1034,11 @@ CHECKS: dict[str, Callable[[Shipped], None]] = {
     check.__name__: check
     for check in (
         alibi, annealed_sampling, annealing, blurring_mean_shift, bounded_confidence, causal, circle_instability,
-        condensing_density, contrastive, cross_attention, density_circle, density_line, density_sphere, depth_refinement,
-        differential, encoder_decoder, equiangular, first_merge, flow_of_measures, flow_of_points, from_file,
-        gaussian_blow_up, gaussian_law, gpt_random, gradient_flow, heat_flow, hopfield, hysteresis, image_patches,
-        kernel_regression,
-        kuramoto, label_propagation, layer_norm, layers, linear_attention, linear_neighbourhoods, linearised_attention,
+        condensing_density, contrastive, cross_attention, density_circle, density_line, density_sphere,
+        depth_refinement, differential, encoder_decoder, equiangular, first_merge, flow_of_measures, flow_of_points,
+        from_file, gaussian_blow_up, gaussian_law, gpt_random, gradient_flow, heat_flow, hopfield, hysteresis,
+        image_patches, kernel_regression, kuramoto, label_propagation, layer_norm,
+        layers, linear_attention, linear_neighbourhoods, linearised_attention,
         local_autoregression, long_contexts, million_tokens, minilm_attention, minilm_feed_forward, minilm_repeated,
         minilm_text,
         minilm_without_norm, momentum, moons, near_and_far, nearest_neighbours, ngpt, noise, peri_norm, post_norm_block,
