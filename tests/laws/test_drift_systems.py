@@ -37,7 +37,7 @@ TIMES = np.array([0.0, 0.2, 0.4, 0.6])
 NAMES = [
     "laplacian", "laplacian none", "difference", "difference none", "derivative", "derivative of student_t",
     "propagate", "propagate held", "relaxation projected", "relaxation product", "multi_head", "blend", "function",
-    "contrastive", "contrastive one-sided",
+    "contrastive", "contrastive one-sided", "redrawn",
 ]  # fmt: skip
 
 
@@ -142,6 +142,13 @@ def several(name: str, rng: np.random.Generator, weights: np.ndarray) -> Part:
     }[name]
 
 
+def redrawn(name: str, rng: np.random.Generator, weights: np.ndarray) -> Part:
+    """Attention with one matrix of random values for all of the run: its formula has no time."""
+    drift = drifts.RedrawnValues(kernels.Attention(0.8), DIMENSION, 1, duration=1.0, value=0.3, spread=0.4, seed=5)
+    matrix = np.asarray(drift.values[0])
+    return Part(name, drift, lambda x: oracle.shares(0.8 * x @ x.T, weights) @ x @ matrix.T)
+
+
 def function(name: str, rng: np.random.Generator, weights: np.ndarray) -> Part:
     """A function of time, points and measure: towards the mean, and turned in a plane."""
     rate = rng.uniform(0.3, 0.9)
@@ -180,7 +187,7 @@ def drawn(name: str, space_name: str, seed: int = 0, weighting: Any = None) -> S
     if on_places:
         part = placed(name, rng, weights, positions)
     else:
-        makers = {"multi_head": several, "blend": several, "function": function}
+        makers = {"multi_head": several, "blend": several, "function": function, "redrawn": redrawn}
         placing = name.startswith("contrastive")
         part = contrasted(name, rng, weights, positions) if placing else makers.get(name, signed)(name, rng, weights)
     as_shares = on_places and "set_norm" not in space_name  # which has no normal form of values that sum to one

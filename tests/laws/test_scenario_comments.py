@@ -708,6 +708,22 @@ def pre_norm(of: Shipped) -> None:
     assert slope(np.log(run.times[1:]), np.log(left[1:]), np.log(80), np.log(100)) == pytest.approx(-2, abs=0.05)
 
 
+def redrawn_values(of: Shipped) -> None:
+    """Two opposite points: every cosine is ±1, and both signs occur."""
+    layers, begun, ended = of.says(
+        "drawn anew in each of {} layers, with mean zero: no layer attracts on average, yet tokens gather at two "
+        "opposite points, because all have the same noise. The effective rank falls from {} to {}"
+    )
+    drift = of.table["drift"][0]
+    assert (drift["count"], drift.get("value", 0.0)) == (layers.value, 0.0)
+    assert of.table["time"]["end"] == pytest.approx(layers.value * drift["duration"])
+    run = points(of.run())
+    assert [effective_rank(run[0]), effective_rank(run[-1])] == [begun.rounded, ended.rounded]
+    similar = run[-1] @ run[-1].T
+    assert np.abs(similar).min() > 0.999
+    assert similar.min() < 0 < similar.max()
+
+
 def relaxation_labelling(of: Shipped) -> None:
     labels, before, whole, after, same = of.says(
         "A picture of {} labels, {} pixels in {} wrong: neighbours support labels until all are consistent, "
@@ -1042,7 +1058,7 @@ CHECKS: dict[str, Callable[[Shipped], None]] = {
         local_autoregression, long_contexts, million_tokens, minilm_attention, minilm_feed_forward, minilm_repeated,
         minilm_text,
         minilm_without_norm, momentum, moons, near_and_far, nearest_neighbours, ngpt, noise, peri_norm, post_norm_block,
-        pre_norm, relaxation_labelling, repulsion, rescaled_polytope, rings, self_localization, sentence,
+        pre_norm, redrawn_values, relaxation_labelling, repulsion, rescaled_polytope, rings, self_localization, sentence,
         set_norm_attraction, set_norm_density, set_norm_moons, set_norm_moons_density, set_norm_repulsion, sharpening,
         sliding_window, sqrt_scaled, transformer_block, two_heads, word_analogies,
     )

@@ -20,6 +20,7 @@ from .pointwise import Confinement as Confinement
 from .pointwise import FeedForward as FeedForward
 from .pointwise import Linear as Linear
 from .pointwise import RandomFeedForward as RandomFeedForward
+from .redrawn_values import RedrawnValues as RedrawnValues
 from .schedules import AbstractSchedule as AbstractSchedule
 from .schedules import Decay as Decay
 from .schedules import Ramp as Ramp
