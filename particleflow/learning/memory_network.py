@@ -53,7 +53,8 @@ class MemoryNetwork(eqx.Module):
     @staticmethod
     def random(key: Array, words: int, width: int, hops: int = 2, scale: float = 0.3) -> "MemoryNetwork":
         """Independent normal tables of standard deviation `scale`: small, so that every sentence is read at first."""
-        return MemoryNetwork(*(scale * jax.random.normal(key, (4, words, width))), hops)
+        query, keys, values, answers = scale * jax.random.normal(key, (4, words, width))
+        return MemoryNetwork(query, keys, values, answers, hops)
 
     def memory(self, story: Float[Array, "s w"]) -> Measure:
         """The sentences as a measure: keys k_i as points, c_i as values, weights 1."""

@@ -54,7 +54,7 @@ def test_mean_and_second_moment_of_one_token(scaled):
     assert np.max(np.abs(x.mean(axis=0) - mean * START[0])) < 4 * np.max(x.std(axis=0)) / np.sqrt(runs)
     assert abs(found.mean() - squares) < 4 * found.std() / np.sqrt(runs)
     limit = np.exp(2 * VALUE * SIZE * layers + (2 * SPREAD**2 * SIZE * layers if scaled else 0.0))
-    assert abs(squares / limit - 1) < 0.05
+    assert abs(squares / limit - 1) < 0.1  # of order h
     run = pf.evolve(flows, START[:1], SIZE * layers, solver="map", step=SIZE)
     first = np.asarray(redrawn(layers, scaled=scaled).values)
     by_hand = START[0]

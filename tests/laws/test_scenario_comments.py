@@ -1058,7 +1058,8 @@ CHECKS: dict[str, Callable[[Shipped], None]] = {
         local_autoregression, long_contexts, million_tokens, minilm_attention, minilm_feed_forward, minilm_repeated,
         minilm_text,
         minilm_without_norm, momentum, moons, near_and_far, nearest_neighbours, ngpt, noise, peri_norm, post_norm_block,
-        pre_norm, redrawn_values, relaxation_labelling, repulsion, rescaled_polytope, rings, self_localization, sentence,
+        pre_norm, redrawn_values, relaxation_labelling, repulsion, rescaled_polytope, rings, self_localization,
+        sentence,
         set_norm_attraction, set_norm_density, set_norm_moons, set_norm_moons_density, set_norm_repulsion, sharpening,
         sliding_window, sqrt_scaled, transformer_block, two_heads, word_analogies,
     )

@@ -56,8 +56,9 @@ def test_sums_over_hidden_units_by_enumeration():
         numbers = machine.free_energy(v), machine.log_likelihood(v), machine.log_pseudo_likelihood(v)
         return *numbers, machine.log_partition(), wide.log_partition()
 
-    energies, likelihoods, units, total, other = sums(MACHINE, wide, jnp.asarray(V))
-    marginal = JOINT.sum(axis=1)
+    found: Any = sums(MACHINE, wide, jnp.asarray(V))
+    energies, likelihoods, units, total, other = found
+    marginal: Any = JOINT.sum(axis=1)
     np.testing.assert_allclose(energies, -logsumexp(LOG_JOINT, axis=1), rtol=1e-13)
     np.testing.assert_allclose([total, other], logsumexp(LOG_JOINT), rtol=1e-13)
     np.testing.assert_allclose(likelihoods, np.log(marginal), rtol=1e-12)

@@ -20,7 +20,7 @@ def test_hops_by_hand_and_as_layers():
     query, key, value, answer = (np.asarray(getattr(network, name)) for name in TABLES)
     _, stories, questions, answers = tell(0, 3)
     loss = Answers(stories, questions, answers)
-    logs = []
+    logs, u, shares = [], np.zeros(4), []
     for story, question in zip(stories, questions, strict=True):
         u, shares = question @ query, []
         for _ in range(3):

@@ -90,7 +90,8 @@ class RedrawnValues(AbstractDrift):
 
     def changes(self) -> tuple[Float[Array, " k"], ...]:
         """The times at which a new matrix acts."""
-        return (boundaries(jnp.asarray(self.duration), self.values.shape[0]),)
+        count = self.values.shape[0]
+        return (boundaries(jnp.asarray(self.duration), count),) if count > 1 else ()
 
     def resummed(self, time: Any, choose: Chooser) -> "RedrawnValues":
         """The same drift with the summation that `choose` names for its kernel."""

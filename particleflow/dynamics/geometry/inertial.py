@@ -144,7 +144,8 @@ class Inertial(AbstractGeometry, CarriesFields):
             return friction * moving
         time = jnp.asarray(time, moving.dtype)
         begun = time > 0
-        return jnp.where(begun, friction / jnp.where(begun, time, 1.0) * moving, friction / (1 + friction) * force)
+        rate = friction / jnp.asarray(jnp.where(begun, time, 1.0))
+        return jnp.where(begun, rate * moving, friction / (1 + friction) * force)
 
     def _kept(self, size: Any, time: Any, state: State) -> Array:
         """1/(1 + hγ), the share of its velocity that a particle keeps in a layer."""
@@ -152,7 +153,8 @@ class Inertial(AbstractGeometry, CarriesFields):
         if not self.vanishing:
             return 1 / (1 + size * friction)
         time = jnp.asarray(time, state.dtype)
-        return jnp.where(time > 0, time / jnp.where(time > 0, time + size * friction, 1.0), 0.0)
+        whole = jnp.asarray(jnp.where(time > 0, time + size * friction, 1.0))
+        return jnp.asarray(jnp.where(time > 0, time / whole, 0.0))
 
 
 def _halves(state: State) -> tuple[State, State]:
