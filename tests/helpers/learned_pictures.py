@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.cluster.hierarchy import fcluster, linkage
 from sklearn.datasets import load_wine
 from sklearn.preprocessing import StandardScaler
 
@@ -91,9 +92,12 @@ def words(ax: Any) -> dict[str, np.ndarray]:
     learned = learning.learn(start, learning.SkipGram(counts), ["query_table", "key_table"], steps=200)
     table = np.asarray(learned.model.query_table)
     ax.plot(*table.T, ".", markersize=4)
-    for name, place in zip(names, table, strict=True):
-        ax.annotate(name, place, fontsize="x-small", xytext=(2, 2), textcoords="offset points")
-    ax.margins(0.18)
+    groups = fcluster(linkage(table), 0.15 * np.ptp(table), "distance")  # words in one place share a label
+    for group in np.unique(groups):
+        label = ", ".join(names[place] for place in np.flatnonzero(groups == group))
+        at = table[groups == group].mean(axis=0)
+        ax.annotate(label, at, fontsize="x-small", xytext=(0, 5), textcoords="offset points", ha="center")
+    ax.margins(0.25)
     ax.set(title="word vectors (skip-gram)", xlabel="φ₁", ylabel="φ₂")
     return {"table": table, "names": np.array(names), "counts": counts, "loss": np.array(learned.loss)}
 
@@ -190,6 +194,8 @@ def noise(ax: Any) -> dict[str, np.ndarray]:
         ax.loglog(counts, apart, ".-", label=label)
     ax.loglog(counts, found["entries of one size"][0] * np.sqrt(16 / np.array(counts)), "k:", label="∝ √h")
     ax.legend(fontsize="x-small")
+    ax.set_xticks(counts, [str(count) for count in counts])
+    ax.minorticks_off()
     ax.set(title="weights drawn anew in each layer", xlabel="layers 1/h", ylabel="distance from the mean flow")
     return found
 
