@@ -94,9 +94,9 @@ def words(ax: Any) -> dict[str, np.ndarray]:
     ax.plot(*table.T, ".", markersize=4)
     groups = fcluster(linkage(table), 0.15 * np.ptp(table), "distance")  # words in one place share a label
     for group in np.unique(groups):
-        label = ", ".join(names[place] for place in np.flatnonzero(groups == group))
+        label = ", ".join(names[place] for place in np.flatnonzero(groups == group) if names[place] != ".")
         at = table[groups == group].mean(axis=0)
-        ax.annotate(label, at, fontsize="x-small", xytext=(0, 5), textcoords="offset points", ha="center")
+        ax.annotate(label, at, fontsize="x-small", xytext=(0, 10), textcoords="offset points", ha="center")
     ax.margins(0.25)
     ax.set(title="word vectors (skip-gram)", xlabel="φ₁", ylabel="φ₂")
     return {"table": table, "names": np.array(names), "counts": counts, "loss": np.array(learned.loss)}

@@ -59,7 +59,8 @@ def test_sums_over_hidden_units_by_enumeration():
     found: Any = sums(MACHINE, wide, jnp.asarray(V))
     energies, likelihoods, units, total, other = found
     marginal: Any = JOINT.sum(axis=1)
-    np.testing.assert_allclose(energies, -logsumexp(LOG_JOINT, axis=1), rtol=1e-13)
+    free: Any = logsumexp(LOG_JOINT, axis=1)
+    np.testing.assert_allclose(energies, -free, rtol=1e-13)
     np.testing.assert_allclose([total, other], logsumexp(LOG_JOINT), rtol=1e-13)
     np.testing.assert_allclose(likelihoods, np.log(marginal), rtol=1e-12)
     for unit in range(D):
