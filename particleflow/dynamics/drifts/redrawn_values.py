@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from particleflow._support.arrays import Nonnegative, as_nonnegative, as_positive, as_scalar
+from particleflow._support.arrays import Nonnegative, as_positive, as_scalar
 from particleflow.dynamics.drifts.attend import Attend
 from particleflow.dynamics.drifts.base import AbstractDrift, Chooser, Interaction, check_interacting, with_summation
 from particleflow.dynamics.drifts.layers import boundaries, layer_index
@@ -59,7 +59,8 @@ class RedrawnValues(AbstractDrift):
         shape = (whole_number(count, "count"), *(whole_number(dimension, "dimension"),) * 2)
         self.kernel = kernel
         self.duration = as_positive(duration, "duration")
-        size = as_nonnegative(spread, "spread") / (jnp.sqrt(jnp.asarray(self.duration)) if scaled else 1.0)
+        size = as_scalar(spread, "spread", lambda number: number >= 0, "at least 0")
+        size = size / (jnp.sqrt(jnp.asarray(self.duration)) if scaled else 1.0)
         mean = as_scalar(value, "value") * jnp.eye(dimension)
         self.values = mean[None] + size * jax.random.normal(jax.random.key(seed), shape)
         self.summation = summation or Auto()
