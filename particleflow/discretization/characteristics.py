@@ -26,7 +26,7 @@ from particleflow.discretization.discretization_capabilities import HasLogDensit
 from particleflow.discretization.particles.cloud_states import AbstractCloud
 from particleflow.discretization.particles.particles import Particles
 from particleflow.dynamics.flow import Flow
-from particleflow.dynamics.geometry import NormalisesTheSet, carried_fields, for_weights
+from particleflow.dynamics.geometry import NormalisesTheSet, carried_names, for_weights
 from particleflow.dynamics.initial.density import Density
 from particleflow.errors import ArgumentError, whole_number
 from particleflow.measure import Measure
@@ -132,7 +132,7 @@ class Characteristics(AbstractDiscretization, HasLogDensity, StartsFromSamplingL
                 "a discretization of the density itself, or 'gaussian'."
             )
         points = jax.ShapeDtypeStruct(measure.points.shape[-2:], measure.points.dtype)
-        hidden = sorted(jax.eval_shape(lambda state: carried_fields(flow.geometry, state), points))
+        hidden = carried_names(flow.geometry, points)
         if hidden:
             raise ArgumentError(
                 f"The points of the geometry {flow.geometry.name} are not all that moves ({', '.join(hidden)}), and "

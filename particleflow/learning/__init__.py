@@ -2,6 +2,10 @@
 
     parameters        which numbers of a kernel or flow are learned, each by a dotted path
     losses            leave-one-out, reconstruction, likelihood, evidence, contrast: functions of a kernel
+    contrastive_divergence   restricted Boltzmann machines, by likelihood or by Gibbs sampling
+    word_vectors      skip-grams and negative sampling: kernels of words, learned from counts
+    memory_network    questions that read a story in several hops
+    neighbour_shares  the share of every sample's own class among its neighbours
     descent           `learn`: minimise a loss, with progress and early stopping
     trajectory_fit    `fit`: a flow whose trajectory matches an observed one
 
@@ -25,6 +29,7 @@ from typing import Any
 if find_spec("optax") is None:
     raise ImportError("particleflow.learning needs optax: pip install 'particleflow[learn]'.")
 
+from particleflow.learning.contrastive_divergence import PatternLikelihood, contrast_patterns
 from particleflow.learning.descent import Learned, learn
 from particleflow.learning.losses import (
     Contrast,
@@ -34,28 +39,39 @@ from particleflow.learning.losses import (
     Observed,
     Reconstruction,
 )
+from particleflow.learning.memory_network import Answers, MemoryNetwork
+from particleflow.learning.neighbour_shares import NeighbourShares
 from particleflow.learning.parameters import learnable
 from particleflow.learning.sequence_classification import SequenceClassification
 from particleflow.learning.task import AbstractTask, Scores, evaluate
 from particleflow.learning.text_tasks import MaskedToken, NextToken
 from particleflow.learning.training import Trained, train
 from particleflow.learning.trajectory_fit import TrajectoryError, fit
+from particleflow.learning.word_vectors import NegativeSampling, SkipGram, cooccurrences
 
 __all__ = [
     "AbstractTask",
+    "Answers",
     "Contrast",
     "Evidence",
     "Learned",
     "LeaveOneOut",
     "LeaveOneOutLikelihood",
     "MaskedToken",
+    "MemoryNetwork",
+    "NegativeSampling",
+    "NeighbourShares",
     "NextToken",
     "Observed",
+    "PatternLikelihood",
     "Reconstruction",
     "Scores",
     "SequenceClassification",
+    "SkipGram",
     "Trained",
     "TrajectoryError",
+    "contrast_patterns",
+    "cooccurrences",
     "evaluate",
     "fit",
     "learn",

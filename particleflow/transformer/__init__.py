@@ -6,6 +6,7 @@ token_flow           any flow between embedding and head  random_attention    so
 saved_networks       weights that were trained here, kept in one file
 loading              trained networks from a folder       checkpoint_files    reading and checking their tensors
 checkpoint_layouts   BERT, DistilBERT and GPT-2           tokenizer           texts to token ids and back
+segment_recurrence   long texts a segment at a time, with a memory of past states
 depth_statistics     anisotropy, rank, spectra of heads   scenario_kinds      the kinds that scenario files name
 """
 

@@ -18,5 +18,7 @@ from .random_networks import random_transformer as random_transformer
 from .saved_networks import SavedNetwork as SavedNetwork
 from .saved_networks import load_network as load_network
 from .saved_networks import save_network as save_network
+from .segment_recurrence import in_segments as in_segments
+from .segment_recurrence import visible as visible
 from .token_flow import TokenFlow as TokenFlow
 from .tokenizer import Tokenizer as Tokenizer

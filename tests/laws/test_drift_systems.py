@@ -37,6 +37,7 @@ TIMES = np.array([0.0, 0.2, 0.4, 0.6])
 NAMES = [
     "laplacian", "laplacian none", "difference", "difference none", "derivative", "derivative of student_t",
     "propagate", "propagate held", "relaxation projected", "relaxation product", "multi_head", "blend", "function",
+    "contrastive", "contrastive one-sided", "redrawn",
 ]  # fmt: skip
 
 
@@ -141,6 +142,13 @@ def several(name: str, rng: np.random.Generator, weights: np.ndarray) -> Part:
     }[name]
 
 
+def redrawn(name: str, rng: np.random.Generator, weights: np.ndarray) -> Part:
+    """Attention with one matrix of random values for all of the run: its formula has no time."""
+    drift = drifts.RedrawnValues(kernels.Attention(0.8), DIMENSION, 1, duration=1.0, value=0.3, spread=0.4, seed=5)
+    matrix = np.asarray(drift.values[0])
+    return Part(name, drift, lambda x: oracle.shares(0.8 * x @ x.T, weights) @ x @ matrix.T)
+
+
 def function(name: str, rng: np.random.Generator, weights: np.ndarray) -> Part:
     """A function of time, points and measure: towards the mean, and turned in a plane."""
     rate = rng.uniform(0.3, 0.9)
@@ -153,6 +161,22 @@ def function(name: str, rng: np.random.Generator, weights: np.ndarray) -> Part:
     return Part(name, drifts.FunctionDrift(built), lambda x: rate * (weights @ x / weights.sum() - x) + x @ turn)
 
 
+def contrasted(name: str, rng: np.random.Generator, weights: np.ndarray, positions: np.ndarray) -> Part:
+    """Views of one sample, pairs by their positions, drawn together and pushed off all others."""
+    beta, both = rng.uniform(0.4, 1.1), name == "contrastive"
+    apart = ~np.eye(COUNT, dtype=bool)
+    same = (positions[:, None] // 2 == positions[None] // 2) & apart
+
+    def formula(x: np.ndarray) -> np.ndarray:
+        kernel = np.where(apart, np.exp(beta * x @ x.T), 0.0)
+        masses = kernel @ weights
+        seen = (kernel * weights) @ x / masses[:, None]
+        looked_at = kernel.T @ ((weights / masses)[:, None] * x)
+        return 2 * same @ x - seen - looked_at if both else same @ x - seen
+
+    return Part(name, drifts.Contrastive(beta, both_sides=both), formula)
+
+
 def drawn(name: str, space_name: str, seed: int = 0, weighting: Any = None) -> System:
     """The system of a drift on a geometry, values on places beginning as shares."""
     rng = np.random.default_rng([NAMES.index(name), seed])
@@ -163,8 +187,9 @@ def drawn(name: str, space_name: str, seed: int = 0, weighting: Any = None) -> S
     if on_places:
         part = placed(name, rng, weights, positions)
     else:
-        makers = {"multi_head": several, "blend": several, "function": function}
-        part = makers.get(name, signed)(name, rng, weights)
+        makers = {"multi_head": several, "blend": several, "function": function, "redrawn": redrawn}
+        placing = name.startswith("contrastive")
+        part = contrasted(name, rng, weights, positions) if placing else makers.get(name, signed)(name, rng, weights)
     as_shares = on_places and "set_norm" not in space_name  # which has no normal form of values that sum to one
     begun = rng.dirichlet(np.ones(DIMENSION), COUNT) if as_shares else 0.5 * rng.normal(size=(COUNT, DIMENSION))
     start = pf.Measure.weighted(space.retract(begun), weights, positions=positions)
@@ -305,6 +330,8 @@ def test_differences_of_gaussian_kernels_move_normal_laws_affinely(name):
         ("relaxation projected", discretization.Gaussian()),
         ("propagate", pf.Particles(coalesce=1e-9)),
         ("relaxation product", pf.Particles(coalesce=1e-9)),
+        ("contrastive", discretization.Gaussian()),
+        ("contrastive", pf.Particles(coalesce=1e-9)),
     ],
 )
 def test_what_would_be_wrong_is_refused(name, how):

@@ -41,6 +41,8 @@ ALL = [
     observables.attention_rank,
     observables.SimilarityQuantiles(LEVELS),
     observables.PairFraction(THRESHOLD),
+    observables.Alignment(),
+    observables.Uniformity(1.5),
 ]
 # The last particle has no weight and stands far from the others where it can; the fifth is where the second is, so that
 # attention is not of full rank.
@@ -104,6 +106,17 @@ def expected(case: Recorded, frame: int) -> dict[str, Any]:
     return {
         **oracle.of_points(points, weights, LEVELS, THRESHOLD),
         **oracle.of_interaction(logits, weights, 2 * BETA),
+        **contrast(points, weights),
+    }
+
+
+def contrast(points: np.ndarray, weights: np.ndarray) -> dict[str, Any]:
+    """Alignment of the first and the next two particles, the fifth being alone; uniformity at rate 1.5."""
+    shares, squares = np.outer(weights, weights), oracle.squares(points, points)
+    pairs, alike = np.triu_indices(5, 1), ([0, 2], [1, 3])
+    return {
+        "alignment": shares[alike] @ squares[alike] / shares[alike].sum(),
+        "uniformity": np.log(shares[pairs] @ np.exp(-1.5 * squares[pairs]) / shares[pairs].sum()),
     }
 
 

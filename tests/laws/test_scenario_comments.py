@@ -18,6 +18,7 @@ from scipy.integrate import solve_ivp
 from scipy.linalg import expm
 from scipy.optimize import brentq
 from scipy.spatial import ConvexHull, KDTree
+from scipy.spatial.distance import pdist
 from scipy.special import iv, ive
 from scipy.stats import norm, rankdata
 
@@ -139,6 +140,21 @@ def condensing_density(of: Shipped) -> None:
     assert np.polyfit(run.times[early], np.log(order[early]), 1)[0] == rate.rounded
     assert iv(1, 1.0) - temperature == rate.rounded
     assert abs(order[-1] - order[-10]) < 1e-4
+
+
+def contrastive(of: Shipped) -> None:
+    """Uniformity is log mean e^(−2 |x − y|²) over pairs; for independent uniform points on S² it is log(1/8)."""
+    samples, views, near, time, begun, ended = of.says(
+        "Contrastive learning of {} samples: {} views of each, at random places, meet within {} by t = {}, and samples "
+        "spread more evenly than at random; uniformity falls from {} to {}"
+    )
+    assert of.table["initial"]["count"] == samples.value * views.value
+    run, soon = of.run(), of.at(time.value)[0]
+    assert np.linalg.norm(soon[::2] - soon[1::2], axis=1).max() < near.value
+    found = [np.log(np.mean(np.exp(-2 * pdist(points(run)[frame], "sqeuclidean")))) for frame in (0, -1)]
+    assert found == [begun.rounded, ended.rounded]
+    nearest = [KDTree(places).query(places, 2)[0][:, 1] for places in (points(run)[0][::2], points(run)[-1][::2])]
+    assert nearest[1].std() / nearest[1].mean() < 0.5 * nearest[0].std() / nearest[0].mean()
 
 
 def cross_attention(of: Shipped) -> None:
@@ -705,6 +721,22 @@ def pre_norm(of: Shipped) -> None:
     assert slope(np.log(run.times[1:]), np.log(left[1:]), np.log(80), np.log(100)) == pytest.approx(-2, abs=0.05)
 
 
+def redrawn_values(of: Shipped) -> None:
+    """Two opposite points: every cosine is ±1, and both signs occur."""
+    layers, begun, ended = of.says(
+        "drawn anew in each of {} layers, with mean zero: no layer attracts on average, yet tokens gather at two "
+        "opposite points, because all have the same noise. The effective rank falls from {} to {}"
+    )
+    drift = of.table["drift"][0]
+    assert (drift["count"], drift.get("value", 0.0)) == (layers.value, 0.0)
+    assert of.table["time"]["end"] == pytest.approx(layers.value * drift["duration"])
+    run = points(of.run())
+    assert [effective_rank(run[0]), effective_rank(run[-1])] == [begun.rounded, ended.rounded]
+    similar = run[-1] @ run[-1].T
+    assert np.abs(similar).min() > 0.999
+    assert similar.min() < 0 < similar.max()
+
+
 def relaxation_labelling(of: Shipped) -> None:
     labels, before, whole, after, same = of.says(
         "A picture of {} labels, {} pixels in {} wrong: neighbours support labels until all are consistent, "
@@ -731,6 +763,22 @@ def repulsion(of: Shipped) -> None:
     assert 100 * _unevenness(of.at(some.value)[0]) == early.rounded
     assert 100 * _unevenness(points(run)[-1]) == late.rounded
     np.testing.assert_allclose(np.linalg.norm(points(run), axis=2), 1, atol=1e-9)
+
+
+def momentum(of: Shipped) -> None:
+    """The same start and drift as `repulsion`, which is run beside it to the later time."""
+    power, share, soon, late = of.says(
+        "with inertia and Nesterov's friction {}/t: the distance to the nearest token varies by {} % (standard "
+        "deviation) at t = {}, without inertia only at t = {}"
+    )
+    assert (of.table["geometry"]["friction"], of.table["geometry"]["vanishing"]) == (power.value, True)
+    assert of.table["time"]["end"] == soon.value
+    first = Shipped("repulsion", of.folder)
+    assert all(of.table[key] == first.table[key] for key in ("seed", "initial", "drift"))
+    assert 100 * _unevenness(points(of.run())[-1]) == share.rounded
+    half, end = first.at(late.value / 2, late.value)
+    assert 100 * _unevenness(end) == share.rounded
+    assert 100 * _unevenness(half) > share.value
 
 
 def _unevenness(places: np.ndarray) -> float:
@@ -1034,16 +1082,16 @@ CHECKS: dict[str, Callable[[Shipped], None]] = {
     check.__name__: check
     for check in (
         alibi, annealed_sampling, annealing, blurring_mean_shift, bounded_confidence, causal, circle_instability,
-        condensing_density, cross_attention, density_circle, density_line, density_sphere, depth_refinement,
-        differential, encoder_decoder, equiangular, first_marked, first_merge, flow_of_measures, flow_of_points,
-        from_file,
-        gaussian_blow_up, gaussian_law, gpt_random, gradient_flow, heat_flow, hopfield, hysteresis, image_patches,
-        kernel_regression,
-        kuramoto, label_propagation, layer_norm, layers, linear_attention, linear_neighbourhoods, linearised_attention,
+        condensing_density, contrastive, cross_attention, density_circle, density_line, density_sphere,
+        depth_refinement, differential, encoder_decoder, equiangular, first_marked, first_merge, flow_of_measures, flow_of_points,
+        from_file, gaussian_blow_up, gaussian_law, gpt_random, gradient_flow, heat_flow, hopfield, hysteresis,
+        image_patches, kernel_regression, kuramoto, label_propagation, layer_norm,
+        layers, linear_attention, linear_neighbourhoods, linearised_attention,
         local_autoregression, long_contexts, million_tokens, minilm_attention, minilm_feed_forward, minilm_repeated,
         minilm_text,
-        minilm_without_norm, moons, near_and_far, nearest_neighbours, ngpt, noise, peri_norm, post_norm_block,
-        pre_norm, relaxation_labelling, repulsion, rescaled_polytope, rings, self_localization, sentence,
+        minilm_without_norm, momentum, moons, near_and_far, nearest_neighbours, ngpt, noise, peri_norm, post_norm_block,
+        pre_norm, redrawn_values, relaxation_labelling, repulsion, rescaled_polytope, rings, self_localization,
+        sentence,
         set_norm_attraction, set_norm_density, set_norm_moons, set_norm_moons_density, set_norm_repulsion, sharpening,
         six_local_means, sliding_window, sqrt_scaled, transformer_block, two_heads, word_analogies,
     )

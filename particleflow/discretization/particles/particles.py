@@ -28,6 +28,7 @@ from particleflow.dynamics.flow import Flow
 from particleflow.dynamics.geometry import (
     AbstractGeometry,
     carried_fields,
+    carried_names,
     check_start,
     for_weights,
     lifted,
@@ -151,10 +152,10 @@ class Particles(AbstractDiscretization, Coalescing, DrivenByNoise, HasCanonicalS
         geometry, points = for_weights(flow.geometry, measure.log_weights), measure.points
         check_start(geometry, points, per_run=flow_per_run)
         cloud = jax.ShapeDtypeStruct(points.shape[-2:], points.dtype)
-        carried = jax.eval_shape(lambda state: carried_fields(geometry, state), cloud) if measure.fields else {}
-        unknown = sorted(measure.fields.keys() - carried.keys())
+        carried = carried_names(geometry, cloud) if measure.fields else []
+        unknown = sorted(measure.fields.keys() - set(carried))
         if unknown:
-            known = f"carries {', '.join(sorted(carried))}" if carried else "carries nothing along"
+            known = f"carries {', '.join(carried)}" if carried else "carries nothing along"
             raise ArgumentError(
                 f"The start has the fields {', '.join(unknown)}, but the geometry {geometry.name} {known}."
             )

@@ -1,4 +1,4 @@
-"""Vector fields: attention and relatives, MeanShift, ascent, signed kernels, places, functions; schedules, layers."""
+"""Vector fields: attention and relatives, MeanShift, ascent, signed kernels, contrast, places; schedules, layers."""
 
 import lazy_loader
 

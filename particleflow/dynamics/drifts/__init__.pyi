@@ -7,6 +7,7 @@ from .base import Multiple as Multiple
 from .base import Sum as Sum
 from .blend import Blend as Blend
 from .blend import near_and_far as near_and_far
+from .contrastive import Contrastive as Contrastive
 from .function_drift import FunctionDrift as FunctionDrift
 from .heads import MultiHead as MultiHead
 from .layers import Block as Block
@@ -19,6 +20,7 @@ from .pointwise import Confinement as Confinement
 from .pointwise import FeedForward as FeedForward
 from .pointwise import Linear as Linear
 from .pointwise import RandomFeedForward as RandomFeedForward
+from .redrawn_values import RedrawnValues as RedrawnValues
 from .schedules import AbstractSchedule as AbstractSchedule
 from .schedules import Decay as Decay
 from .schedules import Ramp as Ramp

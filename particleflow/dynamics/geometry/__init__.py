@@ -1,4 +1,4 @@
-"""Where particles live: flat spaces, spheres, and the places where a layer normalises."""
+"""Where particles live: flat spaces, spheres, the places where a layer normalises, and spaces with inertia."""
 
 from particleflow.dynamics.geometry.base import (
     AbstractGeometry,
@@ -16,10 +16,12 @@ from particleflow.dynamics.geometry.geometry_capabilities import (
     Restoring,
     Unconstrained,
     carried_fields,
+    carried_names,
     for_weights,
     lifted,
     moving_laws,
 )
+from particleflow.dynamics.geometry.inertial import Inertial
 from particleflow.dynamics.geometry.norm_placement import Ngpt, PeriNorm, PostNorm, PreNorm, ResidualStream, SqrtScaled
 from particleflow.dynamics.geometry.round_sphere import round_radius
 from particleflow.dynamics.geometry.set_norm import SetNorm
@@ -31,6 +33,7 @@ __all__ = [
     "CarriesFields",
     "Euclidean",
     "Facts",
+    "Inertial",
     "LayerNorm",
     "MovesLaws",
     "Ngpt",
@@ -47,6 +50,7 @@ __all__ = [
     "SqrtScaled",
     "Unconstrained",
     "carried_fields",
+    "carried_names",
     "check_start",
     "directions",
     "for_weights",

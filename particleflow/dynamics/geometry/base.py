@@ -30,7 +30,7 @@ from jaxtyping import Array, Float
 from particleflow._support.arrays import is_concrete
 from particleflow._support.representation import shown
 from particleflow._support.text import kind_of
-from particleflow.dynamics.geometry.geometry_capabilities import NormalisesTheSet, State
+from particleflow.dynamics.geometry.geometry_capabilities import NormalisesTheSet, State, lifted
 from particleflow.errors import ArgumentError
 
 _MEMBERSHIP = 1e3  # a start is on a geometry if retracting moves it by less than this many rounding units
@@ -107,14 +107,14 @@ class AbstractGeometry(eqx.Module):
 
 @eqx.filter_jit
 def retracted(geometry: AbstractGeometry, points: Float[Array, "*runs n d"]) -> Float[Array, "*runs n d"]:
-    """`geometry.retract(points)` as one compiled program, for when a run begins."""
-    return geometry.retract(points)
+    """The points that a run begins with: those of states that only points are known of, as one compiled program."""
+    return geometry.retract(lifted(geometry, points, {}))
 
 
 @eqx.filter_jit
 def retracted_by_run(geometry: AbstractGeometry, points: Float[Array, "runs n d"]) -> Float[Array, "runs n d"]:
     """`retracted` for an ensemble in which every run has its own geometry, whose arrays have a leading axis of runs."""
-    return eqx.filter_vmap(lambda each, points: each.retract(points), in_axes=eqx.if_array(0))(geometry, points)
+    return eqx.filter_vmap(lambda each, points: retracted(each, points), in_axes=eqx.if_array(0))(geometry, points)
 
 
 def check_retracted(

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
+import jax
 from jaxtyping import Array, Float
 
 from particleflow.dynamics.normal_law import Affine, Normal
@@ -99,6 +100,11 @@ def carried_fields(geometry: "AbstractGeometry", state: State) -> dict[str, Arra
 def lifted(geometry: "AbstractGeometry", points: State, fields: Mapping[str, Array]) -> State:
     """The state with these points and fields: the points themselves where nothing else is carried along."""
     return geometry.lift(points, fields) if isinstance(geometry, CarriesFields) else points
+
+
+def carried_names(geometry: "AbstractGeometry", points: Any) -> list[str]:
+    """The names of the fields that the states of these points carry along; only the points' shape is needed."""
+    return sorted(jax.eval_shape(lambda given: carried_fields(geometry, lifted(geometry, given, {})), points))
 
 
 def for_weights(geometry: "AbstractGeometry", log_weights: Float[Array, "*runs n"]) -> "AbstractGeometry":

@@ -15,6 +15,7 @@ itself, too. What counts particles (a diameter, rows of attention) is refused.
 """
 
 from particleflow.simulation.observables.base import Observable, measured, name_of, observable
+from particleflow.simulation.observables.contrast import Alignment, Uniformity
 from particleflow.simulation.observables.energies import dissipation, energy, log_energy, speed
 from particleflow.simulation.observables.head_attention import head_attention
 from particleflow.simulation.observables.pairs import (
@@ -38,9 +39,11 @@ from particleflow.simulation.observables.spread import (
 )
 
 __all__ = [
+    "Alignment",
     "Observable",
     "PairFraction",
     "SimilarityQuantiles",
+    "Uniformity",
     "attention_entropy",
     "attention_rank",
     "blow_up_time",

@@ -53,6 +53,8 @@ def _largest_exponent(present: Present) -> float:
     if not of_distances and not on_sphere:
         return np.inf
     here = np.asarray(_own_exponents(present), float)
+    if not of_distances and np.isneginf(here).any():  # a point that does not see itself says nothing of others
+        return np.inf
     return float(here.max()) if of_distances or np.ptp(here) <= _SAME else np.inf
 
 

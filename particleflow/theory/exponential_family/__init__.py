@@ -8,7 +8,8 @@ For the empirical measure of tokens and θ = βq, the mean is the output of atte
 attention is one step of gradient ascent on G, taken at every query at once.
 
 With a statistic u in place of y the same holds for u(x) (`StatisticFamily`), for any u and any base measure that is a
-`Measure`: quadratures and finite spaces (`base_measures`), or draws. A parameter that is W x + b makes a `Conditional`.
+`Measure`: quadratures and finite spaces (`base_measures`), or draws. A parameter that is W x + b makes a `Conditional`;
+two of coins, one for each layer, are a `RestrictedBoltzmannMachine`.
 """
 
 from particleflow.theory.exponential_family import base_measures
@@ -21,6 +22,7 @@ from particleflow.theory.exponential_family.base import (
 from particleflow.theory.exponential_family.conditional import Conditional
 from particleflow.theory.exponential_family.continuous import GaussianBase, UniformSphereBase
 from particleflow.theory.exponential_family.finite import Bernoulli, Empirical, Multinoulli
+from particleflow.theory.exponential_family.restricted_machine import RestrictedBoltzmannMachine
 from particleflow.theory.exponential_family.statistic import StatisticFamily, boltzmann_machine
 
 __all__ = [
@@ -32,6 +34,7 @@ __all__ = [
     "Empirical",
     "GaussianBase",
     "Multinoulli",
+    "RestrictedBoltzmannMachine",
     "StatisticFamily",
     "Tilted",
     "UniformSphereBase",

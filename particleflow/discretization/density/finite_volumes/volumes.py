@@ -42,7 +42,7 @@ from particleflow.discretization.discretization_capabilities import (
 )
 from particleflow.dynamics.drifts.base import Interaction
 from particleflow.dynamics.flow import Flow
-from particleflow.dynamics.geometry import AbstractGeometry, NormalisesTheSet, carried_fields, for_weights
+from particleflow.dynamics.geometry import AbstractGeometry, NormalisesTheSet, carried_names, for_weights
 from particleflow.errors import ArgumentError, ShapeError, whole_number
 from particleflow.kernels.capabilities import counts_points
 from particleflow.measure import Measure
@@ -286,7 +286,7 @@ def _ends(given: Any, name: str) -> tuple[float, ...] | None:
 def _check_geometry(flow: Flow, mesh: AbstractMesh, measure: Measure) -> None:
     """The cells must lie in the space of the flow, which must carry nothing but the points along."""
     geometry, points = for_weights(flow.geometry, measure.log_weights), mesh_places(mesh).centres
-    carried = sorted(jax.eval_shape(lambda state: carried_fields(geometry, state), points))
+    carried = carried_names(geometry, points)
     if carried:
         raise ArgumentError(
             f"The geometry {geometry.name} carries {', '.join(carried)} along with every point, so that its law is no "
