@@ -11,3 +11,4 @@ from .native.native import Native as Native
 from .near_far.near_far import NearFar as NearFar
 from .random_batch import RandomBatch as RandomBatch
 from .spectral import Spectral as Spectral
+from .tree.tree import Tree as Tree
