@@ -494,7 +494,8 @@ private:
   template <int V, int TWICE> NOINLINE void weigh(int count, Lanes *squares) const {
     const bool slopes = p.kind != SUMS_OF_KERNEL;
     const double power = p.law.power + slopes, softening = p.law.softening;
-    const Lanes least = all<double>(2.2250738585072014e-308);
+    // On a point the kernel would be infinite: there it is at most e^638, which outweighs all others.
+    const Lanes least = all<double>(std::max(2.2250738585072014e-308, std::exp(-638 / power)));
     for (int j = 0; j < count; j++, squares += V)
       UNROLL for (int v = 0; v < V; v++) {
         const Lanes given = squares[v] + softening, base = given < least ? least : given;

@@ -82,7 +82,9 @@ def pairwise(
         power, square = numbers
         steps = point[None] - keys
         given = jnp.sum(jnp.square(steps), axis=1) + square
-        least = jnp.finfo(given.dtype).tiny
+        limits = jnp.finfo(given.dtype)
+        highest = 0.9 * float(np.log(limits.max))  # of the logarithm of the kernel, which would be infinite on a point
+        least = jnp.maximum(limits.tiny, jnp.exp(-highest / (power if kind == "sums" else power + 1)))
         apart = given > least
         base = jnp.where(apart, given, least)
         if kind == "sums":

@@ -82,8 +82,9 @@ class Tree(Approximation):
         charges = weights[:, None] * jnp.pad(columns - middle[None], ((0, 0), (0, 1)), constant_values=1.0)
         operands = (each.astype(wide) for each in (ours, theirs, charges, _numbers(law)))
         sums = far_sums(*operands, max(_SHARE * self.tolerance, _LEAST_ERROR), self._library(prepared))
-        found = Sums(shift + jnp.asarray(law.log_factor, columns.dtype) + jnp.zeros(len(ours), columns.dtype), sums).moments()
-        return Moments(found.log_mass.astype(columns.dtype), (middle[None] + found.mean).astype(columns.dtype))
+        highest = (shift + jnp.asarray(law.log_factor, columns.dtype)).astype(wide)
+        found = Sums(jnp.broadcast_to(highest, sums.shape[:1]), sums).moments()
+        return Moments(found.log_mass.astype(columns.dtype), middle[None] + found.mean.astype(columns.dtype))
 
     def choices(self, kernel: AbstractKernel, measure: Measure, queries: Any) -> Iterator[Choice]:
         """Itself, and whether it is native code; a kernel it cannot sum is refused."""
@@ -165,4 +166,5 @@ def _form_of(prepared: PreparedSum) -> Radial:
 
 def _numbers(law: PowerLaw) -> Array:
     """(p, s²)."""
-    return jnp.stack([jnp.asarray(law.power, float), jnp.square(jnp.asarray(law.softening, float))])
+    dtype = jax.dtypes.canonicalize_dtype(float)
+    return jnp.stack([jnp.asarray(law.power, dtype), jnp.square(jnp.asarray(law.softening, dtype))])
