@@ -73,10 +73,10 @@ def row(name: str, case: tuple[Any, np.ndarray, np.ndarray, float], options: arg
     tasks["exact"] = lambda: jax.block_until_ready(slow(cloud, weights))
     found, expected = (task()[0][1] if options.gradients else task() for task in tasks.values())
     ours, theirs = median_times(tasks, options.repetitions).values()
-    ratio = len(points) / len(some) * theirs.processor / ours.processor
+    ratio = len(points) / len(some) * theirs.processors / ours.processors
     of_mean = np.linalg.norm(found.mean[some] - expected.mean, axis=1).max() / np.linalg.norm(points, axis=1).max()
     of_mass = np.abs(found.log_mass[some] - expected.log_mass).max()
-    return f"{name:>34} {tolerance:>8.0e} {ours.processor:>9.3f} {ratio:>8.1f} {of_mean:>10.1e} {of_mass:>10.1e}"
+    return f"{name:>34} {tolerance:>8.0e} {ours.processors:>9.3f} {ratio:>8.1f} {of_mean:>10.1e} {of_mass:>10.1e}"
 
 
 def slope(name: str, options: argparse.Namespace) -> str:
@@ -88,7 +88,7 @@ def slope(name: str, options: argparse.Namespace) -> str:
         cloud, weights = jnp.asarray(points), jnp.asarray(log_weights)
         tasks[str(count)] = lambda field=field, x=cloud, w=weights: jax.block_until_ready(field(x, w))
         tasks[str(count)]()
-    small, large = (each.processor for each in median_times(tasks, options.repetitions).values())
+    small, large = (each.processors for each in median_times(tasks, options.repetitions).values())
     return f"{name:>34}  {small:8.3f} s  {large:8.2f} s  slope {np.log(large / small) / np.log(100):.2f}"
 
 
