@@ -21,23 +21,23 @@ _LEAST = 1e-6  # of the share that is shown
 
 
 def attention_ranks(
-    trajectory: "Trajectory", frame: int = -1, *, labels: Any = None, figure: Any = None
+    trajectory: "Trajectory", frame: int = -1, *, beta: float | None = None, labels: Any = None, figure: Any = None
 ) -> np.ndarray:
     """Draw what the best approximations of an attention matrix leave of it, and its ranks without a band about the diagonal.
 
     Particles are ordered as in `attention`: clusters side by side, or by their places in the sequence where the mask
     depends on these. The marks are rank one and the number of clusters.
 
-    Parameters: a trajectory of at most 1,024 particles; the index of the `frame`; `labels` (N,) or (T, N), the
-    clusters, else those of the frame; `figure`, the figure to draw on, else a new one. Returns the array of axes.
+    Parameters: a trajectory of at most 1,024 particles; the index of the `frame`; `beta`, instead of the stored
+    interaction; `labels` (N,) or (T, N), the clusters, else those of the frame; `figure`, the figure to draw on, else a new one. Returns the array of axes.
     """
     run = run_of_particles(trajectory, "The ranks of an attention matrix")
-    acting, weights, order, name = acting_attention(run, frame, labels=labels)
+    acting, weights, order, name = acting_attention(run, frame, beta, labels)
     order = order[thinned(len(order), MAX_RANKED)]
     found = ranks_of(weights[np.ix_(order, order)])
     clusters = frame_clusters(run, frame) if labels is None else np.asarray(labels)
     clusters = clusters if clusters.ndim == 1 else clusters[frame]
-    figure = new_figure((1.25, 0.62), about=trajectory, note=sample_note(run, MAX_RANKED)) if figure is None else figure
+    figure = new_figure((1.5, 0.66), about=trajectory, note=sample_note(run, MAX_RANKED)) if figure is None else figure
     axes = figure.subplots(1, 2)
     _left(axes[0], found, len(np.unique(clusters)))
     _beside_bands(axes[1], found, name)
@@ -59,8 +59,7 @@ def _left(ax: Any, found: AttentionRanks, clusters: int) -> None:
         ax.plot([rank], [max(shown[rank - 1], _LEAST)], marker, color=color, label=f"{label}:\n{shown[rank - 1]:.2g} left")
     ax.set(ylim=(_LEAST / 2, 1.5), xlabel="rank $r$ of the best approximation", ylabel=r"$\|A - A_r\|_F / \|A\|_F$")
     ax.locator_params(axis="x", integer=True)
-    steep = shown[min(len(shown), 20) - 1] < 0.1
-    ax.legend(loc="upper right" if steep else "lower left")
+    ax.legend(loc="lower left")  # under the line, which falls to the right
 
 
 def _beside_bands(ax: Any, found: AttentionRanks, order: str) -> None:
