@@ -107,7 +107,10 @@ def main() -> None:
         print(f"{'':>34} {'allowed':>8} {'seconds':>9} {'× faster':>8} {'mean off':>10} {'log-mass':>10}")
         given = cases(options.count)
     for place in options.rows:
-        print(slope(names[place], options) if options.slopes else row(names[place], given[names[place]], options), flush=True)
+        print(
+            slope(names[place], options) if options.slopes else row(names[place], given[names[place]], options),
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

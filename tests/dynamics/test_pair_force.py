@@ -26,7 +26,9 @@ def velocity(drift, measure):
 def test_forces_are_those_of_all_pairs(charged):
     rng = np.random.default_rng(0)
     points, log_weights, charges = rng.normal(size=(60, 3)), rng.normal(size=60), rng.choice([-1.0, 2.0], 60)
-    measure = pf.Measure(jnp.asarray(points), jnp.asarray(log_weights), values=jnp.asarray(charges) if charged else None)
+    measure = pf.Measure(
+        jnp.asarray(points), jnp.asarray(log_weights), values=jnp.asarray(charges) if charged else None
+    )
     weights = np.exp(log_weights)
     given = charges if charged else np.ones(60)
     expected = brute_force(points, weights, given, 3.0, 0.1) * (-given[:, None] if charged else 1)
@@ -65,7 +67,9 @@ def test_the_mean_square_falls_at_the_rate_of_the_pairs_that_are_summed():
 
 
 def test_a_particle_that_would_meet_itself_is_refused():
-    assert_refused(lambda: drifts.PairForce(kernels.InverseDistance(3.0)), ArgumentError, ["`kernel`", "softening", "others"])
+    assert_refused(
+        lambda: drifts.PairForce(kernels.InverseDistance(3.0)), ArgumentError, ["`kernel`", "softening", "others"]
+    )
     measure = pf.Measure.uniform(jnp.ones((3, 2)))
     charged = drifts.PairForce(kernels.Gaussian(1.0), charged=True)
     assert_refused(lambda: velocity(charged, measure), ArgumentError, ["`charged`", "no values"])

@@ -60,7 +60,9 @@ def hurtful(cloud: str, dimension: int) -> Measure:
     return Measure(jnp.asarray(points), jnp.asarray(log_weights), values=jnp.asarray(rng.normal(size=(COUNT, 2)) + 3))
 
 
-def brute_force(law: tuple[float, float, float], queries: np.ndarray, measure: Measure) -> tuple[np.ndarray, np.ndarray]:
+def brute_force(
+    law: tuple[float, float, float], queries: np.ndarray, measure: Measure
+) -> tuple[np.ndarray, np.ndarray]:
     points, log_weights, values = (np.asarray(each) for each in (measure.points, measure.log_weights, measure.values))
     squares = sum((queries[:, None, a] - points[None, :, a]) ** 2 for a in range(points.shape[1])) + law[1]
     logits = law[2] - law[0] * np.log(squares) + log_weights
@@ -91,7 +93,10 @@ def test_the_tolerance_is_kept(case):
 
 
 def test_derivatives_forward_and_backward_are_those_of_the_sum():
-    measure, queries = hurtful("weights over ten orders", 2), jnp.asarray(np.random.default_rng(9).normal(size=(700, 2)))
+    measure, queries = (
+        hurtful("weights over ten orders", 2),
+        jnp.asarray(np.random.default_rng(9).normal(size=(700, 2))),
+    )
     given = (jnp.asarray(1.4), jnp.asarray(0.1), measure.points[:900], measure.log_weights[:900], queries)
 
     def total(how: Any, power: Any, softening: Any, points: Any, log_weights: Any, queries: Any) -> Any:
@@ -99,7 +104,9 @@ def test_derivatives_forward_and_backward_are_those_of_the_sum():
         found = how.moments(k.InverseDistance(power, softening), cloud, queries)
         return jnp.sum(found.log_mass) + jnp.sum(jnp.array([1.0, -2.0])[None] * found.mean)
 
-    slopes = [jax.jit(jax.grad(lambda *x, how=how: total(how, *x), argnums=range(5)))(*given) for how in (Tree(), Dense())]
+    slopes = [
+        jax.jit(jax.grad(lambda *x, how=how: total(how, *x), argnums=range(5)))(*given) for how in (Tree(), Dense())
+    ]
     for one, other in zip(*slopes, strict=True):
         assert float(jnp.max(jnp.abs(one - other))) <= 1e-6 * float(jnp.max(jnp.abs(other)))
     steps = tuple(jnp.cos(each) for each in given)

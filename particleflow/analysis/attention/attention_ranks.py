@@ -59,7 +59,9 @@ def attention_ranks(
     if any(width != int(width) or width < -1 for width in widths):
         raise ArgumentError(f"Argument `widths` must hold whole numbers from -1 on, but is {tuple(widths)}.")
     lags = np.abs(np.subtract.outer(np.arange(count), np.arange(count)))
-    values = {int(width): np.linalg.svd(np.where(lags > width, matrix, 0.0), compute_uv=False) for width in {-1, *widths}}
+    values = {
+        int(width): np.linalg.svd(np.where(lags > width, matrix, 0.0), compute_uv=False) for width in {-1, *widths}
+    }
     squares = np.square(values[-1])
     if not squares.sum() > 0:
         raise ArgumentError("Argument `matrix` must have an entry that is not 0.")

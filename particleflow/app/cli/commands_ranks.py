@@ -130,7 +130,9 @@ def _by_features(
     trajectory: "Trajectory", frame: int, acting: "StoredInteraction"
 ) -> tuple[np.ndarray, dict[int, np.ndarray]]:
     """The kernel e^{β⟨x, y⟩ − β|x|²/2 − β|y|²/2} of a frame, particles by cluster, and its sums by random features."""
-    plain = all(each is None or np.all(np.asarray(each) == 1) and np.ndim(each) == 0 for each in (acting.query, acting.key))
+    plain = all(
+        each is None or np.all(np.asarray(each) == 1) and np.ndim(each) == 0 for each in (acting.query, acting.key)
+    )
     if not plain or not acting.beta:
         raise UserError("Random features are drawn of attention without matrices Q and K, and with β above 0.")
     from particleflow.app.cli.device import prepare

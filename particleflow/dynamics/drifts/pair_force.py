@@ -77,7 +77,9 @@ class PairForce(AbstractDrift):
             pull = jnp.where(jnp.isneginf(moments.log_mass)[:, None], 0.0, moments.mean - queries.points)
             return jnp.exp(moments.log_mass)[:, None] * pull
         if measure.values is None:
-            raise ArgumentError("Argument `charged` needs the charge of every particle as its value, but there are no values.")
+            raise ArgumentError(
+                "Argument `charged` needs the charge of every particle as its value, but there are no values."
+            )
         ours, theirs = _charges(queries.values, "query"), _charges(measure.values, "particle")
         moments = interaction.moments(queries, measure, jnp.concatenate([theirs * measure.points, theirs], axis=1))
         push = moments.mean[:, -1:] * queries.points - moments.mean[:, :-1]

@@ -58,7 +58,15 @@ def _implemented(*operands: Array, **settings: Any) -> Array:
 
 
 def _natively(
-    queries: Array, keys: Array, charges: Array, numbers: Array, *, kind: Kind, logarithmic: bool, error: float, library: str
+    queries: Array,
+    keys: Array,
+    charges: Array,
+    numbers: Array,
+    *,
+    kind: Kind,
+    logarithmic: bool,
+    error: float,
+    library: str,
 ) -> Array:
     shape = _result_shape(kind, queries.shape, charges.shape)
     flat = jax.ShapeDtypeStruct((shape[0], int(np.prod(shape[1:]))), jnp.float64)
@@ -106,7 +114,9 @@ def _moved(primals: Any, tangents: Any, **settings: Any) -> tuple[Array, Array]:
     if settings["kind"] != "sums" or settings["logarithmic"]:
         over_pairs = partial(pairwise, **settings)
         *places, charges, numbers = (ad.instantiate_zeros(each) for each in tangents)
-        change = jax.jvp(lambda *rest: over_pairs(*rest[:2], primals[2], rest[2]), (*primals[:2], primals[3]), (*places, numbers))
+        change = jax.jvp(
+            lambda *rest: over_pairs(*rest[:2], primals[2], rest[2]), (*primals[:2], primals[3]), (*places, numbers)
+        )
         return result, change[1] + _far.bind(*primals[:2], charges, primals[3], **settings)
     parts = [
         part(primals, tangent, settings)

@@ -55,8 +55,12 @@ def _left(ax: Any, found: AttentionRanks, clusters: int) -> None:
     marks = {1: "rank 1"}
     if 1 < clusters <= len(shown):
         marks[clusters] = f"rank {clusters}, as clusters"
-    for (rank, label), color, marker in zip(marks.items(), style.ordered_colors(np.linspace(0.15, 0.75, 2)), "os", strict=False):
-        ax.plot([rank], [max(shown[rank - 1], _LEAST)], marker, color=color, label=f"{label}:\n{shown[rank - 1]:.2g} left")
+    for (rank, label), color, marker in zip(
+        marks.items(), style.ordered_colors(np.linspace(0.15, 0.75, 2)), "os", strict=False
+    ):
+        ax.plot(
+            [rank], [max(shown[rank - 1], _LEAST)], marker, color=color, label=f"{label}:\n{shown[rank - 1]:.2g} left"
+        )
     ax.set(ylim=(_LEAST / 2, 1.5), xlabel="rank $r$ of the best approximation", ylabel=r"$\|A - A_r\|_F / \|A\|_F$")
     ax.locator_params(axis="x", integer=True)
     ax.legend(loc="lower left")  # under the line, which falls to the right
@@ -68,9 +72,15 @@ def _beside_bands(ax: Any, found: AttentionRanks, order: str) -> None:
     places = np.arange(np.sum(banded))
     colors = style.ordered_colors(np.linspace(0.1, 0.85, len(found.tolerances)))
     for column, (tolerance, color, marker) in enumerate(zip(found.tolerances, colors, "osD", strict=False)):
-        ax.plot(places, found.ranks[banded, column], marker + "-", color=color, markersize=4, label=f"ε = {tolerance:g}")
+        ax.plot(
+            places, found.ranks[banded, column], marker + "-", color=color, markersize=4, label=f"ε = {tolerance:g}"
+        )
         for whole in found.ranks[found.widths == -1, column]:
             ax.axhline(whole, color=color, linewidth=1.0, linestyle=":")
     ax.set_xticks(places, [str(width) for width in found.widths[banded]])
-    ax.set(ylim=(0, None), xlabel=f"half width $k$ of the band, {order}", ylabel=r"rank$_\varepsilon$ of $A - D_k$ (dotted: of $A$)")
+    ax.set(
+        ylim=(0, None),
+        xlabel=f"half width $k$ of the band, {order}",
+        ylabel=r"rank$_\varepsilon$ of $A - D_k$ (dotted: of $A$)",
+    )
     ax.legend(loc="best")
