@@ -114,7 +114,7 @@ class Shape(NamedTuple):
 
 
 class PowerLaw(NamedTuple):
-    """log K = −power log(r² + softening²) + log_factor: kernels without a scale beyond the softening, for sums by trees."""
+    """log K = −power log(r² + softening²) + log_factor: no scale beyond the softening; for sums by trees."""
 
     power: Array | float
     softening: Array | float

@@ -133,7 +133,7 @@ class Cauchy(AbstractRadialKernel):
         return Shape("power", 1 / self.width, 1.0)
 
     def power_law(self, dimension: int) -> PowerLaw:
-        """width² (r² + width²)⁻¹."""
+        """A power of one: width² (r² + width²)⁻¹."""
         return PowerLaw(1.0, self.width, 2 * jnp.log(self.width))
 
     def inverse_temperature(self) -> Float[Array, ""]:
@@ -286,7 +286,7 @@ class InverseDistance(AbstractRadialKernel):
         return -0.5 * self.power * jnp.log(jnp.where(near, least, softened))
 
     def power_law(self, dimension: int) -> PowerLaw:
-        """(r² + softening²)^{−power/2}."""
+        """The law itself: (r² + softening²)^{−power/2}."""
         return PowerLaw(0.5 * self.power, self.softening)
 
 

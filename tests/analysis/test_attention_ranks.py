@@ -25,7 +25,7 @@ def clustered(sizes: tuple[int, ...], spread: float) -> np.ndarray:
 
 
 def test_rank_one_loses_a_constant_share_and_the_number_of_clusters_little():
-    """k clusters of one size, far apart: A is k blocks 1/m, all singular values 1, so that rank one leaves √(1 − 1/k)."""
+    """k clusters of one size, far apart: A is k blocks 1/m, all singular values 1: rank one leaves √(1 − 1/k)."""
     for spread, allowed in ((0.0, 1e-3), (0.02, 0.02)):
         found = attention_ranks(softmax(clustered((20, 20, 20, 20), spread), 12.0), (-1,))
         assert abs(found.left[1] - np.sqrt(3 / 4)) < 0.01
@@ -52,7 +52,8 @@ def test_beside_a_band_ranks_fall_for_a_slowly_decaying_kernel_and_rise_for_clus
     """1/(1 + |i − j|) and blocks of rank one, which a band cuts into; ε = .1."""
     places = np.arange(96)
     slow = attention_ranks(1 / (1.0 + np.abs(places[:, None] - places)), (-1, 0, 1, 2, 4, 8), (0.1,))
-    assert slow.ranks[0, 0] > 30 and slow.ranks[-1, 0] <= 3
+    assert slow.ranks[0, 0] > 30
+    assert slow.ranks[-1, 0] <= 3
     blocks = attention_ranks(softmax(clustered((20, 20, 20, 20), 0.0), 12.0), (-1, 4), (0.1,))
     assert blocks.ranks[0, 0] == 4 < blocks.ranks[1, 0]
 

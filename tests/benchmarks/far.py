@@ -1,4 +1,4 @@
-"""Sums of slowly decaying kernels by a tree beside the exact sum: error, ratio of processor times, and growth of the cost.
+"""Sums of slowly decaying kernels by a tree beside the exact sum: error, ratio of processor times, growth of cost.
 
     python tests/benchmarks/far.py [--count 100000] [--repetitions 3] [--rows 0 1] [--gradients] [--slopes]
 
@@ -50,7 +50,7 @@ def cases(count: int) -> dict[str, tuple[Any, np.ndarray, np.ndarray, float]]:
 
 
 def fields(how: Any, kernel: Any, queries: Any, gradients: bool) -> Any:
-    """The moments as a compiled function of points and log-weights; with `gradients` the derivative by the points, too."""
+    """The moments as a compiled function of points and log-weights; with `gradients` the derivative by points, too."""
 
     def moments(x: Any, w: Any) -> Any:
         return how.moments(kernel, Measure(x, w), x if queries is None else x[queries])

@@ -22,7 +22,7 @@ COUNT, QUERIES = 57, 19
 
 
 class Column(NamedTuple):
-    """A summation, the width of a kernel, the error of log-mass and mean that it may make, of a derivative, the kernel."""
+    """A summation, the width of a kernel, the errors of moments and of derivatives that it may make, the kernel."""
 
     summation: AbstractSummation
     width: float

@@ -319,7 +319,7 @@ def gpt_random(of: Shipped) -> None:
 def gravity(of: Shipped) -> None:
     """Every pair at a distance r pulls Σ w |x|² down at w² r²/(r² + s²) each way; a cut-off leaves the nearer pairs."""
     rate, first, last, time, radius, share = of.says(
-        "falls at the rate {}, from {} to {} at t = {}; cut off at radius {} it would begin with {}, the share of nearer"
+        "falls at the rate {}, from {} to {} at t = {}; cut off at radius {} it would begin with {}, the share"
     )
     run = of.run()
     cloud = np.asarray(points(run))
@@ -1019,7 +1019,8 @@ CHECKS: dict[str, Callable[[Shipped], None]] = {
         alibi, annealed_sampling, annealing, blurring_mean_shift, bounded_confidence, causal, circle_instability,
         condensing_density, cross_attention, density_circle, density_line, density_sphere, depth_refinement,
         differential, encoder_decoder, equiangular, first_merge, flow_of_measures, flow_of_points, from_file,
-        gaussian_blow_up, gaussian_law, gpt_random, gradient_flow, gravity, heat_flow, hopfield, hysteresis, image_patches,
+        gaussian_blow_up, gaussian_law, gpt_random, gradient_flow, gravity, heat_flow, hopfield, hysteresis,
+        image_patches,
         kernel_regression,
         kuramoto, label_propagation, layer_norm, layers, linear_attention, linear_neighbourhoods, linearised_attention,
         local_autoregression, long_contexts, million_tokens, minilm_attention, minilm_feed_forward, minilm_repeated,

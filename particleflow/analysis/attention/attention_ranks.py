@@ -1,11 +1,12 @@
 """Ranks of an attention matrix A: what its best approximations of few terms leave, and what is left beside a band.
 
-    left(r) = √(Σ_{l>r} σ_l² / Σ_l σ_l²)    of the Frobenius norm, by the best approximation of rank r (Eckart and Young 1936)
+    left(r) = √(Σ_{l>r} σ_l² / Σ_l σ_l²)    by the best approximation of rank r (Eckart and Young 1936)
     rank_ε(M) = #{l : σ_l(M) > ε σ_1(A)}    of A, and of A − D, D the entries with |i − j| ≤ k
 
-Rows of k well-separated clusters are k different ones, so that rank one loses a constant share and rank k little. The band
-depends on the order of the particles. For kernels that decay in this order, near entries are the large ones, and the
-matrix beside the band is small and smooth but for the edges of the band (Nguyen and others, FMMformer, 2021).
+The share is of the Frobenius norm. Rows of k well-separated clusters are k different ones, so that rank one loses a
+constant share and rank k little. The band depends on the order of the particles. Where weights decay slowly in this
+order, as 1/(1 + |i − j|), the part beside a band is of lower rank than A (the case that FMMformer is made for: Nguyen
+and others, 2021); blocks of clusters are of rank one already, and a band that cuts into them raises the rank.
 """
 
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ _MOST_WIDTHS = 12
 
 @dataclass(frozen=True)
 class AttentionRanks:
-    """What is left of a matrix at each rank (n + 1,), and ranks (widths, tolerances) beside bands; width −1 is no band."""
+    """What is left of a matrix at each rank (n + 1,), and ranks (widths, tolerances) beside bands; −1 is no band."""
 
     left: np.ndarray
     widths: np.ndarray
@@ -44,7 +45,7 @@ class AttentionRanks:
 def attention_ranks(
     matrix: np.ndarray, widths: Sequence[int] | None = None, tolerances: Sequence[float] = _TOLERANCES
 ) -> AttentionRanks:
-    """The ranks of a square matrix in its own order; of no band (−1) and a few `widths` k, else powers of two up to n/2.
+    """The ranks of a square matrix in its own order; with no band (−1) and for a few `widths` k, else powers of two.
 
     Parameters: `matrix` (n, n); `widths`, whole numbers from −1 on; `tolerances` ε, each between 0 and 1.
     """

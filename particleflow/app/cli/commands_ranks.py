@@ -1,7 +1,7 @@
 """The command ranks: how few terms the attention of a run needs, and of what rank it is beside a band.
 
-The numbers are `analysis.attention_ranks`; pictures are drawn on request: the ranks, those of distant blocks of 1/|x − y|,
-and the run's kernel by random features.
+The numbers are `analysis.attention_ranks`; pictures are drawn on request: the ranks, those of distant blocks of
+1/|x − y|, and the run's kernel by random features.
 """
 
 from pathlib import Path
@@ -131,7 +131,7 @@ def _by_features(
 ) -> tuple[np.ndarray, dict[int, np.ndarray]]:
     """The kernel e^{β⟨x, y⟩ − β|x|²/2 − β|y|²/2} of a frame, particles by cluster, and its sums by random features."""
     plain = all(
-        each is None or np.all(np.asarray(each) == 1) and np.ndim(each) == 0 for each in (acting.query, acting.key)
+        each is None or (np.all(np.asarray(each) == 1) and np.ndim(each) == 0) for each in (acting.query, acting.key)
     )
     if not plain or not acting.beta:
         raise UserError("Random features are drawn of attention without matrices Q and K, and with β above 0.")
@@ -140,16 +140,18 @@ def _by_features(
     prepare()
     import jax.numpy as jnp
 
-    import particleflow as pf
     from particleflow.analysis.samples import stored_points, thinned
+    from particleflow.kernels.stationary import Gaussian
+    from particleflow.measure import Measure
+    from particleflow.summation.features import Features
     from particleflow.view.plots.matrices.pair_matrices import particle_order
 
     order = particle_order(trajectory, frame)[0]
     points = jnp.asarray(stored_points(trajectory, frame)[order[thinned(len(order), _MOST_FEATURED)]], float)
-    kernel = pf.kernels.Gaussian(acting.beta**-0.5)
-    measure = pf.Measure(points, jnp.zeros(len(points)))
+    kernel = Gaussian(acting.beta**-0.5)
+    measure = Measure(points, jnp.zeros(len(points)))
     matrices: dict[int, Any] = {}
     for rank in _FEATURES:
-        moments = pf.summation.Features(rank, "fourier").moments(kernel, measure, points, jnp.eye(len(points)))
+        moments = Features(rank, "fourier").moments(kernel, measure, points, jnp.eye(len(points)))
         matrices[rank] = np.exp(np.asarray(moments.log_mass))[:, None] * np.asarray(moments.mean)
     return np.exp(np.asarray(kernel.log_matrix(points, points))), matrices

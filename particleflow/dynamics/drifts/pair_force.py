@@ -2,8 +2,8 @@
 
     v(x) = Σ_j w_j K(x, y_j) (y_j − x) = e^{G(x)} (m(x) − x)
 
-is an unnormalised MeanShift. Under K = |x − y|^{−p−2} it is the force of the potential |x − y|^{−p}/p: gravity in space is
-p = 1, `InverseDistance(power=3)`; in the plane, where the potential is a logarithm, `InverseDistance(power=2)`.
+is an unnormalised MeanShift. Under K = |x − y|^{−p−2} it is the force of the potential |x − y|^{−p}/p: gravity in space
+is p = 1, `InverseDistance(power=3)`; in the plane, where the potential is a logarithm, `InverseDistance(power=2)`.
 """
 
 from typing import Any
@@ -56,8 +56,8 @@ class PairForce(AbstractDrift):
         check_interacting(self.kernel, self.summation, positional=self.positional)
         if self.positional is None and any(_is_infinite_on_points(each) for each in self.kernel.factors()):
             raise ArgumentError(
-                f"Argument `kernel` must be finite where two particles meet, but {self.kernel!r} is not, and a particle "
-                "meets itself: give it a `softening`, or leave particles out of their own sums with "
+                f"Argument `kernel` must be finite where two particles meet, but {self.kernel!r} is not, and a "
+                "particle meets itself: give it a `softening`, or leave particles out of their own sums with "
                 "`positional = { kind = 'others' }`."
             )
 

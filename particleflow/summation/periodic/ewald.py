@@ -6,7 +6,8 @@ The sum converges for a neutral box only conditionally; Ewald's is the one of a 
 1/r = erfc(α r)/r + erf(α r)/r the first part falls like a Gaussian in space, and the second is smooth, so that its
 Fourier series does:
 
-    φ_i = Σ_{j,n} q_j erfc(α r_ijn)/r_ijn + (4π/L³) Σ_{k≠0} e^{−k²/4α²}/k² Re(ρ̄_k e^{i⟨k, x_i⟩}) − 2α q_i/√π − π Q/(α² L³)
+    φ_i = Σ_{j,n} q_j erfc(α r_ijn)/r_ijn + (4π/L³) Σ_{k≠0} e^{−k²/4α²}/k² Re(ρ̄_k e^{i⟨k, x_i⟩})
+          − 2α q_i/√π − π Q/(α² L³)
 
 with ρ_k = Σ_j q_j e^{i⟨k, y_j⟩} and Q = Σ q_j. The result does not depend on α. Of a box with a charge the last term is
 that of a uniform background which makes it neutral. Cost: O(n² ) pairs times near copies, and O(n) a wave vector.
@@ -49,15 +50,16 @@ def ewald(
     places, amounts = as_float_array(points, "points"), as_float_array(charges, "charges")
     if places.ndim != 2 or places.shape[1] != 3 or amounts.shape != (places.shape[0],):
         raise ShapeError(
-            f"Arguments `points` and `charges` must have shapes (n, 3) and (n,), but have {places.shape} and {amounts.shape}."
+            f"Arguments `points` and `charges` must have shapes (n, 3) and (n,), but have {places.shape} and "
+            f"{amounts.shape}."
         )
     if not side > 0 or not 0 < tolerance < 1:
         raise ArgumentError(f"Arguments `side` and `tolerance` must be above 0, but are {side} and {tolerance}.")
     total, size = float(jnp.sum(amounts)), float(jnp.sum(jnp.abs(amounts)))
     if not background and abs(total) > 1e-9 * size:
         raise ArgumentError(
-            f"Argument `charges` must sum to 0, because the sum over the copies of a charged box is infinite, but sums to "
-            f"{total:.6g}; `background` adds a uniform charge that makes up for it."
+            f"Argument `charges` must sum to 0, because the sum over the copies of a charged box is infinite, but sums "
+            f"to {total:.6g}; `background` adds a uniform charge that makes up for it."
         )
     alpha = float(np.sqrt(np.pi) * len(amounts) ** (1 / 6) / side) if splitting is None else float(splitting)
     if not alpha > 0:

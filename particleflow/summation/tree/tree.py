@@ -5,11 +5,11 @@
 Cubes of points that lie two sides or more apart interact through a polynomial of the kernel, of the least total degree
 whose error, relative to the kernel, is small enough anywhere between the two cubes (black-box fast multipole methods:
 Fong and Darve 2009; here with moments of total degree, as Cartesian expansions have). Nearer pairs are summed one by
-one. Masses are sums of positive terms. If every term is right to a relative ε, then, whatever the points and weights are,
+one. Masses are sums of positive terms. If every term is right to a relative ε, then, for any points and weights,
 
     |G' − G| ≤ ε/(1 − ε),    |m' − m| ≤ ε/(1 − ε) max |z − m| ≤ 2ε/(1 − ε) max |z|.
 
-So the tolerance is kept for clusters, outliers, copies of points and weights of any size; only the cost depends on them.
+So the tolerance is kept for clusters, outliers, copies of points and weights of any size; only the cost is theirs.
 """
 
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ _MOST_DIMENSIONS = 3
 _SHARE = 0.45  # of the tolerance that a pair may err by: twice as much is the bound of the mean
 _LEAST_ERROR = 1e-13  # rounding in double precision
 # Of plans: the degrees that a decimal digit takes in one, two and three dimensions, as measured for powers from 1/2 to
-# 5/2, and what native operations take in native pairs: a call, sorting a point, a product, moving a number of an expansion.
+# 5/2, and what native operations take in native pairs: a call, sorting a point, a product, moving a number.
 _DEGREES_A_DIGIT = {1: 2.1, 2: 3.2, 3: 4.2}
 _PAIRS_A_CALL, _PAIRS_A_POINT, _PAIRS_A_PRODUCT, _PAIRS_A_NUMBER = 1e6, 300.0, 0.03, 1.5
 _USUAL_POWER = 1.0  # where it is not known

@@ -209,7 +209,7 @@ def attention(
 def acting_attention(
     run: "Trajectory", frame: int, beta: float | None = None, labels: Any = None
 ) -> tuple[StoredInteraction, np.ndarray, np.ndarray, str]:
-    """The attention of a frame, its weights (N, N), the order of particles to show them in, and the name of that order."""
+    """The attention of a frame, its weights (N, N), the order to show particles in, and its name."""
     stored = character_of(run).attention_at(float(run.times[frame]))
     if beta is None and stored is None:
         raise ArgumentError(

@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from particleflow.analysis.attention.attention_ranks import AttentionRanks, attention_ranks as ranks_of
+from particleflow.analysis.attention.attention_ranks import AttentionRanks
+from particleflow.analysis.attention.attention_ranks import attention_ranks as ranks_of
 from particleflow.analysis.clusters.last_clusters import frame_clusters
 from particleflow.analysis.reading import first_run
 from particleflow.analysis.samples import thinned
@@ -23,13 +24,14 @@ _LEAST = 1e-6  # of the share that is shown
 def attention_ranks(
     trajectory: "Trajectory", frame: int = -1, *, beta: float | None = None, labels: Any = None, figure: Any = None
 ) -> np.ndarray:
-    """Draw what the best approximations of an attention matrix leave of it, and its ranks without a band about the diagonal.
+    """Draw what the best approximations of an attention matrix leave of it, and its ranks beside a band.
 
     Particles are ordered as in `attention`: clusters side by side, or by their places in the sequence where the mask
     depends on these. The marks are rank one and the number of clusters.
 
     Parameters: a trajectory of at most 1,024 particles; the index of the `frame`; `beta`, instead of the stored
-    interaction; `labels` (N,) or (T, N), the clusters, else those of the frame; `figure`, the figure to draw on, else a new one. Returns the array of axes.
+    interaction; `labels` (N,) or (T, N), the clusters, else those of the frame; `figure`, the figure to draw on, else a
+    new one. Returns the array of axes.
     """
     run = run_of_particles(trajectory, "The ranks of an attention matrix")
     acting, weights, order, name = acting_attention(run, frame, beta, labels)
