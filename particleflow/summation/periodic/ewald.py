@@ -83,7 +83,7 @@ def ewald(
     potentials = _potentials(*operands) / side
     slopes = jax.grad(energy_of)(operands[0]) / side**2
     nonzero = jnp.where(amounts == 0, 1.0, amounts)
-    gradients = jnp.where((amounts == 0)[:, None], 0.0, slopes / nonzero[:, None])
+    gradients: Array = jnp.where((amounts == 0)[:, None], 0.0, slopes / nonzero[:, None])
     return Periodic(potentials, gradients, 0.5 * jnp.sum(amounts * potentials))
 
 
