@@ -7,8 +7,6 @@ The numbers are `analysis.attention_ranks`; pictures are drawn on request: the r
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
 from particleflow.app.cli.commands_fixed_points import chosen_frame
 from particleflow.app.cli.console import result, result_json
 from particleflow.app.cli.options import Flag, Quiet, Run
@@ -16,6 +14,8 @@ from particleflow.app.cli.sweep_members import ready
 from particleflow.errors import UserError
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from particleflow.analysis import AttentionRanks
     from particleflow.trajectory.facts import StoredInteraction
     from particleflow.trajectory.trajectory import Trajectory
@@ -59,6 +59,8 @@ def ranks(
     json
         Print the ranks as JSON.
     """
+    import numpy as np
+
     from particleflow.analysis import attention_ranks
     from particleflow.app.runs import run_folder
     from particleflow.view.plots.matrices.pair_matrices import acting_attention
@@ -106,6 +108,7 @@ def _pictures(
     if not any(wanted):
         return []
     import matplotlib as mpl
+    import numpy as np
 
     mpl.use("Agg")
     from particleflow import view
@@ -128,8 +131,10 @@ def _pictures(
 
 def _by_features(
     trajectory: "Trajectory", frame: int, acting: "StoredInteraction"
-) -> tuple[np.ndarray, dict[int, np.ndarray]]:
+) -> "tuple[np.ndarray, dict[int, np.ndarray]]":
     """The kernel e^{β⟨x, y⟩ − β|x|²/2 − β|y|²/2} of a frame, particles by cluster, and its sums by random features."""
+    import numpy as np
+
     plain = all(
         each is None or (np.all(np.asarray(each) == 1) and np.ndim(each) == 0) for each in (acting.query, acting.key)
     )

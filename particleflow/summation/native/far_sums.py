@@ -94,11 +94,12 @@ def pairwise(
         highest = 0.9 * float(np.log(limits.max))  # of the logarithm of the kernel, which would be infinite on a point
         least = jnp.maximum(limits.tiny, jnp.exp(-highest / (power if kind == "sums" else power + 1)))
         apart = given > least
-        base: Array = jnp.where(apart, given, least)
+        base = jax.lax.select(apart, given, jnp.broadcast_to(least, given.shape))
         if kind == "sums":
             kernel = jnp.exp(-power * jnp.log(base))
             return (-kernel * jnp.log(base) if logarithmic else kernel) @ charges
-        steep: Array = jnp.where(apart, -2 * power * jnp.exp(-(power + 1) * jnp.log(base)), 0.0)
+        slope = -2 * power * jnp.exp(-(power + 1) * jnp.log(base))
+        steep = jax.lax.select(apart, slope, jnp.zeros_like(slope))
         slopes = steep[:, None] * steps
         return charges.T @ slopes if kind == "gradients" else -jnp.einsum("jd,jkd->k", slopes, charges)
 

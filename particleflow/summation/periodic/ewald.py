@@ -25,7 +25,7 @@ from particleflow.errors import ArgumentError, ShapeError
 
 
 class Periodic(NamedTuple):
-    """The potential at every charge (n,), its gradient (n, d), and the energy ½ Σ q_i φ_i of a box."""
+    """The potential at every charge (n,), its gradient (n, 3), 0 for charges 0, and the energy ½ Σ q_i φ_i of a box."""
 
     potentials: Float[Array, " n"]
     gradients: Float[Array, "n 3"]
@@ -82,8 +82,9 @@ def ewald(
 
     potentials = _potentials(*operands) / side
     slopes = jax.grad(energy_of)(operands[0]) / side**2
-    nonzero = jnp.where(amounts == 0, 1.0, amounts)
-    gradients: Array = jnp.where((amounts == 0)[:, None], 0.0, slopes / nonzero[:, None])
+    charged = (amounts != 0)[:, None]  # fields at places without a charge are not computed
+    slopes = jax.lax.select(jnp.broadcast_to(charged, slopes.shape), slopes, jnp.zeros_like(slopes))
+    gradients = slopes / jnp.where(amounts == 0, 1.0, amounts)[:, None]
     return Periodic(potentials, gradients, 0.5 * jnp.sum(amounts * potentials))
 
 
