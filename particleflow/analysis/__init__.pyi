@@ -1,5 +1,7 @@
 from .along_layers import Depth as Depth
 from .along_layers import along_depth as along_depth
+from .attention.attention_ranks import AttentionRanks as AttentionRanks
+from .attention.attention_ranks import attention_ranks as attention_ranks
 from .attention.attention_statistics import AttentionStatistics as AttentionStatistics
 from .attention.attention_statistics import attention_matrix as attention_matrix
 from .attention.attention_statistics import attention_statistics as attention_statistics

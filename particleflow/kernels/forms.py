@@ -113,12 +113,20 @@ class Shape(NamedTuple):
     log_factor: Array | float = 0.0
 
 
+class PowerLaw(NamedTuple):
+    """log K = −power log(r² + softening²) + log_factor: no scale beyond the softening; for sums by trees."""
+
+    power: Array | float
+    softening: Array | float
+    log_factor: Array | float = 0.0
+
+
 class Radial(NamedTuple):
     """log K(x, y) = k(|u(x) − v(y)|², d) for maps u, v of sites into one space of dimension d; u(x) = x unless given.
 
     `log_profile(squares, dimension)` is k, elementwise; only kernels that are densities (Student's t) read d. K is 0
     where |u(x) − v(y)| ≥ `support`, a radius for cell lists; None means that K reaches everywhere. `shape(dimension)`
-    is the profile as a known curve, None where it is none.
+    is the profile as a known curve, `power_law(dimension)` as a power of a softened distance, None where it is none.
     """
 
     log_profile: Callable[[Array, int], Array]
@@ -126,6 +134,7 @@ class Radial(NamedTuple):
     key_map: Sited = points_of
     support: Float[Array, ""] | None = None
     shape: Callable[[int], Shape | None] = lambda dimension: None
+    power_law: Callable[[int], PowerLaw | None] = lambda dimension: None
 
     @property
     def of_points(self) -> bool:
@@ -144,10 +153,14 @@ class Radial(NamedTuple):
             plain = self.shape(dimension)
             return plain and plain._replace(log_factor=plain.log_factor + log_factor)
 
+        def power_law(dimension: int) -> PowerLaw | None:
+            plain = self.power_law(dimension)
+            return plain and plain._replace(log_factor=plain.log_factor + log_factor)
+
         def log_profile(squares: Array, dimension: int) -> Array:
             return self.log_profile(squares, dimension) + log_factor
 
-        return self._replace(log_profile=log_profile, shape=shape)
+        return self._replace(log_profile=log_profile, shape=shape, power_law=power_law)
 
     def transposed(self) -> "Radial":
         """The form of K(y, x): the maps are swapped."""
@@ -180,8 +193,9 @@ class Radial(NamedTuple):
             return sum(others, start=first)
 
         supports = [form.support for form in parts if form.support is not None]
-        shape = parts[0].shape if len(parts) == 1 else lambda dimension: None
-        return parts[0]._replace(log_profile=log_profile, support=_smallest(supports), shape=shape)
+        if len(parts) == 1:
+            return parts[0]
+        return Radial(log_profile, parts[0].query_map, parts[0].key_map, _smallest(supports))
 
 
 class Separable(NamedTuple):

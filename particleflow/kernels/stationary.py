@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 from particleflow._support.arrays import Nonnegative, as_nonnegative, as_positive
 from particleflow.kernels.base import AbstractMatrixKernel, Form, points_of, safe_log, safe_root
 from particleflow.kernels.capabilities import Integrable, Quadratic
-from particleflow.kernels.forms import Bilinear, Radial, Shape
+from particleflow.kernels.forms import Bilinear, PowerLaw, Radial, Shape
 
 
 class AbstractRadialKernel(AbstractMatrixKernel):
@@ -35,9 +35,13 @@ class AbstractRadialKernel(AbstractMatrixKernel):
         """The profile as one of the curves of `forms.Shape`; None where it is none of them."""
         return None
 
+    def power_law(self, dimension: int) -> PowerLaw | None:
+        """The profile as a power of a softened distance; None where it is none."""
+        return None
+
     def radial(self) -> Radial:
         """The profile, of the points themselves."""
-        return Radial(self.log_profile, support=self.support(), shape=self.shape)
+        return Radial(self.log_profile, support=self.support(), shape=self.shape, power_law=self.power_law)
 
     def log_matrix(self, xs: Any, ys: Any) -> Float[Array, "m n"]:
         """The matrix k(|x_i − y_j|²)."""
@@ -128,6 +132,10 @@ class Cauchy(AbstractRadialKernel):
         """A power, p = 1."""
         return Shape("power", 1 / self.width, 1.0)
 
+    def power_law(self, dimension: int) -> PowerLaw:
+        """A power of one: width² (r² + width²)⁻¹."""
+        return PowerLaw(1.0, self.width, 2 * jnp.log(self.width))
+
     def inverse_temperature(self) -> Float[Array, ""]:
         """1/width², as for every kernel that has a width."""
         return 1 / jnp.square(self.width)
@@ -155,6 +163,11 @@ class StudentT(AbstractRadialKernel, Integrable):
     def shape(self, dimension: int) -> Shape:
         """A power, p = (ν + d)/2, of ρ = r/(√ν width)."""
         return Shape("power", 1 / (jnp.sqrt(self.freedom) * self.width), 0.5 * (self.freedom + dimension))
+
+    def power_law(self, dimension: int) -> PowerLaw:
+        """(c²)^p (r² + c²)^{−p} with c = √ν width and p = (ν + d)/2."""
+        power, softening = 0.5 * (self.freedom + dimension), jnp.sqrt(self.freedom) * self.width
+        return PowerLaw(power, softening, 2 * power * jnp.log(softening))
 
     def inverse_temperature(self) -> Float[Array, ""]:
         """1/width², as for every kernel that has a width."""
@@ -271,6 +284,10 @@ class InverseDistance(AbstractRadialKernel):
         least = jnp.finfo(squares.dtype).tiny
         near = softened <= least  # a gradient of 0, not of NaN, on a point
         return -0.5 * self.power * jnp.log(jnp.where(near, least, softened))
+
+    def power_law(self, dimension: int) -> PowerLaw:
+        """The law itself: (r² + softening²)^{−power/2}."""
+        return PowerLaw(0.5 * self.power, self.softening)
 
 
 def log_ball(dimension: int) -> float:

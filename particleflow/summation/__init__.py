@@ -2,7 +2,8 @@
 
     local_mean, nested_mean, localization, operators    what is read: means, weights, covariances, local fits
     moments, base, prepared, candidates                 what a summation is; `auto` chooses one
-    exact, native, spectral, near_far, features         the ways to sum; `random_batch` for stochastic layers
+    exact, native, spectral, near_far, tree, features   the ways to sum; `random_batch` for stochastic layers
+    periodic                                            charges and all their copies on a lattice
 
 What is summed (kernel, measure) does not depend on how; so a new summation fits wherever these do.
 """

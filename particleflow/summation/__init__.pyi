@@ -9,5 +9,7 @@ from .exact.separated import Separated as Separated
 from .features import Features as Features
 from .native.native import Native as Native
 from .near_far.near_far import NearFar as NearFar
+from .periodic.ewald import ewald as ewald
 from .random_batch import RandomBatch as RandomBatch
 from .spectral import Spectral as Spectral
+from .tree.tree import Tree as Tree

@@ -38,8 +38,9 @@ def _approximations() -> tuple[Approximation, ...]:
     from particleflow.summation.features import Features
     from particleflow.summation.near_far.near_far import NearFar
     from particleflow.summation.spectral import Spectral
+    from particleflow.summation.tree.tree import Tree
 
-    return Spectral(), NearFar(), Features()
+    return Spectral(), NearFar(), Tree(), Features()
 
 
 class Auto(LeavesChoiceOpen, DrawsPoints):

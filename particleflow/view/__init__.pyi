@@ -23,6 +23,7 @@ from .plots.matrices.low_rank_plots import feature_convergence as feature_conver
 from .plots.matrices.pair_matrices import attention as attention
 from .plots.matrices.pair_matrices import gram as gram
 from .plots.matrices.pair_matrices import similarity as similarity
+from .plots.matrices.rank_plots import attention_ranks as attention_ranks
 from .plots.overlays import overlay as overlay
 from .plots.space.paths import kymograph as kymograph
 from .plots.space.paths import paths as paths

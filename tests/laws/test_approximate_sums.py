@@ -13,7 +13,7 @@ import pytest
 
 from particleflow import kernels as k
 from particleflow.measure import Measure
-from particleflow.summation import Dense, Features, NearFar, RandomBatch, Spectral
+from particleflow.summation import Dense, Features, NearFar, RandomBatch, Spectral, Tree
 from particleflow.summation.base import AbstractSummation
 from particleflow.summation.moments import Moments
 from shares import by_default
@@ -22,17 +22,19 @@ COUNT, QUERIES = 57, 19
 
 
 class Column(NamedTuple):
-    """A summation, the width of a Gaussian, the error of log-mass and mean that it may make, and of a derivative."""
+    """A summation, the width of a kernel, the errors of moments and of derivatives that it may make, the kernel."""
 
     summation: AbstractSummation
     width: float
     error: float
     of_derivatives: float
+    kernel: Any = k.Gaussian
 
 
 COLUMNS = {
     "spectral": Column(Spectral(1e-8, (48, 48), 1e-10), 1.5, 1e-8, 1e-7),
     "near and far": Column(NearFar(1e-6, 8), 0.3, 1e-6, 1e-4),
+    "tree": Column(Tree(1e-6), 0.3, 1e-6, 1e-6, k.Cauchy),
     "landmarks": Column(Features(40, "nystrom"), 3.0, 1e-6, 1e-4),
     "positive": Column(Features(2**12, "positive"), 5.0, 5e-2, 0.2),
     "fourier": Column(Features(2**12, "fourier"), 5.0, 5e-2, 0.2),
@@ -60,8 +62,8 @@ def assert_alike(found: Any, expected: Any, error: float, largest: float) -> Non
 @by_column
 def test_order_copies_and_pieces_change_nothing_beyond_the_error(name):
     """Against the dense sum, and so against each other: points and queries in another order, twice, in two pieces."""
-    how, width, error, _ = COLUMNS[name]
-    kernel = k.Gaussian(width)
+    how, width, error, _, family = COLUMNS[name]
+    kernel = family(width)
     take, order, turn = jax.tree_util.tree_map, *(np.random.default_rng(1).permutation(n) for n in (COUNT, QUERIES))
     measure, looking = cloud(2), queries(3)
 
@@ -89,13 +91,13 @@ def test_order_copies_and_pieces_change_nothing_beyond_the_error(name):
 @by_column
 def test_derivatives_and_batches_are_those_of_the_sum(name):
     """By points, queries and width, of a sum of all moments, against the dense sum; two clouds at once by `vmap`."""
-    how, width, error, of_derivatives = COLUMNS[name]
+    how, width, error, of_derivatives, family = COLUMNS[name]
     measures = jax.tree_util.tree_map(lambda *leaves: jnp.stack(leaves), cloud(4), cloud(5))
     looking = jnp.stack([queries(6), queries(7)])
 
     def both(summation, width, measure, sites):
         def total(width, points, sites):
-            found = summation.moments(k.Gaussian(width), Measure(points, measure.log_weights, measure.values), sites)
+            found = summation.moments(family(width), Measure(points, measure.log_weights, measure.values), sites)
             return jnp.sum(found.log_mass) + jnp.sum(jnp.cos(jnp.arange(3.0))[None] * found.mean), found
 
         slopes, found = jax.grad(total, argnums=(0, 1, 2), has_aux=True)(width, measure.points, sites)

@@ -344,6 +344,20 @@ def gpt_random(of: Shipped) -> None:
     assert norms[-1] == last_norm.rounded
 
 
+def gravity(of: Shipped) -> None:
+    """Every pair at a distance r pulls Σ w |x|² down at w² r²/(r² + s²) each way; a cut-off leaves the nearer pairs."""
+    rate, first, last, time, radius, share = of.says(
+        "falls at the rate {}, from {} to {} at t = {}; cut off at radius {} it would begin with {}, the share"
+    )
+    run = of.run()
+    cloud = np.asarray(points(run))
+    squares = np.mean(np.sum(cloud**2, axis=-1), axis=1)
+    assert squares[0] == first.rounded
+    assert np.mean(np.sum(frame_at(run, time.value) ** 2, axis=-1)) == last.rounded
+    assert -slope(run.times, squares, 0, 1) == rate.rounded
+    assert np.mean(pdist(cloud[0]) < radius.value) == share.rounded
+
+
 def heat_flow(of: Shipped) -> None:
     """The rate of the equation at this β is k² I_k/(β I_0); the fit is of late times, when the ripple is small."""
     of.says("in which a ripple of mode k dies like e^(-k^2 t / beta)")
@@ -1083,10 +1097,10 @@ CHECKS: dict[str, Callable[[Shipped], None]] = {
     for check in (
         alibi, annealed_sampling, annealing, blurring_mean_shift, bounded_confidence, causal, circle_instability,
         condensing_density, contrastive, cross_attention, density_circle, density_line, density_sphere,
-        depth_refinement, differential, encoder_decoder, equiangular, first_marked, first_merge, flow_of_measures, flow_of_points,
-        from_file, gaussian_blow_up, gaussian_law, gpt_random, gradient_flow, heat_flow, hopfield, hysteresis,
-        image_patches, kernel_regression, kuramoto, label_propagation, layer_norm,
-        layers, linear_attention, linear_neighbourhoods, linearised_attention,
+        depth_refinement, differential, encoder_decoder, equiangular, first_marked, first_merge, flow_of_measures,
+        flow_of_points, from_file, gaussian_blow_up, gaussian_law, gpt_random, gradient_flow, gravity, heat_flow, hopfield,
+        hysteresis, image_patches, kernel_regression, kuramoto, label_propagation, layer_norm, layers, linear_attention,
+        linear_neighbourhoods, linearised_attention,
         local_autoregression, long_contexts, million_tokens, minilm_attention, minilm_feed_forward, minilm_repeated,
         minilm_text,
         minilm_without_norm, momentum, moons, near_and_far, nearest_neighbours, ngpt, noise, peri_norm, post_norm_block,

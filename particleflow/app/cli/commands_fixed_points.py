@@ -70,7 +70,7 @@ def fixed_points(
             "`particleflow.fixed_points(flow, points)` takes any."
         )
     with run_folder.open_run(run) as trajectory:
-        chosen = _chosen_frame(trajectory, frame, time)
+        chosen = chosen_frame(trajectory, frame, time)
         note(f"searching near frame {chosen}, t = {trajectory.times[chosen]:.6g}", quiet=quiet)
         prepare()
         loaded = scenarios.load(run_folder.scenario_file(folder), allow_code=allow_code)
@@ -86,7 +86,7 @@ def fixed_points(
     return 0
 
 
-def _chosen_frame(trajectory: "Trajectory", frame: int | None, time: float | None) -> int:
+def chosen_frame(trajectory: "Trajectory", frame: int | None, time: float | None) -> int:
     """The number of the wanted frame, counted from the first.
 
     Parameters: `frame`, its number, negative from the end; `time`, whose nearest saved frame is meant; the last frame

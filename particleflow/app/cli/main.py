@@ -33,6 +33,7 @@ from particleflow.app.cli import (
     commands_kinds,
     commands_list,
     commands_products,
+    commands_ranks,
     commands_run,
     commands_sweep,
 )
@@ -76,6 +77,7 @@ def make_app() -> App:
         commands_products.view,
         commands_compare.compare,
         commands_fixed_points.fixed_points,
+        commands_ranks.ranks,
         commands_products.export,
         commands_products.recover,
         commands_inspect.schema,

@@ -28,7 +28,7 @@ _FLAGS = ("-std=gnu++17", "-O2", "-fPIC", "-fno-math-errno", "-ffp-contract=fast
 _TUNED = {"x86_64": "-march=native", "AMD64": "-march=native", "aarch64": "-mcpu=native", "arm64": "-mcpu=native"}
 _COMPILERS = ("c++", "g++", "clang++")
 _COMPILER_SECONDS = 120.0  # after which a compiler is stopped
-TARGETS = ("moments", "adjoint")
+TARGETS = ("moments", "adjoint", "far")
 
 
 class Library(NamedTuple):
@@ -182,11 +182,12 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _compile(compiler: str, path: Path, failure: Path) -> None:
-    """Compile three objects side by side, link them, and rename the library to its place when it is whole."""
+    """Compile four objects side by side, link them, and rename the library to its place when it is whole."""
     import jax
 
     with tempfile.TemporaryDirectory(dir=path.parent, prefix="building-") as work:
         parts = {"double": ["-DPRECISION=double", "precision.cc"], "float": ["-DPRECISION=float", "precision.cc"]}
+        parts["far"] = ["far.cc"]
         parts["ffi"] = ["-O1", f"-I{jax.ffi.include_dir()}", "ffi.cc"]
         commands = [
             [compiler, *_flags(), *options, str(_HERE / source), "-c", "-o", f"{work}/{name}.o"]

@@ -4,6 +4,7 @@
 // axes, of any number, each as long as that of the results or 1: a batch in which some operands are shared.
 #include <new>
 #include <vector>
+#include "far_problem.h"
 #include "problem.h"
 #include "workers.h"
 #include "xla/ffi/api/ffi.h"
@@ -14,6 +15,7 @@ bool sum_all(const std::vector<Problem<float>> &, const Workers &);
 bool sum_all(const std::vector<Problem<double>> &, const Workers &);
 bool pull_all(const std::vector<Adjoint<float>> &, const Workers &);
 bool pull_all(const std::vector<Adjoint<double>> &, const Workers &);
+bool far_sum(const FarProblem &, const Workers &);
 
 namespace {
 
@@ -170,9 +172,37 @@ ffi::Error handle_adjoint(ffi::ThreadPool pool, ffi::RemainingArgs args, ffi::Re
   });
 }
 
+// Points of queries and sources, charges, and (power, square of the softening), all in double precision, of one sum.
+ffi::Error handle_far(ffi::ThreadPool pool, ffi::Buffer<ffi::F64> queries, ffi::Buffer<ffi::F64> keys,
+                      ffi::Buffer<ffi::F64> charges, ffi::Buffer<ffi::F64> numbers, ffi::ResultBuffer<ffi::F64> results,
+                      int64_t kind, bool logarithmic, double error) {
+  return guarded([&] {
+    const auto ours = queries.dimensions(), theirs = keys.dimensions();
+    const int columns = (int)(kind == DIPOLES ? charges.dimensions()[1] / ours[1] : charges.dimensions()[1]);
+    const double *law = numbers.typed_data();
+    const FarProblem problem{(int)ours[0], (int)theirs[0], (int)ours[1], columns, (FarKind)kind,
+                             {law[0], law[1], logarithmic}, error, queries.typed_data(), keys.typed_data(),
+                             charges.typed_data(), results->typed_data()};
+    const Workers workers{(int)std::max<int64_t>(1, pool.num_threads()),
+                          [&pool](std::function<void()> task) { pool.Schedule(std::move(task)); }, WORTH_SHARING};
+    return told(far_sum(problem, workers));
+  });
+}
+
 }  // namespace
 }  // namespace particleflow
 
+XLA_FFI_DEFINE_HANDLER_SYMBOL(particleflow_far, particleflow::handle_far,
+                              xla::ffi::Ffi::Bind()
+                                  .Ctx<xla::ffi::ThreadPool>()
+                                  .Arg<xla::ffi::Buffer<xla::ffi::F64>>()
+                                  .Arg<xla::ffi::Buffer<xla::ffi::F64>>()
+                                  .Arg<xla::ffi::Buffer<xla::ffi::F64>>()
+                                  .Arg<xla::ffi::Buffer<xla::ffi::F64>>()
+                                  .Ret<xla::ffi::Buffer<xla::ffi::F64>>()
+                                  .Attr<int64_t>("kind")
+                                  .Attr<bool>("logarithmic")
+                                  .Attr<double>("error"));
 XLA_FFI_DEFINE_HANDLER_SYMBOL(particleflow_moments, particleflow::handle_moments,
                               xla::ffi::Ffi::Bind()
                                   .Ctx<xla::ffi::ThreadPool>()

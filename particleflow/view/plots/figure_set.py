@@ -39,6 +39,7 @@ from particleflow.view.plots.density.distributions import (
     schedule,
 )
 from particleflow.view.plots.matrices.pair_matrices import MAX_ATTENTION, MAX_MATRIX, attention, gram, similarity
+from particleflow.view.plots.matrices.rank_plots import MAX_RANKED, attention_ranks
 from particleflow.view.plots.saving import save_figure
 from particleflow.view.plots.space.paths import kymograph, paths
 from particleflow.view.plots.space.snapshots import snapshots
@@ -83,7 +84,7 @@ _WISHES: dict[tuple[str, str], tuple[str, ...]] = {
 FIGURES = (
     "snapshots", "map", "density", "profiles", "schedule", "covariance", "peaks", "staircase", "energy", "modes",
     "kymograph", "paths", "nearest_neighbours", "merge_tree", "similarity", "gram", "attention",
-    "approach", "depth", "heads", *SUBJECTS,
+    "ranks", "approach", "depth", "heads", *SUBJECTS,
 )  # fmt: skip
 OBSERVABLE = "observable_"  # begins the name of the figure of an observable
 Draw = Callable[[], Any]
@@ -226,6 +227,8 @@ def _plan(trajectory: "Trajectory", analysis: Any, camera: Camera | None = None)
         yield "gram", lambda: gram(trajectory, frame, labels=blocks)
         if _selects(known) and run.count <= MAX_ATTENTION:
             yield "attention", lambda: attention(trajectory, frame, labels=blocks)
+        if _selects(known) and run.count <= MAX_RANKED:
+            yield "ranks", lambda: attention_ranks(trajectory, frame, labels=blocks)
     if known.picture is not None and "picture" not in dict(leading):
         yield "picture", lambda: picture(trajectory, labels=labels)
     yield from _observables(trajectory)

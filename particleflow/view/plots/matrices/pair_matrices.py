@@ -195,7 +195,22 @@ def attention(
         return _attention_matrix(np.asarray(source, float), new_axes(ax, MATRIX))
     run = first_run(source)
     time = float(run.times[frame])
-    stored = character_of(run).attention_at(time)
+    acting, weights, order, name = acting_attention(run, frame, beta, labels)
+    order = order[thinned(len(order), MAX_MATRIX)]
+    shape = MATRIX if run.words is None else WORD_MATRIX
+    ax = new_axes(ax, shape, about=source, note=sample_note(run, MAX_MATRIX))
+    _attention_matrix(weights[np.ix_(order, order)], ax, run.count)
+    ax.set(xlabel=f"attends to particle $j$, {name}", ylabel=f"particle $i$, {name}")
+    _name_sides(ax, run, order, frame, labels)
+    set_title(ax, run, f"β = {acting.beta:g}", time=time)
+    return ax
+
+
+def acting_attention(
+    run: "Trajectory", frame: int, beta: float | None = None, labels: Any = None
+) -> tuple[StoredInteraction, np.ndarray, np.ndarray, str]:
+    """The attention of a frame, its weights (N, N), the order to show particles in, and its name."""
+    stored = character_of(run).attention_at(float(run.times[frame]))
     if beta is None and stored is None:
         raise ArgumentError(
             "Argument `beta` must be given to compute attention from a trajectory that does not store the attention "
@@ -206,17 +221,8 @@ def attention(
     weights = interaction_matrix(run, frame, acting)
     if acting.positions is not None and acting.positions.factors:
         places = np.arange(run.count) if run.positions is None else np.asarray(run.positions)
-        order, name = np.argsort(places, kind="stable"), _BY_POSITION
-    else:
-        order, name = particle_order(run, frame, labels)
-    order = order[thinned(len(order), MAX_MATRIX)]
-    shape = MATRIX if run.words is None else WORD_MATRIX
-    ax = new_axes(ax, shape, about=source, note=sample_note(run, MAX_MATRIX))
-    _attention_matrix(weights[np.ix_(order, order)], ax, run.count)
-    ax.set(xlabel=f"attends to particle $j$, {name}", ylabel=f"particle $i$, {name}")
-    _name_sides(ax, run, order, frame, labels)
-    set_title(ax, run, f"β = {acting.beta:g}", time=time)
-    return ax
+        return acting, weights, np.argsort(places, kind="stable"), _BY_POSITION
+    return acting, weights, *particle_order(run, frame, labels)
 
 
 def interaction_matrix(run: "Trajectory", frame: int, acting: StoredInteraction) -> np.ndarray:

@@ -1,0 +1,1 @@
+"""Sums over a lattice of copies: charges in a periodic box."""

@@ -1,0 +1,1 @@
+"""Sums of slowly decaying kernels by a tree of cells: near pairs one by one, far cells through polynomials."""
