@@ -117,7 +117,7 @@ def test_a_staircase_that_coalesces_takes_explicit_steps_first_and_few_in_all():
 
 @pytest.mark.slow
 def test_clusters_that_have_formed_do_not_hold_up_a_run_without_coalescing():
-    """Three clusters of tokens, coincident to rounding, up to t = 10⁸: SciPy's Radau on three weighted points agrees."""
+    """Three clusters of tokens, coincident to rounding, up to t = 10⁸: SciPy agrees on three weighted points."""
     beta, centres, sizes = 16.0, np.array([0.0, 1.15, 3.4]), np.array([30, 20, 14])
     angles = np.repeat(centres, sizes) + 0.3 * np.random.default_rng(1).uniform(-1, 1, sizes.sum())
     flow = pf.Flow(pf.Attend(pf.kernels.Attention(beta)), pf.Sphere())

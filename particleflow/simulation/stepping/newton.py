@@ -1,9 +1,9 @@
 """Newton's method with a matrix that is kept while it serves.
 
-Most of the cost of an implicit step of many unknowns is the derivative of the field: with m unknowns it takes as long as
-many hundreds of fields, where a solve with the factored matrix takes a few. So all stages of a step share one matrix,
-I − hγJ, and another one is computed where corrections shrink too slowly: while particles merge J changes over distances
-of 1/β, while clusters stand still it does not change at all.
+Most of the cost of an implicit step of many unknowns is the derivative of the field: with m unknowns it takes as long
+as many hundreds of fields, where a solve with the factored matrix takes a few. So all stages of a step share one
+matrix, I − hγJ, and another one is computed where corrections shrink too slowly: while particles merge J changes over
+distances of 1/β, while clusters stand still it does not change at all.
 
 Unknowns are increments of the state, so that the tolerances of the steps apply to them as they are. Source: Hairer and
 Wanner, Solving Ordinary Differential Equations II (1996), section IV.8.
@@ -45,9 +45,7 @@ class KeptNewton(optx.AbstractRootFinder):
     atol: Any
     norm: Callable[[Any], Array] = optx.max_norm
 
-    def init(
-        self, fn: Any, y: Any, args: Any, options: Any, f_struct: Any, aux_struct: Any, tags: Any
-    ) -> _Corrections:
+    def init(self, fn: Any, y: Any, args: Any, options: Any, f_struct: Any, aux_struct: Any, tags: Any) -> _Corrections:
         """No corrections so far."""
         none = jnp.asarray(jnp.inf, y.dtype)
         return _Corrections(options["factors"], none, none, none, jnp.zeros((), int))
@@ -55,7 +53,7 @@ class KeptNewton(optx.AbstractRootFinder):
     def step(
         self, fn: Any, y: Array, args: Any, options: Any, state: _Corrections, tags: Any
     ) -> tuple[Array, _Corrections, Any]:
-        """One correction, after another matrix has been computed if there is none, or the last ones shrank too slowly."""
+        """One correction; first another matrix if there is none, or if the last corrections shrank too slowly."""
         slow = (state.count >= 2) & ~(state.size <= _SLOW * state.before)
         missing = (state.count == 0) & ~options["known"]
         factors = jax.lax.cond(slow | missing, lambda: factored(lambda z: fn(z, args)[0], y), lambda: state.factors)
