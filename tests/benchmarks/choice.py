@@ -101,7 +101,7 @@ PROBLEMS = [
 class Sizes(NamedTuple):
     """What a row is about, beside its problem; `queries` are the last points, all if None."""
 
-    count: int
+    sources: int
     tolerance: float
     queries: int | None
     precision: str
@@ -142,15 +142,15 @@ def error_between(found: Any, exact: Any, points: np.ndarray) -> float:
 
 def clouds(problem: Problem, sizes: Sizes) -> tuple[Measure, jax.Array]:
     """The points with their weights, and the queries."""
-    points = jnp.asarray(problem.cloud(np.random.default_rng(1), sizes.count).astype(sizes.precision))
-    weights = np.random.default_rng(2).normal(size=sizes.count) * sizes.weighted
-    return Measure(points, jnp.asarray(weights.astype(sizes.precision))), points[-(sizes.queries or sizes.count) :]
+    points = jnp.asarray(problem.cloud(np.random.default_rng(1), sizes.sources).astype(sizes.precision))
+    weights = np.random.default_rng(2).normal(size=sizes.sources) * sizes.weighted
+    return Measure(points, jnp.asarray(weights.astype(sizes.precision))), points[-(sizes.queries or sizes.sources) :]
 
 
 def row(problem: Problem, sizes: Sizes, repetitions: int) -> str:
     """One line of the table."""
     measure, queries = clouds(problem, sizes)
-    count, tolerance, points = sizes.count, sizes.tolerance, np.asarray(measure.points)
+    count, tolerance, points = sizes.sources, sizes.tolerance, np.asarray(measure.points)
     choices = {type(each.summation).__name__: each for each in ways(problem, measure, queries, tolerance)}
     some = queries[: max(SAMPLE, TIMED_PAIRS // count)]
     seen = {name: some if name == "Native" else queries for name in choices}

@@ -74,3 +74,27 @@ def test_a_stiff_field_with_such_a_loop_is_solved_by_implicit_steps():
     )
     assert np.max(np.abs(run.points - np.cos(times)[:, None, None])) < 1e-7
     assert run.metadata["statistics"]["accepted steps"] < 1000
+
+
+@pytest.mark.slow
+def test_an_ensemble_of_implicit_runs_is_its_members():
+    """Runs of a batch compute their matrices together."""
+    starts = np.asarray(pf.Sphere().retract(jnp.asarray(np.random.default_rng(1).normal(size=(3, 6, 2)))))
+    flow = pf.Flow(pf.Attend(pf.kernels.Attention(4.0)), pf.Sphere())
+    times, options = [0.0, 1.0, 50.0], {"rtol": 1e-8, "atol": 1e-10, "solver": "kvaerno5"}
+    together = pf.simulate(flow, starts, times, **options)  # pyright: ignore[reportArgumentType]
+    for run, start in enumerate(starts):
+        alone = pf.simulate(flow, start, times, **options)  # pyright: ignore[reportArgumentType]
+        assert np.max(np.abs(np.asarray(together.points)[:, run] - np.asarray(alone.points))) < 1e-8
+
+
+@pytest.mark.slow
+def test_derivatives_through_implicit_steps_are_those_of_differences():
+    start = pf.Sphere().retract(jnp.asarray(np.random.default_rng(0).normal(size=(6, 2))))
+
+    def end(beta: Any) -> Any:
+        flow = pf.Flow(pf.Attend(pf.kernels.Attention(beta)), pf.Sphere())
+        reached = pf.evolve(flow, start, 1.5, rtol=1e-9, atol=1e-11, solver="kvaerno5", max_steps=256)
+        return jnp.sum(jnp.sin(3 * reached.points))
+
+    assert jax.grad(end)(2.0) == pytest.approx((end(2.0001) - end(1.9999)) / 2e-4, rel=1e-6)

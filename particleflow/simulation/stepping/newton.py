@@ -25,13 +25,13 @@ Factors = tuple[Array, Array]
 
 
 class _Corrections(NamedTuple):
-    """The factored matrix, the sizes of the last two corrections, the largest number in the last one, and how many."""
+    """The factored matrix, the sizes of the last two corrections, the largest number of the last, and their number."""
 
     factors: Factors
     size: Array
     before: Array
     largest: Array
-    count: Array
+    made: Array
 
 
 class KeptNewton(optx.AbstractRootFinder):
@@ -54,34 +54,54 @@ class KeptNewton(optx.AbstractRootFinder):
         self, fn: Any, y: Array, args: Any, options: Any, state: _Corrections, tags: Any
     ) -> tuple[Array, _Corrections, Any]:
         """One correction; first another matrix if there is none, or if the last corrections shrank too slowly."""
-        slow = (state.count >= 2) & ~(state.size <= _SLOW * state.before)
-        missing = (state.count == 0) & ~options["known"]
-        factors = jax.lax.cond(slow | missing, lambda: factored(lambda z: fn(z, args)[0], y), lambda: state.factors)
+        slow = (state.made >= 2) & ~(state.size <= _SLOW * state.before) & ~_is_over(state, options["rounding"])
+        missing = (state.made == 0) & ~options["known"]
+        factors = jax.lax.cond(
+            _anywhere(slow | missing), lambda: factored(lambda z: fn(z, args)[0], y), lambda: state.factors
+        )
         residual, aux = fn(y, args)
         correction = jax.scipy.linalg.lu_solve(factors, residual)
         found = y - correction
         size = self.norm(correction / (self.atol + self.rtol * jnp.abs(found)))
         largest = jnp.max(jnp.abs(correction))
-        return found, _Corrections(factors, size, state.size, largest, state.count + 1), aux
+        return found, _Corrections(factors, size, state.size, largest, state.made + 1), aux
 
     def terminate(
         self, fn: Any, y: Any, args: Any, options: Any, state: _Corrections, tags: Any
     ) -> tuple[Array, optx.RESULTS]:
-        """Whether the corrections that would follow, size · (r + r² + …) at the rate r, are small enough."""
-        rate = state.size / state.before
-        follows = state.size * rate / (1 - rate)
-        small = (state.count >= 2) & (rate < 1) & (follows <= _ACCURACY)
-        small = small | (state.largest <= options["rounding"])
-        lost = ~jnp.isfinite(state.largest)
-        lost = lost & (state.count > 0)
+        """Whether the solution is accurate, or lost: then a correction is not finite."""
+        lost = (state.made > 0) & ~jnp.isfinite(state.largest)
         result = optx.RESULTS.where(lost, optx.RESULTS.nonlinear_divergence, optx.RESULTS.successful)
-        return small | lost, result
+        return _is_over(state, options["rounding"]), result
 
     def postprocess(
         self, fn: Any, y: Any, aux: Any, args: Any, options: Any, state: Any, tags: Any, result: Any
     ) -> tuple[Any, Any, dict[str, Any]]:
         """The solution as it is."""
         return y, aux, {}
+
+
+def _is_over(state: _Corrections, rounding: Array) -> Array:
+    """Whether the corrections that would follow, size · (r + r² + …) at the rate r, are small, or not finite."""
+    rate = state.size / state.before
+    follows = state.size * rate / (1 - rate)
+    small = (state.made >= 2) & (rate < 1) & (follows <= _ACCURACY)
+    return (state.made > 0) & (small | (state.largest <= rounding) | ~jnp.isfinite(state.largest))
+
+
+@jax.custom_batching.custom_vmap
+def _anywhere(flag: Array) -> Array:
+    """Whether it holds for any run of a batch.
+
+    Runs compute matrices together: where each decided for itself, a batch would compute one for every correction.
+    """
+    return flag
+
+
+@_anywhere.def_vmap
+def _anywhere_in_batch(size: int, batched: list[bool], flag: Array) -> tuple[Array, bool]:
+    """One answer for all runs."""
+    return jnp.any(flag), False
 
 
 def no_factors(like: Float[Array, " m"]) -> Factors:

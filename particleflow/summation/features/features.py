@@ -176,23 +176,24 @@ class _Size(NamedTuple):
     dimension: int
     columns: int
     curve: str = "gaussian"
-    bytes: int = 8
+    itemsize: int = 8
 
     @staticmethod
     def of(form: LowRankForm, values: Array) -> "_Size":
         """The size of a sum that is known to be one of features."""
-        places, curve = form.keys, max(form.kernel.curves, key=lambda each: cost_of_pair(1, 1, each))
-        return _Size(len(form.queries), *places.shape, values.shape[1], curve, places.dtype.itemsize)
+        (sources, dimension), itemsize = form.keys.shape, form.keys.dtype.itemsize
+        curve = max(form.kernel.curves, key=lambda each: cost_of_pair(1, 1, each))
+        return _Size(len(form.queries), sources, dimension, values.shape[1], curve, itemsize)
 
     def cost(self, method: str, rank: int) -> float:
         """In native pairs of three dimensions: two sums over R places, and the other work of a method."""
         points = self.sources + self.queries
         if method == "nystrom":
             sums = cost_of_pair(self.dimension, self.columns, self.curve) * rank * points
-            cached = CANDIDATES_A_LANDMARK * rank**2 * self.bytes <= _CACHED_BYTES
-            cubed = (_PAIRS_A_LANDMARK_CUBED if cached else _PAIRS_BEYOND_CACHE) * self.bytes / 8
+            cached = CANDIDATES_A_LANDMARK * rank**2 * self.itemsize <= _CACHED_BYTES
+            cubed = (_PAIRS_A_LANDMARK_CUBED if cached else _PAIRS_BEYOND_CACHE) * self.itemsize / 8
             return sums + cubed * rank**3 + _PAIRS_A_LANDMARK * rank + _PAIRS_A_SOURCE * self.sources
-        precision = self.bytes / 8
+        precision = self.itemsize / 8
         if method == "positive":
             sums = cost_of_pair(self.dimension, self.columns, None) * rank * points
             return precision * (_POSITIVE_TIME * sums + _POSITIVE_PAIRS_A_POINT * points)
@@ -208,7 +209,9 @@ def _is_worth_a_look(prepared: PreparedSum) -> bool:
 def _cost_from(rank: int, prepared: PreparedSum, tolerance: float) -> float:
     """A lower bound of the cost of features of this rank, or of a larger one."""
     measure, queries = prepared.measure, prepared.queries.points.shape[0]
-    size = _Size(queries, measure.count, measure.dimension, value_columns(measure).shape[1], bytes=_itemsize(measure))
+    size = _Size(
+        queries, measure.count, measure.dimension, value_columns(measure).shape[1], itemsize=_itemsize(measure)
+    )
     allowed = (tolerance / standard_deviations(size.queries)) ** 2
     drawn = max(rank, int(min(_SLACK * _SMALL_VARIANCE / allowed, 1e9)))
     return min(size.cost("nystrom", rank), size.cost("positive", drawn))
