@@ -36,10 +36,13 @@ from particleflow.kernels.base import AbstractKernel
 from particleflow.measure import Measure, Sites
 from particleflow.summation.moments import Moments
 
-# The time that a pair takes, relative to native code: rough numbers, for plans and choices.
+# The time that a pair takes, relative to native code: for plans and choices. All numbers of costs are fixed ones,
+# fitted to processor time (`tests/benchmarks/sum_costs.py`): a resumed run makes the choices of an uninterrupted one.
 NATIVE_TIME, XLA_TIME = 1.0, 3.0
-_EXPONENTIAL_OPERATIONS = 14  # what an exponential costs, in multiply-adds
+_EXPONENTIAL_OPERATIONS = 12  # what an exponential costs, in multiply-adds
 _OPERATIONS_IN_SPACE = 6  # multiply-adds of a pair in three dimensions with three values
+_DISTANCE_OPERATIONS, _OPERATIONS_A_DIFFERENCE = 2.0, 0.5  # more than an inner product, and that for each coordinate
+_CURVE_OPERATIONS = {"exponential": 12.0, "power": 20.0}  # a root; a logarithm
 
 
 class Limits(NamedTuple):
@@ -130,16 +133,22 @@ def tightened(summation: AbstractSummation, factor: float) -> AbstractSummation:
     return summation.tightened(factor) if isinstance(summation, LeavesChoiceOpen) else summation
 
 
-def cost_of_pairs(measure: Measure, queries: Sites, time: float = XLA_TIME) -> float:
+def cost_of_pairs(measure: Measure, queries: Sites, time: float = XLA_TIME, curve: str | None = None) -> float:
     """The cost of a sum over all pairs, in native pairs of three dimensions.
 
-    A pair takes a multiply-add a coordinate and a value column, and an exponential, each `time` times as long as in
-    native code.
+    A pair takes a multiply-add a coordinate and a value column, an exponential, and what a `curve` of distances takes,
+    each `time` times as long as in native code.
     """
-    columns = value_columns(measure).shape[1]
-    operations = measure.dimension + columns + _EXPONENTIAL_OPERATIONS
-    each = operations / (_OPERATIONS_IN_SPACE + _EXPONENTIAL_OPERATIONS)
+    each = cost_of_pair(measure.dimension, value_columns(measure).shape[1], curve)
     return time * each * queries.points.shape[0] * measure.count
+
+
+def cost_of_pair(dimension: int, columns: int, curve: str | None) -> float:
+    """The cost of one pair of an inner product (None) or a curve of a distance, in native pairs of three dimensions."""
+    operations = dimension + columns + _EXPONENTIAL_OPERATIONS
+    if curve is not None:
+        operations += _DISTANCE_OPERATIONS + _OPERATIONS_A_DIFFERENCE * dimension + _CURVE_OPERATIONS.get(curve, 0.0)
+    return operations / (_OPERATIONS_IN_SPACE + _EXPONENTIAL_OPERATIONS)
 
 
 def as_query_sites(queries: Any) -> Sites:

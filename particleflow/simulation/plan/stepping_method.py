@@ -23,9 +23,9 @@ IMPLICIT_UNKNOWNS = 1024  # Newton's matrices have this many rows at most
 _CHOSEN_RTOL = {"float64": 1e-6, "float32": 1e-4}  # of adaptive steps, by the precision of the run
 _ATOL_SHARE = 0.01  # of rtol
 FEW_POINTS = 32  # up to so many points an implicit step takes about as long as ten explicit ones, and is taken at once
-# An implicit step of m unknowns takes as long as m²/30 to m²/5 explicit ones (measured, m = 68 to 400), and every frame
-# takes one or more.
-_STEPS_A_FRAME = 0.1
+# An implicit step of m unknowns takes as long as m²/500 explicit ones (measured, m = 80 to 400), and ten at least;
+# every frame takes one or more.
+_STEPS_A_FRAME, _FEWEST_STEPS_A_FRAME = 1 / 400, 10
 _TIGHT = 1e-7  # relative tolerances below this are cheaper with a method of order eight
 
 
@@ -164,7 +164,7 @@ def explicit_steps(count: int, dimension: int, frames: int) -> int | None:
     unknowns = count * dimension
     if unknowns > IMPLICIT_UNKNOWNS:
         return None
-    return 0 if count <= FEW_POINTS else round(_STEPS_A_FRAME * unknowns**2) * frames
+    return 0 if count <= FEW_POINTS else round(max(_FEWEST_STEPS_A_FRAME, _STEPS_A_FRAME * unknowns**2)) * frames
 
 
 def _noises(flow: Flow, discretization: AbstractDiscretization, start: Measure) -> tuple[Any, ...]:

@@ -3,6 +3,7 @@
 window          `solve_window`: one window of a run; `final_state`: one differentiable solve; `Method` names the solver
 step_control    controllers (adaptive steps carried over windows, steps on a grid), maps, noise on the grid
 implicit        diagonally implicit Runge–Kutta steps that count their evaluations
+newton          their equations, by Newton's method with a matrix that is kept while it serves
 positive_steps  Runge–Kutta steps made of Euler steps, which keep densities positive
 event_search    steps that search for an event between their ends
 solve_outcome   the state or the error of a single solve

@@ -19,7 +19,10 @@ import optimistix as optx
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Int
 
+from particleflow.simulation.stepping.newton import Factors, KeptNewton, no_factors
+
 _NEWTON_STEPS = 10
+_FIELD_ROUNDING = 1.0  # the rounding error of a field, in units of eps · max |y|
 
 
 class Tableau(NamedTuple):
@@ -72,23 +75,19 @@ def uncounted(error: Any) -> tuple[Any, Int[Array, ""]]:
     return error, jnp.zeros((), int)
 
 
-def newton_to_rounding(dtype: Any) -> optx.Newton:
-    """Newton's method for fixed steps, which have no tolerances of their own: to 1000 units of rounding."""
-    tolerance = 1e3 * float(jnp.finfo(dtype).eps)
-    return optx.Newton(rtol=tolerance, atol=tolerance)
-
-
 class Implicit(diffrax.AbstractImplicitSolver, diffrax.AbstractAdaptiveSolver):
     """A diagonally implicit Runge–Kutta method, each stage solved by Newton's method to the tolerances of the steps.
 
     diffrax's default (`VeryChord`) keeps one Jacobian for a whole step. That of attention changes over distances of
-    1/β, so a fixed one fails while particles merge, and half of all steps are rejected: here every iteration computes
-    its own. With `counted`, errors are `CountedError`.
+    1/β, so a fixed one fails while particles merge, and half of all steps are rejected: here another one is computed
+    where iterations converge slowly (`newton`). With `counted`, errors are `CountedError`. `eps` is the rounding unit
+    of the field, whose precision may be below that of the steps.
     """
 
     method: str = eqx.field(static=True)
     counted: bool = eqx.field(static=True)
-    root_finder: Any = diffrax.with_stepsize_controller_tols(optx.Newton)()  # pyright: ignore
+    eps: float = eqx.field(static=True)
+    root_finder: Any = diffrax.with_stepsize_controller_tols(KeptNewton)()  # pyright: ignore
     root_find_max_steps: Any = _NEWTON_STEPS  # pyright: ignore
     term_structure: ClassVar = diffrax.AbstractTerm
     interpolation_cls: ClassVar = diffrax.ThirdOrderHermitePolynomialInterpolation.from_k
@@ -127,7 +126,7 @@ class Implicit(diffrax.AbstractImplicitSolver, diffrax.AbstractAdaptiveSolver):
         def field(time: Any, y: Array) -> Array:
             return ravel_pytree(terms.vf(time, unravel(y), args))[0]
 
-        (fields, evaluations, result), states = self._stages(field, begin, first, t0, t1)
+        (fields, _, evaluations, result), states = self._stages(field, begin, first, t0, t1)
         estimate = size * jnp.tensordot(jnp.asarray(table.error, begin.dtype), fields, 1)
         converged: Any = result == diffrax.RESULTS.successful
         error: Any = unravel(jnp.asarray(jnp.where(converged, estimate, jnp.inf)))  # rejects the step
@@ -138,33 +137,37 @@ class Implicit(diffrax.AbstractImplicitSolver, diffrax.AbstractAdaptiveSolver):
 
     def _stages(
         self, field: Callable[[Any, Array], Array], begin: Array, first: Array, t0: Any, t1: Any
-    ) -> tuple[tuple[Array, Array, Any], Array]:
-        """Solve the stages one after the other: their fields, evaluations and result, and the state of each.
+    ) -> tuple[tuple[Array, Factors, Array, Any], Array]:
+        """Solve the stages one after the other: fields, matrix, evaluations and result, and the state of each.
 
-        A loop, so that the field and Newton's method are compiled once for all stages.
+        A loop, so that the field and Newton's method are compiled once for all stages; they share the matrix I − hγJ.
         """
         size, table = t1 - t0, self.tableau
+        rounding = jax.lax.stop_gradient(_FIELD_ROUNDING * self.eps * size * jnp.max(jnp.abs(begin)))
 
         def solve_stage(so_far: tuple, stage: tuple) -> tuple[tuple, Array]:
-            fields, evaluations, result = so_far
+            fields, matrix, evaluations, result = so_far
             index, lower, diagonal, guess, node = stage
             time = jnp.where(node == 1, t1, t0 + node * size)
-            known = begin + size * jnp.tensordot(lower, fields, 1)
+            known, weight = begin + size * jnp.tensordot(lower, fields, 1), size * diagonal
             solution = optx.root_find(
-                lambda found, _: found - field(time, known + size * diagonal * found),
+                lambda increment, _: increment - weight * field(time, known + increment),
                 self.root_finder,
-                jnp.tensordot(guess, fields, 1),
+                weight * jnp.tensordot(guess, fields, 1),
+                options={"factors": matrix, "known": index > 1, "rounding": rounding},
                 throw=False,
                 max_steps=self.root_find_max_steps,
             )
             result = diffrax.RESULTS.where(
                 result == diffrax.RESULTS.successful, diffrax.RESULTS.promote(solution.result), result
             )
-            fields = fields.at[index].set(solution.value)
-            state = known + size * diagonal * solution.value
-            return (fields, evaluations + solution.stats["num_steps"], result), state
+            fields = fields.at[index].set(solution.value / weight)
+            state = known + solution.value
+            matrix = jax.lax.stop_gradient(solution.state.factors)
+            return (fields, matrix, evaluations + solution.stats["num_steps"], result), state
 
         rows = (np.arange(len(table.diagonal)), table.lower, table.diagonal, table.guess, table.nodes)
         later = jax.tree.map(lambda row: jnp.asarray(row[1:], None if row.dtype == int else begin.dtype), rows)
         fields = jnp.zeros((len(table.diagonal), *begin.shape), begin.dtype).at[0].set(first)
-        return jax.lax.scan(solve_stage, (fields, jnp.zeros((), int), diffrax.RESULTS.successful), later)
+        nothing = no_factors(begin), jnp.zeros((), int), diffrax.RESULTS.successful
+        return jax.lax.scan(solve_stage, (fields, *nothing), later)

@@ -15,7 +15,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import lineax as lx
-import optimistix as optx
 from jaxtyping import Array, Bool, Float
 
 from particleflow.discretization import AbstractDiscretization, Noise, Present
@@ -26,7 +25,8 @@ from particleflow.errors import ArgumentError
 from particleflow.simulation.events import AbstractEvent
 from particleflow.simulation.observables import Observable, measured, name_of
 from particleflow.simulation.stepping.event_search import FINEST, Watching
-from particleflow.simulation.stepping.implicit import TABLEAUX, Implicit, newton_to_rounding
+from particleflow.simulation.stepping.implicit import TABLEAUX, Implicit
+from particleflow.simulation.stepping.newton import KeptNewton, newton_to_rounding
 from particleflow.simulation.stepping.positive_steps import SHU_OSHER, STAGES, ShuOsher
 from particleflow.simulation.stepping.solve_outcome import at_the_end
 from particleflow.simulation.stepping.step_control import (
@@ -275,6 +275,11 @@ class _Problem(eqx.Module):
         """The precision of the state; time is in 64 bits."""
         return self.system.precision
 
+    @property
+    def _eps(self) -> float:
+        """The rounding unit of the field."""
+        return float(jnp.finfo(self.precision).eps)
+
     def present(self, time: Array, y: Any) -> Present:
         """The `Present` at a time with these moving leaves, which observables and events are functions of."""
         asked = time.astype(self.precision)
@@ -351,9 +356,9 @@ class _Problem(eqx.Module):
         if name == SHU_OSHER:
             plain = ShuOsher(self.system.bounded)
         elif name in TABLEAUX:
-            plain = Implicit(name, self.windowed)
+            plain = Implicit(name, self.windowed, self._eps)
             if not method.adaptive:
-                plain = Implicit(name, self.windowed, newton_to_rounding(self.precision))
+                plain = Implicit(name, self.windowed, self._eps, newton_to_rounding(self.precision))
         else:
             plain = _EXPLICIT[name]()
         # Maps and noise have no states between the ends of their steps.
@@ -363,8 +368,8 @@ class _Problem(eqx.Module):
         """Wrap a solver in the search for the event; sets its root finder and loop, as diffrax does for others."""
         if self.method.solver in TABLEAUX and self.method.adaptive:
             pid: Any = error_controller(self.begin, end, self.numbers)
-            newton = optx.Newton(rtol=pid.rtol, atol=pid.atol, norm=pid.norm)
-            solver = Implicit(self.method.solver, self.windowed, newton)
+            newton = KeptNewton(rtol=pid.rtol, atol=pid.atol, norm=pid.norm)
+            solver = Implicit(self.method.solver, self.windowed, self._eps, newton)
         elif hasattr(solver, "scan_kind"):
             solver = eqx.tree_at(lambda each: each.scan_kind, solver, "lax", is_leaf=lambda leaf: leaf is None)
         rounding = 1e3 * float(jnp.finfo(self.precision).eps)

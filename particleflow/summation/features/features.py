@@ -11,7 +11,15 @@ from jaxtyping import Array
 from particleflow.errors import ArgumentError, whole_number
 from particleflow.kernels.base import AbstractKernel
 from particleflow.measure import Measure, Sites
-from particleflow.summation.base import NATIVE_TIME, Choice, Limits, check_precision, cost_of_pairs, value_columns
+from particleflow.summation.base import (
+    NATIVE_TIME,
+    Choice,
+    Limits,
+    check_precision,
+    cost_of_pair,
+    cost_of_pairs,
+    value_columns,
+)
 from particleflow.summation.candidates import Approximation
 from particleflow.summation.features.error_bounds import (
     CONFIDENCE,
@@ -22,7 +30,7 @@ from particleflow.summation.features.error_bounds import (
     sampled_queries,
     standard_deviations,
 )
-from particleflow.summation.features.nystrom import chosen_landmarks, nystrom_moments
+from particleflow.summation.features.nystrom import CANDIDATES_A_LANDMARK, chosen_landmarks, nystrom_moments
 from particleflow.summation.features.positive_definite import LowRankForm, obstacle
 from particleflow.summation.features.positive_features import positive_moments
 from particleflow.summation.features.random_frequencies import frequencies, phases
@@ -38,12 +46,16 @@ _SLACK = 1.5  # random features, in multiples of the number that their variance 
 _MARGIN = 2.0  # the promise of landmarks, in multiples of the largest error measured
 FEATURE_SUM_ULPS = 1e3  # the rounding of a sum by features, in eps · max |z|
 _SMALL_VARIANCE = 0.01  # of one random feature; kernels that hardly vary have less
-# The cost of choosing and factoring landmarks, in native pairs.
-_PAIRS_A_LANDMARK_CUBED = 0.5
-_PAIRS_A_SOURCE = 1000.0  # for the draw of candidates
-# The cost of a pair of a point and a random feature, in native pairs.
-_POSITIVE_TIME = 2.0
-_WAVE_TIME = 20.0  # cosines and sines by XLA
+# The cost of choosing and factoring landmarks, in native pairs, where the matrix of candidates fits into the cache of a
+# processor and where it does not; measured with one thread of LAPACK, whose threads wait for each other where other
+# programs run, which takes up to ten times as long.
+_PAIRS_A_LANDMARK_CUBED, _PAIRS_BEYOND_CACHE = 1.1, 2.3
+_CACHED_BYTES = 16 * 2**20
+_PAIRS_A_LANDMARK = 2e4  # a step of the factorisation
+_PAIRS_A_SOURCE = 450.0  # for the draw of candidates
+# The cost of a pair of a point and a random feature, in native pairs, and of a point.
+_POSITIVE_TIME, _POSITIVE_PAIRS_A_POINT = 1.1, 40.0
+_WAVE_TIME, _WAVE_TIME_A_COLUMN = 14.5, 0.35  # cosines and sines by XLA, for coordinates and values
 METHODS: tuple[Method, ...] = ("positive", "fourier", "phase", "nystrom")
 
 
@@ -98,7 +110,8 @@ class Features(Approximation):
         check_precision(kernel, measure, queries)
         form, values = LowRankForm.of(kernel, measure, queries), value_columns(measure)
         drawn = self._by_variance(form, values, limits.tolerance)
-        most = min([cost_of_pairs(measure, queries, NATIVE_TIME), *(2 * choice.cost for choice in drawn)])
+        curve = None if prepared.parts is None else prepared.parts.curve
+        most = min([cost_of_pairs(measure, queries, NATIVE_TIME, curve), *(2 * choice.cost for choice in drawn)])
         landmarks = self._by_residuals(prepared, form, limits.tolerance, most)
         return min([*drawn, *landmarks], key=lambda choice: choice.cost, default=None)
 
@@ -156,25 +169,35 @@ class Features(Approximation):
 
 
 class _Size(NamedTuple):
-    """The numbers of queries, sources, dimensions and value columns: what the cost of features depends on."""
+    """The numbers of queries, sources, dimensions and value columns, the curve of κ, and the bytes of a number."""
 
     queries: int
     sources: int
     dimension: int
     columns: int
+    curve: str = "gaussian"
+    itemsize: int = 8
 
     @staticmethod
     def of(form: LowRankForm, values: Array) -> "_Size":
         """The size of a sum that is known to be one of features."""
-        return _Size(len(form.queries), len(form.keys), form.keys.shape[1], values.shape[1])
+        (sources, dimension), itemsize = form.keys.shape, form.keys.dtype.itemsize
+        curve = max(form.kernel.curves, key=lambda each: cost_of_pair(1, 1, each))
+        return _Size(len(form.queries), sources, dimension, values.shape[1], curve, itemsize)
 
     def cost(self, method: str, rank: int) -> float:
         """In native pairs of three dimensions: two sums over R places, and the other work of a method."""
-        each = (self.dimension + self.columns + 14) / 20
-        pairs = each * rank * (self.sources + self.queries)
+        points = self.sources + self.queries
         if method == "nystrom":
-            return pairs + _PAIRS_A_LANDMARK_CUBED * rank**3 + _PAIRS_A_SOURCE * self.sources
-        return (_POSITIVE_TIME if method == "positive" else _WAVE_TIME) * pairs
+            sums = cost_of_pair(self.dimension, self.columns, self.curve) * rank * points
+            cached = CANDIDATES_A_LANDMARK * rank**2 * self.itemsize <= _CACHED_BYTES
+            cubed = (_PAIRS_A_LANDMARK_CUBED if cached else _PAIRS_BEYOND_CACHE) * self.itemsize / 8
+            return sums + cubed * rank**3 + _PAIRS_A_LANDMARK * rank + _PAIRS_A_SOURCE * self.sources
+        precision = self.itemsize / 8
+        if method == "positive":
+            sums = cost_of_pair(self.dimension, self.columns, None) * rank * points
+            return precision * (_POSITIVE_TIME * sums + _POSITIVE_PAIRS_A_POINT * points)
+        return precision * (_WAVE_TIME + _WAVE_TIME_A_COLUMN * (self.dimension + self.columns)) * rank * points
 
 
 def _is_worth_a_look(prepared: PreparedSum) -> bool:
@@ -186,10 +209,17 @@ def _is_worth_a_look(prepared: PreparedSum) -> bool:
 def _cost_from(rank: int, prepared: PreparedSum, tolerance: float) -> float:
     """A lower bound of the cost of features of this rank, or of a larger one."""
     measure, queries = prepared.measure, prepared.queries.points.shape[0]
-    size = _Size(queries, measure.count, measure.dimension, value_columns(measure).shape[1])
+    size = _Size(
+        queries, measure.count, measure.dimension, value_columns(measure).shape[1], itemsize=_itemsize(measure)
+    )
     allowed = (tolerance / standard_deviations(size.queries)) ** 2
     drawn = max(rank, int(min(_SLACK * _SMALL_VARIANCE / allowed, 1e9)))
     return min(size.cost("nystrom", rank), size.cost("positive", drawn))
+
+
+def _itemsize(measure: Measure) -> int:
+    """The bytes of a coordinate."""
+    return np.dtype(measure.points.dtype).itemsize
 
 
 def _rounding(values: Array) -> float:

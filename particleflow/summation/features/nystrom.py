@@ -25,7 +25,7 @@ from particleflow.summation.features.trigonometric import signed_moments
 from particleflow.summation.moments import Moments, finite_maximum
 from particleflow.summation.native.native import Native
 
-_CANDIDATES_A_LANDMARK = 4
+CANDIDATES_A_LANDMARK = 4
 REGULARISATION_ULPS = 10.0  # λ, in eps · number of landmarks
 PIVOT_ULPS = 10  # a residual 1 − κ̂(v, v) below so many eps counts as 0
 
@@ -55,7 +55,7 @@ def factor(kernel: Curves, landmarks: Float[Array, "r k"]) -> Float[Array, "r r"
 def chosen_landmarks(seed: int, form: LowRankForm, log_weights: Float[Array, " n"], rank: int) -> Array:
     """The places of R sources, or of all where there are fewer; which ones they are has no derivative."""
     count = len(form.keys)
-    pool = min(count, _CANDIDATES_A_LANDMARK * rank)
+    pool = min(count, CANDIDATES_A_LANDMARK * rank)
     noise = jax.random.gumbel(jax.random.key(seed), (count,), form.keys.dtype)
     drawn = jax.lax.top_k(jax.lax.stop_gradient(log_weights) + noise, pool)[1]
     places = form.keys[drawn]

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import equinox as eqx
+import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 from particleflow.kernels.base import AbstractKernel
@@ -13,13 +14,17 @@ from particleflow.summation.candidates import Candidate
 from particleflow.summation.exact.blockwise import Blockwise
 from particleflow.summation.exact.dense import Dense, pairs_and_bytes
 from particleflow.summation.moments import Moments
+from particleflow.summation.native.near_boxes import COMPACT
 from particleflow.summation.native.operands import operands_of
 from particleflow.summation.native.primitive import native_moments
+from particleflow.summation.native.xla_reference import log_curve
 from particleflow.summation.prepared import PreparedSum, prepare
 from particleflow.summation.sampling import DrawsPoints
 
 _FEWEST_QUERIES = 4  # fewer fill too little of a vector
 _DENSE_BYTES = 16 * 2**20
+_NARROW = 12  # single-precision scores that spread over more than this are summed in double precision (`moments.h`)
+_SINGLE_TIME = 0.44  # that of a pair in single precision, relative to double
 
 
 class Native(Candidate, DrawsPoints):
@@ -52,7 +57,7 @@ class Native(Candidate, DrawsPoints):
         prepared = prepare(kernel, measure, queries)
         obstacle, sites = self.obstacle(prepared), prepared.queries
         if obstacle is None:
-            yield Choice(self, "as asked", cost=cost_of_pairs(measure, sites, NATIVE_TIME))
+            yield Choice(self, "as asked", cost=_cost(prepared))
         else:
             yield Choice(_by_xla(measure, sites), f"in place of Native: {obstacle}", cost=cost_of_pairs(measure, sites))
 
@@ -62,8 +67,13 @@ class Native(Candidate, DrawsPoints):
         if queries.points.shape[0] < _FEWEST_QUERIES or self.obstacle(prepared) is not None:
             return None
         pairs, _ = pairs_and_bytes(measure, queries)
-        cost = cost_of_pairs(measure, queries, NATIVE_TIME)
-        return Choice(self, f"{pairs.split(' need ')[0]} in native code", cost=cost)
+        return Choice(self, f"{pairs.split(' need ')[0]} in native code", cost=_cost(prepared))
+
+    def cost_of_known(self, prepared: PreparedSum) -> float:
+        """The cost for points that can be looked at: half where single precision need not be widened for them."""
+        single = prepared.measure.points.dtype == jnp.float32 and self.obstacle(prepared) is None
+        narrow = single and (not self.widen or float(_spread_of_scores(prepared)) <= _NARROW)
+        return _cost(prepared) * (_SINGLE_TIME if narrow else 1.0)
 
     def draw(
         self, key: Array, kernel: AbstractKernel, measure: Measure, queries: Any, draws: int
@@ -77,6 +87,33 @@ class Native(Candidate, DrawsPoints):
             return "the kernel has a factor that native code does not know"
         found = prepared.library
         return None if found.path is not None else f"no native sum: {found.reason}"
+
+
+def _cost(prepared: PreparedSum) -> float:
+    """The cost of all pairs in double precision."""
+    curve = None if prepared.parts is None else prepared.parts.curve
+    return cost_of_pairs(prepared.measure, prepared.queries, NATIVE_TIME, curve)
+
+
+@eqx.filter_jit
+def _spread_of_scores(prepared: PreparedSum) -> Array:
+    """The bound of the spread of all scores from which native code tells whether to widen them."""
+    form, arrays = operands_of(prepared, value_columns(prepared.measure))
+    inner, outer = (
+        [_longest(side[:, part]) for side in (arrays.queries, arrays.keys)]
+        for part in (slice(None, form.inner), slice(form.inner, None))
+    )
+    weights = jnp.where(jnp.isfinite(arrays.offsets), arrays.offsets, jnp.nan)
+    spread = 2 * inner[0] * inner[1] + jnp.nanmax(weights) - jnp.nanmin(weights)
+    if form.curve in COMPACT or form.curve is None:
+        return spread
+    power, scale = arrays.numbers[0], arrays.numbers[-1]
+    return spread - log_curve(form.curve, jnp.square(scale * (outer[0] + outer[1])), power)
+
+
+def _longest(rows: Array) -> Array:
+    """The largest length of a row; 0 of rows without columns."""
+    return jnp.sqrt(jnp.max(jnp.sum(jnp.square(rows), axis=1), initial=0.0))
 
 
 def _by_xla(measure: Measure, queries: Sites) -> Dense | Blockwise:

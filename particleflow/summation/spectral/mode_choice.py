@@ -35,10 +35,17 @@ _FIRST = 1e-4  # of the tolerance: the error of the first sum
 _WORTH = 0.8  # the first setting is kept if the final one costs between this part of it and all of it
 _LARGEST_EXPONENT = 32.0  # of a distance at which a pair still matters
 _FEWEST_MODES = 8
-# The cost of transforms in native pairs: of a call, of a coordinate of a point, of a cell that a point is spread over,
-# and of a number on the fine grid times its logarithm. Measured against native sums of 8,192 points, for 10³ to 10⁶
-# points and accuracies of 1e-6 and 1e-12 in one, two and three dimensions: right within a factor of two.
-_PAIRS_A_CALL, _PAIRS_A_COORDINATE, _PAIRS_A_CELL, _PAIRS_A_MODE = 1e6, 100.0, 0.6, 1.4
+# The cost of transforms in native pairs: of a call, of a point, of a coordinate of it, of a cell that it is spread
+# over, and of a number on the fine grid times its logarithm (in up to two and in three dimensions, where most of the
+# grid is zero), more for every doubling of a grid that no cache holds. Measured against native sums of 8,192 points,
+# for 10⁴ to 10⁶ points and accuracies of 1e-4 to 1e-12 in one, two and three dimensions: right within 30 % (root mean
+# square of the logarithm), and all within a factor of two.
+_PAIRS_A_CALL, _PAIRS_A_POINT, _PAIRS_A_COORDINATE, _PAIRS_A_CELL = 1.8e6, 55.0, 50.0, 0.58
+_PAIRS_A_MODE, _PAIRS_A_MODE_IN_SPACE = 3.7, 1.9
+_CACHED_GRID, _SHARE_A_DOUBLING = 2.0**17, 0.5
+# Transforms to an accuracy above this take a grid of 5/4 times the modes and wider spreading where that is faster
+# (FINUFFT's choice), else of twice the modes.
+_COARSE_GRIDS = 2e-9
 _TOO_NARROW = "the kernel is too narrow, or not smooth enough, for a grid of modes that fits"
 _MOST_BYTES = 2**30  # of the grids of a transform, for two columns, with twice the modes in each coordinate
 
@@ -115,9 +122,7 @@ def pairs_of(setting: Setting, measure: Measure, queries: Sites) -> float:
 
     Each point is spread over the cells around it, and the fine grid is transformed, for every two columns.
     """
-    grid = float(np.prod([2.0 * each for each in setting.grid]))
-    modes = _PAIRS_A_MODE * grid * np.log2(grid)
-    return _pairs(measure, queries, len(setting.grid), setting.epsilon, modes)
+    return _pairs(measure, queries, len(setting.grid), setting.epsilon, float(np.prod(setting.grid)))
 
 
 def least_pairs(kernel: AbstractKernel, measure: Measure, queries: Sites, tolerance: float) -> float:
@@ -130,9 +135,23 @@ def least_pairs(kernel: AbstractKernel, measure: Measure, queries: Sites, tolera
 def _pairs(measure: Measure, queries: Sites, dimension: int, epsilon: float, modes: float) -> float:
     points = measure.count + queries.points.shape[0]
     rows = (value_columns(measure).shape[1] + 2) // 2
-    width = 1 - np.log10(epsilon)
-    each_point = _PAIRS_A_COORDINATE * dimension + _PAIRS_A_CELL * width**dimension
-    return float(_PAIRS_A_CALL + rows * (points * each_point + modes))
+    grids = [(2.0, 1 - np.log10(epsilon))]  # how much finer they are, and over how many cells points are spread
+    if epsilon > _COARSE_GRIDS:
+        grids.append((1.25, -np.log(epsilon) / (np.pi * np.sqrt(1 - 1 / 1.25))))
+
+    def transforms(finer: float, width: float) -> float:
+        each_point = _PAIRS_A_COORDINATE * dimension + _PAIRS_A_CELL * width**dimension
+        return points * each_point + _grid_pairs(finer**dimension * modes, dimension)
+
+    return float(_PAIRS_A_CALL + points * _PAIRS_A_POINT + rows * min(transforms(*grid) for grid in grids))
+
+
+def _grid_pairs(size: float, dimension: int) -> float:
+    """The cost of transforming so many numbers of a fine grid."""
+    if size <= 1:
+        return 0.0
+    each = _PAIRS_A_MODE_IN_SPACE if dimension == 3 else _PAIRS_A_MODE
+    return each * size * np.log2(size) * (1 + _SHARE_A_DOUBLING * max(0.0, np.log2(size / _CACHED_GRID)))
 
 
 def settled(
