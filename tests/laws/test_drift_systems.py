@@ -37,7 +37,7 @@ TIMES = np.array([0.0, 0.2, 0.4, 0.6])
 NAMES = [
     "laplacian", "laplacian none", "difference", "difference none", "derivative", "derivative of student_t",
     "propagate", "propagate held", "relaxation projected", "relaxation product", "multi_head", "blend", "function",
-    "contrastive", "contrastive one-sided", "redrawn",
+    "contrastive", "contrastive one-sided", "redrawn", "pair force",
 ]  # fmt: skip
 
 
@@ -88,6 +88,11 @@ def signed(name: str, rng: np.random.Generator, weights: np.ndarray) -> Part:
         "difference": Part(name, difference(second, first), lambda x: mean(x, narrow) - mean(x, wide)),
         "difference none": Part(
             name, difference(second, first, "none"), lambda x: (masses(x, narrow) - masses(x, wide)) @ x
+        ),
+        "pair force": Part(
+            name,
+            drifts.PairForce(second),
+            lambda x: masses(x, wide) @ x - masses(x, wide).sum(axis=1, keepdims=True) * x,
         ),
         "derivative": Part(name, drifts.KernelDerivative(second), covariance),
         "derivative of student_t": Part(name, freedom, student),
