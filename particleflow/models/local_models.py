@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone, is_regressor
-from sklearn.linear_model import LinearRegression
 from sklearn.utils.validation import has_fit_parameter
 
 from particleflow.errors import ArgumentError, check_kind
@@ -76,6 +75,8 @@ class LocalEstimator(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "LocalEstimator":
         """Store samples and targets as `measure_`, and the kernel as `kernel_`; fits are made by `predict`."""
         points, targets = pairs_of(self, X, y, y_numeric=True)
+        from sklearn.linear_model import LinearRegression  # half a second
+
         self.estimator_ = LinearRegression() if self.estimator is None else self.estimator
         if not (is_regressor(self.estimator_) and has_fit_parameter(self.estimator_, "sample_weight")):
             raise ArgumentError(

@@ -76,7 +76,7 @@ class Auto(LeavesChoiceOpen, DrawsPoints):
         known = is_concrete(prepared.measure.points) and is_concrete(prepared.queries.points)
         candidates = _approximations() if self.tolerance is not None and known and not is_traced() else ()
         if candidates and isinstance(exact.summation, Native):
-            exact = exact._replace(cost=exact.summation.cost_of_known(prepared))
+            exact = exact._replace(cost=exact.cost * exact.summation.share_of_cost(prepared))
         bounds = [each.cost_bounds(prepared, limits) for each in candidates]
         queue = [(next(each), place) for place, each in enumerate(bounds)]
         heapify(queue)

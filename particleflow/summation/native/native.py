@@ -70,10 +70,14 @@ class Native(Candidate, DrawsPoints):
         return Choice(self, f"{pairs.split(' need ')[0]} in native code", cost=_cost(prepared))
 
     def cost_of_known(self, prepared: PreparedSum) -> float:
-        """The cost for points that can be looked at: half where single precision need not be widened for them."""
+        """The cost for points that can be looked at."""
+        return _cost(prepared) * self.share_of_cost(prepared)
+
+    def share_of_cost(self, prepared: PreparedSum) -> float:
+        """The share of its cost that a sum over known points takes: half if single precision need not be widened."""
         single = prepared.measure.points.dtype == jnp.float32 and self.obstacle(prepared) is None
         narrow = single and (not self.widen or float(_spread_of_scores(prepared)) <= _NARROW)
-        return _cost(prepared) * (_SINGLE_TIME if narrow else 1.0)
+        return _SINGLE_TIME if narrow else 1.0
 
     def draw(
         self, key: Array, kernel: AbstractKernel, measure: Measure, queries: Any, draws: int
