@@ -74,9 +74,9 @@ class LocalEstimator(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "LocalEstimator":
         """Store samples and targets as `measure_`, and the kernel as `kernel_`; fits are made by `predict`."""
-        points, targets = pairs_of(self, X, y, y_numeric=True)
-        from sklearn.linear_model import LinearRegression  # half a second
+        from sklearn.linear_model import LinearRegression  # takes long to import
 
+        points, targets = pairs_of(self, X, y, y_numeric=True)
         self.estimator_ = LinearRegression() if self.estimator is None else self.estimator
         if not (is_regressor(self.estimator_) and has_fit_parameter(self.estimator_, "sample_weight")):
             raise ArgumentError(

@@ -328,6 +328,7 @@ def first_marked(of: Shipped) -> None:
     assert run.count == count.value
     found = [mean_cosine(frame) for each in (run, before) for frame in points(each)]
     assert found == [each.rounded for each in means]
+    assert run.words is not None
     capital = next(place for place, word in enumerate(run.words) if word.isupper())
     assert np.asarray(run.observables["head_attention"])[0, :, :, capital].mean(axis=1).max() == weight.rounded
 

@@ -143,7 +143,8 @@ def test_native_kinds_are_the_pairs_of_numpy(kind):
 
 def test_without_a_library_all_pairs_are_summed():
     rng = np.random.default_rng(12)
-    points, charges, numbers = rng.normal(size=(90, 2)), rng.normal(size=(90, 3)), jnp.asarray([0.8, 0.04])
+    points, charges = jnp.asarray(rng.normal(size=(90, 2))), jnp.asarray(rng.normal(size=(90, 3)))
+    numbers = jnp.asarray([0.8, 0.04])
     found = pairwise(points, points, charges, numbers, kind="sums", logarithmic=False)
     squares = np.sum((points[:, None] - points[None]) ** 2, axis=-1) + 0.04
     np.testing.assert_allclose(found, squares**-0.8 @ charges, rtol=1e-12)
@@ -151,6 +152,7 @@ def test_without_a_library_all_pairs_are_summed():
 
 def test_a_query_on_a_source_takes_its_value_without_softening():
     measure = hurtful("even", 2)
+    assert measure.values is not None
     for power in (1.0, 3.0):
         found = Tree().moments(k.InverseDistance(power), measure, measure.points[:40])
         np.testing.assert_allclose(found.mean, measure.values[:40], rtol=1e-12)
