@@ -1,5 +1,6 @@
 """A run that is killed, interrupted or starved of disk goes on, and ends in the same bits."""
 
+import os
 import random
 import signal
 import subprocess
@@ -15,9 +16,10 @@ SCRIPT = Path(__file__).parents[1] / "helpers" / "killed_run.py"
 
 
 def start(path: Path, *options: str) -> subprocess.Popen[str]:
-    """Start the run in a process of its own."""
+    """Start the run in a process of its own; without XLA's log, which would fill the pipe before it is read."""
     command = [sys.executable, str(SCRIPT), str(path), *options]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
 
 
 def complete(path: Path, *options: str) -> None:
