@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from test_sweep_failures import LAYERS as UNSWEPT
 
 import particleflow as pf
 from particleflow import scenario
@@ -23,24 +24,7 @@ from particleflow.app.sweep.groups import lease_path
 from particleflow.app.sweep.leases import Lease, holder_of
 from particleflow.errors import StoreError, UserError
 
-LAYERS = """
-# What to look for.
-title = "A small sweep of layers"
-seed = 5
-initial = { kind = "uniform_sphere", dim = 3, count = 4 }
-[[drift]]
-kind = "attend"
-kernel = { kind = "attention", beta = 1.0 }
-[time]
-end = 2.0
-frames = 5
-step = 0.5
-solver = "map"
-[record]
-observables = ["order_parameter"]
-[sweep]
-seed = { count = 4 }
-"""
+LAYERS = UNSWEPT + "seed = { count = 4 }\n"
 
 
 @pytest.fixture
