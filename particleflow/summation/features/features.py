@@ -48,7 +48,7 @@ FEATURE_SUM_ULPS = 1e3  # the rounding of a sum by features, in eps · max |z|
 _SMALL_VARIANCE = 0.01  # of one random feature; kernels that hardly vary have less
 # The cost of choosing and factoring landmarks, in native pairs, where the matrix of candidates fits into the cache of a
 # processor and where it does not; measured with one thread of LAPACK, whose threads wait for each other where other
-# programs run, which takes up to ten times as long.
+# programs run, which has taken 17 times as long.
 _PAIRS_A_LANDMARK_CUBED, _PAIRS_BEYOND_CACHE = 1.1, 2.3
 _CACHED_BYTES = 16 * 2**20
 _PAIRS_A_LANDMARK = 2e4  # a step of the factorisation
