@@ -165,7 +165,7 @@ def _sweep_info(folder: Path, *, json: bool) -> int:
     if workers:
         facts["workers"] = [holder.worker for holder in workers.values()]
         left = seconds_left(manifest, len(workers))
-        facts["time left"] = left if json or left is None else f"about {duration(left)}"
+        facts["time left"] = left if json else "not known yet" if left is None else f"about {duration(left)}"
     facts |= {"replayed": [each.name for each in runs_in(folder, depth=1)], "products": made}
     if json:
         result_json(facts)

@@ -32,6 +32,7 @@ def parameters(run: "Trajectory") -> dict[str, Any]:
         "particles": run.count,
         "dimension": run.dimension,
         **settings,
+        "solver in some windows": _plain(metadata.get("solver in some windows")),
         "chosen": {str(key): _plain(value) for key, value in chosen.items()} if isinstance(chosen, dict) else {},
     }
 
@@ -62,10 +63,12 @@ def _kernel(kernel: dict[str, Any]) -> str:
 
 
 def _solver(found: dict[str, Any]) -> str:
-    """The solver with its step if that is fixed, else with its tolerances."""
+    """The solver, and another one that some windows may take, with the step if that is fixed, else with tolerances."""
     names = ("step",) if found["step"] else ("rtol", "atol")
     numbers = [f"{name} = {found[name]:g}" for name in names if isinstance(found[name], int | float)]
-    return ", ".join([*([str(found["solver"])] if found["solver"] else []), *numbers])
+    other = found.get("solver in some windows")
+    solver = str(found["solver"] or "") + (f" or {other}, window by window" if other else "")
+    return ", ".join(filter(None, [solver, *numbers]))
 
 
 def cluster_facts(folder: Path) -> dict[str, Any] | None:

@@ -96,7 +96,7 @@ def cost_of(plan: Plan) -> Cost:
         file_bytes=len(plan.times) * point_bytes,
         memory_bytes=point_bytes * (_COPIES + 2 * plan.window) + _largest_array(plan),
         fields=_known_fields(plan),
-        solver=plan.method.solver,
+        solver=plan.choices["solver"],
         summation=plan.choices["summation"],
     )
 

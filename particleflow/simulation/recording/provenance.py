@@ -87,6 +87,7 @@ def describe(plan: Plan) -> dict[str, Any]:
         "linking distance": None if plan.event is None else plan.event.linking_distance(),
         "precision": str(np.dtype(plan.dtype)),
         "solver": plan.method.solver,
+        "solver in some windows": None if plan.late_method is None else plan.late_method.solver,
         "rtol": float(plan.numbers.rtol),
         "atol": float(plan.numbers.atol),
         "step": float(plan.numbers.step),
