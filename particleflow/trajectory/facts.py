@@ -54,7 +54,7 @@ LinearMap = float | NDArray[np.float64]
 _SCALES = ("width", "radius")
 
 # Drifts that are the layers of a transformer, and those of which one explicit step is one layer.
-_NETWORKS = ("trained_layers", "random_layers")
+_NETWORKS = ("trained_layers", "random_layers", "saved_layers")
 _LAYERED = (*_NETWORKS, "block")
 _STACKED = "layers"  # of which a step is one layer where each lasts for one unit of time
 

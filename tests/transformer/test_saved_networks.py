@@ -8,6 +8,7 @@ import pytest
 
 import particleflow as pf
 from particleflow import kernels as k
+from particleflow._support.text import kind_of
 from particleflow.errors import ArgumentError
 from particleflow.transformer import (
     Architecture,
@@ -21,6 +22,7 @@ from particleflow.transformer import (
     random_transformer,
     save_network,
 )
+from particleflow.transformer.scenario_kinds import AbstractNetwork
 from transformer_oracles import softmax
 
 SHAPE = Architecture(4, 1, 2, 5, 3, "learned", 6, precision="float32")
@@ -126,3 +128,14 @@ def test_what_is_no_architecture_is_a_sentence():
         random_transformer(jax.random.key(0), SHAPE._replace(attention="hard"))  # pyright: ignore[reportArgumentType]
     with pytest.raises(ArgumentError, match="precision"):
         in_precision(np.ones(2), "float16")
+
+
+def test_every_kind_of_network_is_one_to_those_who_read_its_run():
+    """A trajectory tells by the kind of its drift that time counts layers and that directions count."""
+    kinds = [kind_of(each) for each in AbstractNetwork.__subclasses__()]
+    assert {"trained_layers", "random_layers", "saved_layers"} <= set(kinds)
+    for kind in kinds:
+        metadata = {"drift": kind, "solver": "map", "step": 1.0}
+        facts = pf.Trajectory.from_arrays([0.0, 1.0], np.ones((2, 3, 4)), metadata=metadata).facts
+        assert facts.is_network
+        assert facts.time_unit == "layer"
