@@ -104,7 +104,7 @@ def _pictures(
     format: str,
     wanted: tuple[bool, bool, bool],
 ) -> list[Path]:
-    """The pictures that are asked for, in the figures of the run folder."""
+    """Draw the chosen pictures into the figures of the run folder; returns their paths."""
     if not any(wanted):
         return []
     import matplotlib as mpl

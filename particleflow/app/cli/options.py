@@ -72,7 +72,7 @@ _SBATCH = {"partition": r"[\w.,-]+", "time": r"(\d+-)?\d+(:\d+){0,2}", "gres": r
 
 @dataclass(frozen=True)
 class Slurm:
-    """What is asked of Slurm."""
+    """Options of sbatch, and whether a job is submitted at all."""
 
     slurm: Annotated[
         bool,
