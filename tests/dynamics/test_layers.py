@@ -47,6 +47,13 @@ def test_adaptive_steps_end_where_layers_change():
 
 
 @pytest.mark.slow
+def test_one_layer_is_its_drift():
+    """It never gives way to another: adaptive steps have nothing to end at."""
+    start, times = np.ones((2, 1)), np.linspace(0.0, 1.0, 3)
+    run = pf.simulate(pf.Flow(drifts.Layers([drifts.Linear(-1.0)])), start, times, **TOLERANCES)
+    np.testing.assert_allclose(run.points[:, 0, 0], np.exp(-times), rtol=1e-8)
+
+
 def test_twelve_layers_are_traced_like_two_and_computed_one_at_a_time():
     traces, evaluations = [], []
 

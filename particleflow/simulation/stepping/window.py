@@ -264,7 +264,8 @@ class _Problem(eqx.Module):
         rate = moved_by_a_layer if method.solver == MAP else _rate
         precision = jnp.result_type(*(leaf for leaf in jax.tree.leaves(state) if eqx.is_inexact_array(leaf)))
         moving, fixed = split(state, rate(flow, discretization, begin.astype(precision), state))
-        changes = flow.drift.changes() if method.solver not in _EVALUATED_AT_THE_BEGINNING else ()
+        times = flow.drift.changes() if method.solver not in _EVALUATED_AT_THE_BEGINNING else ()
+        changes = [each for each in times if each.size]  # a stack of one layer never jumps
         jumps = jnp.concatenate(changes).astype(begin.dtype) if changes else None
         system = FlowSystem(flow, discretization, fixed, jumps is not None, precision)
         begin = after_jumps(begin, jumps, precision)[0]
