@@ -44,6 +44,7 @@ def test_particles_left_out_of_their_own_sums_need_no_softening():
     np.testing.assert_allclose(found, brute_force(points, np.full(30, 1 / 30), np.ones(30), 2.0, 0.0), rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_the_mean_square_falls_at_the_rate_of_the_pairs_that_are_summed():
     """In the plane ⟨x_i, v_i⟩ summed is −½ Σ w_i w_j over the pairs of K = r⁻², so that Σ w |x|² falls at their share.
 

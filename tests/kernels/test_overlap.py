@@ -15,6 +15,7 @@ _RNG = np.random.default_rng(3)
 LINE = np.array([-0.7, 0.0, 0.4, 3.0])
 
 
+@pytest.mark.slow
 def test_the_overlap_of_normal_laws_is_a_gaussian_of_twice_the_variance():
     """∫ N(z; x, s²) N(z; y, s²) dz by SciPy's quadrature, by the closed form, and by the kernel on a grid of nodes."""
     s, nodes = 0.5, np.linspace(-7.0, 9.0, 401)

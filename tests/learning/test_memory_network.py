@@ -15,6 +15,7 @@ from stories import WORDS, tell
 TABLES = ["query", "key", "value", "answer"]
 
 
+@pytest.mark.slow
 def test_hops_by_hand_and_as_layers():
     network = MemoryNetwork.random(jax.random.key(0), len(WORDS), 4, hops=3)
     query, key, value, answer = (np.asarray(getattr(network, name)) for name in TABLES)

@@ -13,6 +13,7 @@ CAESIUM_CHLORIDE = 1.76267477307098839793567332063864429117
 WIGNER = -2.837297479480619666  # of a charge and its copies, in a neutralising background
 
 
+@pytest.mark.slow
 def test_madelung_of_salt_does_not_depend_on_the_splitting():
     places = np.stack(np.meshgrid(*[np.arange(2.0)] * 3, indexing="ij"), axis=-1).reshape(-1, 3)
     signs = (-1.0) ** places.sum(axis=1)

@@ -48,6 +48,7 @@ def test_the_self_local_mode_of_a_sequence_is_the_symbol_of_most_weight():
         assert found[place] == votes.argmax()
 
 
+@pytest.mark.slow
 def test_there_is_a_linear_self_local_mean():
     """K = 1 + ⟨x, y⟩ of a centred sample in the unit ball has the mass 1 everywhere, and m(x) = C x."""
     sample = X - X.mean(axis=0)

@@ -92,6 +92,7 @@ def test_the_tolerance_is_kept(case):
     assert off <= tolerance * np.linalg.norm(np.asarray(measure.values), axis=1).max()
 
 
+@pytest.mark.slow
 def test_derivatives_forward_and_backward_are_those_of_the_sum():
     measure, queries = (
         hurtful("weights over ten orders", 2),
@@ -180,6 +181,7 @@ def test_auto_takes_it_where_it_is_cheapest():
     assert Tree().promise(prepare(k.Gaussian(1.0), few, few), Limits(1e-6, 2**24)) is None
 
 
+@pytest.mark.slow
 def test_single_precision_and_no_queries():
     measure = hurtful("even", 3)
     single = jax.tree_util.tree_map(lambda leaf: leaf.astype(jnp.float32), measure)

@@ -38,6 +38,7 @@ def test_marginals_conditionals_and_what_one_tells_of_the_other(radius):
     np.testing.assert_allclose(mean, pf.local_mean(kernel, POINTS, X), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_of_counts_it_is_the_information_of_scikit_learn():
     """A table of counts as the kernel of two alphabets, zeros among them."""
     counts = _RNG.integers(0, 9, size=(5, 4))
