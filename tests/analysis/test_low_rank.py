@@ -56,6 +56,7 @@ def cosines(points: np.ndarray, rank: int, generator: np.random.Generator) -> np
     return z @ z.T
 
 
+@pytest.mark.slow
 def test_the_figures_show_what_they_are_given(tmp_path):
     generator, points = np.random.default_rng(1), np.linspace(-3, 3, 40)[:, None]
     exact = np.exp(-((points - points.T) ** 2) / 2)

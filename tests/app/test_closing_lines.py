@@ -181,6 +181,7 @@ def test_runs_are_those_of_outputs_if_nothing_is_named(outputs, capsys, monkeypa
     assert "There is no run in gallery" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_lists_do_not_import_jax(outputs):
     heavy = "sorted({'jax', 'matplotlib', 'scipy'} & set(sys.modules))"
     program = f"import sys; from particleflow.app.cli import main; main(sys.argv[1:]); print({heavy})"

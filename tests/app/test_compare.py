@@ -102,6 +102,7 @@ def test_a_run_with_itself(runs, capsys):
     assert len(captured.out.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_runs_without_a_scenario_and_ensembles(runs, tmp_path, drawn, capsys):
     """An ensemble has no count of its own, but its observables become bands."""
     ensemble = save_run(

@@ -90,6 +90,7 @@ def test_a_run_that_goes_on_makes_each_once(path, made):
     assert not made
 
 
+@pytest.mark.slow
 def test_a_sweep_is_read_once(path, made, monkeypatch):
     """Of four runs, two seeds for two β: two documents beside the scenario's own, two starts, one plan for the cost."""
     from particleflow.app.scenario import schema

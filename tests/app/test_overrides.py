@@ -184,6 +184,7 @@ def test_what_is_left_open_is_chosen(time, precision, chosen, write):
         assert getattr(document.time, name) == tomllib.loads(time).get(name)
 
 
+@pytest.mark.slow
 def test_what_was_chosen_is_reported(write, tmp_path, capsys):
     text = TEXT.split("[time]")[0] + "[time]  # short\nend = 1.0 # one\n"
     folder = tmp_path / "run"

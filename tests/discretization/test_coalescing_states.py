@@ -37,6 +37,7 @@ def close(seed: int, spread: float, count: int = 36, places: int = 5) -> np.ndar
     return oracle.on_sphere(centres[np.arange(count) % places] + spread * rng.normal(size=(count, 3)))
 
 
+@pytest.mark.slow
 def test_a_merge_adds_weights_at_the_mean():
     points, weights = close(4, 1e-6), np.random.default_rng(4).uniform(0.1, 1, 36)
     before, after = merged(SPHERE, pf.Measure.weighted(points, weights))
@@ -142,6 +143,7 @@ def planned(flow: Any, start: Any, times: Any, *, rtol: float, atol: float, **op
     return make_plan(flow, start, times, Stepping(rtol, atol), **options)
 
 
+@pytest.mark.slow
 def test_runs_of_an_ensemble_merge_by_themselves_into_one_size():
     """Run r has r + 15 places."""
     starts = np.stack([close(run, 0.0, places=15 + run) for run in range(3)])

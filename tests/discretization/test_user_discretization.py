@@ -213,6 +213,7 @@ def test_plain_transformations_take_flows():
     assert abs((many[1] - many[0]) / 1e-6 - slope.drift.drifts[0].kernel.beta) < 1e-6
 
 
+@pytest.mark.slow
 def test_runs_of_before_open_and_are_not_resumed(tmp_path):
     """A file as version 1 wrote it: no fields, no facts, no format of runs."""
     store = tmp_path / "old.h5"

@@ -13,6 +13,7 @@ import particleflow as pf
 from particleflow import drifts, kernels, observables
 from particleflow.errors import ArgumentError
 from particleflow.learning import Contrast
+from shares import by_default
 
 BETA = 1.7
 POINTS = np.random.default_rng(3).normal(size=(12, 3))
@@ -28,7 +29,7 @@ def loss(points: np.ndarray, beta: float, views: int = 2) -> float:
     return float(np.mean(logsumexp(np.where(np.eye(len(points), dtype=bool), -np.inf, gram), axis=1) - aligned))
 
 
-@pytest.mark.parametrize("views", [2, 3])
+@pytest.mark.parametrize("views", by_default([2, 3], [3]))
 def test_the_velocity_is_the_gradient_of_the_loss(views):
     """−(n/β) ∂L/∂x by differences of fourth order."""
     drift, measure = drifts.Contrastive(BETA, views), pf.Measure.uniform(POINTS, positions=np.arange(12.0))

@@ -78,8 +78,9 @@ def test_twelve_layers_are_traced_like_two_and_computed_one_at_a_time():
     assert twelve[0] == two[0]
     assert twelve[1] == two[1]
     # Three runs of two layers each: one evaluation a run and step, whichever layer it is in.
-    assert run(12, runs=3)[2] == 6
-    assert run(12, runs=3)[1] <= 3 * twelve[1]
+    together = run(12, runs=3)
+    assert together[2] == 6
+    assert together[1] <= 3 * twelve[1]
 
 
 @pytest.mark.slow

@@ -156,6 +156,7 @@ def test_noise_forgets_everything_but_the_constraint():
     assert abs(slope - np.exp(-temperature * time)) < 4.5 / np.sqrt(count)
 
 
+@pytest.mark.slow
 def test_laws_move_as_their_quadratures_do():
     """What is done to a normal law is done to a cloud of its mean and covariance by the same affine field."""
     law = Normal(jnp.array([0.3, -0.2]), jnp.array([[0.8, 0.3], [0.1, 0.6]]), jnp.asarray(0.0))
@@ -187,6 +188,7 @@ def test_a_gaussian_on_a_normalised_set_stands_still_and_turns():
     assert np.max(np.abs(np.asarray(run.points)[1] - np.asarray(cloud.points) @ rotation.T)) < 1e-8
 
 
+@pytest.mark.slow
 def test_the_field_is_asked_anywhere():
     """`Flow.velocity_at` at the particles is their velocity; elsewhere it takes off the same affine field."""
     name = "full with a target"

@@ -146,6 +146,7 @@ def test_near_and_far_are_the_sum_of_their_parts(positional):
     assert abs(float(np.asarray(blend.interactions(0.0)[1].output)) - 1.9) < 1e-14
 
 
+@pytest.mark.slow
 def test_weights_of_a_blend_are_learned_and_stay_positive():
     """Ten steps of gradient descent towards a repelling target push both weights down, never through zero."""
     blend = drifts.near_and_far(5.0, weights=(0.3, 0.2))

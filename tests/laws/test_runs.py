@@ -216,6 +216,7 @@ def carrying() -> tuple[pf.Flow, pf.Measure]:
     return flow, pf.Measure.weighted(START, WEIGHTS, values, np.array([3.0, 0.0, 5.0, 1.0, 4.0, 2.0]))
 
 
+@pytest.mark.slow
 def test_values_positions_and_fields_go_on_with_a_run():
     flow, start = carrying()
     whole = pf.simulate(flow, start, TIMES, **TIGHT)

@@ -104,6 +104,7 @@ def test_the_slope_of_the_likelihood_and_that_of_contrastive_divergence():
     assert bias[1] < 0.5 * bias[0]
 
 
+@pytest.mark.slow
 def test_the_conventions_of_scikit_learn():
     """`transform` is E[h | v]; `score_samples` is d log p(v_i | others) of one unit, drawn at random."""
     theirs: Any = BernoulliRBM(n_components=M, n_iter=3, random_state=0).fit(DATA)

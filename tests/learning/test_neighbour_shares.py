@@ -50,6 +50,7 @@ def test_shares_and_their_gradient_by_hand():
     assert check_grad(by_hand, lambda flat: np.asarray(slope(flat)), transform.ravel(), epsilon=1e-7) < 1e-6
 
 
+@pytest.mark.slow
 def test_a_sample_out_of_reach_has_no_share():
     loss = NeighbourShares([[0.0], [0.1], [9.0]], [0, 0, 1])
     np.testing.assert_array_equal(loss.shares(k.Ball(1.0)), [1, 1, 0])
@@ -59,6 +60,7 @@ def test_a_sample_out_of_reach_has_no_share():
         NeighbourShares([[0.0], [1.0]], [3, 3])
 
 
+@pytest.mark.slow
 def test_the_objective_of_scikit_learn(capsys):
     """The value that scikit-learn prints in its first step, at the transform that it starts from, to its 7 digits."""
     points, classes = load_iris(return_X_y=True)

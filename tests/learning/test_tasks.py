@@ -65,6 +65,7 @@ def drawn(task: Any, seed: int, count: int) -> Any:
     return eqx.filter_jit(lambda key: task.batch(key, count))(jax.random.key(seed))
 
 
+@pytest.mark.slow
 def test_labels_are_those_of_a_loop_over_tokens():
     for rule in ("first", "parity"):
         task = SequenceClassification(7, 3, rule, share=0.1)

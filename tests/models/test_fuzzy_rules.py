@@ -64,6 +64,7 @@ def max_min(matches: Any, values: Any) -> Any:
     return conclusion @ grid / jnp.sum(conclusion)
 
 
+@pytest.mark.slow
 def test_a_linear_query_is_the_local_mean_and_max_min_is_none():
     """What additive rules conclude is linear in what each says; max–min is not, so no weights make it a mean."""
     one, two = _RNG.uniform(-2, 2, size=(2, 4))

@@ -47,6 +47,7 @@ def test_non_local_means_is_a_local_mean_of_patches(channels):
     np.testing.assert_allclose(found, brute_force(image, 3, 3, 0.4), rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.slow
 def test_weights_over_a_picture_are_those_of_its_non_local_means():
     """Maps of sum one, zero out of reach; the mean of colours under them is the brute-force mean of the pixel."""
     image = np.random.default_rng(0).uniform(size=(11, 9, 3))

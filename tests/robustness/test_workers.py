@@ -125,6 +125,7 @@ def test_leases_do_not_depend_on_the_clock_of_a_machine(tmp_path, monkeypatch, a
         assert warning is None
 
 
+@pytest.mark.slow
 def test_a_worker_shows_signs_of_life(tmp_path):
     path = tmp_path / "0.lease"
     lease = Lease.claim(path, "first", seconds=0.3)

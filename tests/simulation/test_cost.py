@@ -82,6 +82,7 @@ def test_the_fields_of_implicit_steps_are_not_known_before():
     assert "for every 1,000 fields" in found.lines()[0]
 
 
+@pytest.mark.slow
 def test_the_file_of_a_scenario_holds_what_is_recorded():
     loaded = scenario.load("million_tokens", values={"initial.count": 400})
     assert loaded.build().cost().file_bytes == 61 * 400 * 2 * 4

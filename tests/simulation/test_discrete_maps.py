@@ -58,6 +58,7 @@ def layer_norm(points, gain: Any = 1.0, bias: Any = 0.0):
     return gain * centred / np.sqrt(np.mean(centred**2, axis=1, keepdims=True)) + bias
 
 
+@pytest.mark.slow
 def test_post_norm_transformer_layers():
     """x ← LN(x + attention(LN affine of x) + feed-forward(the same)), one step a layer."""
     gain, bias = _RNG.uniform(0.5, 1.5, 3), _RNG.normal(size=3)

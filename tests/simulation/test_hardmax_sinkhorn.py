@@ -103,6 +103,7 @@ NOT_CONVERGED = (
 )
 
 
+@pytest.mark.slow
 def test_sinkhorn_that_does_not_converge_says_by_how_much():
     drift, points = steep(1e5)
     with pytest.raises(ArgumentError, match=NOT_CONVERGED):

@@ -176,6 +176,7 @@ def test_metadata_are_found_out_once():
     assert (made.metadata["title"], part.metadata["title"]) == ("changed", "changed")  # slices share it
 
 
+@pytest.mark.slow
 def test_a_run_in_memory_is_described_when_asked_and_as_a_stored_one(monkeypatch, tmp_path):
     described: list[int] = []
     plain = recorders.describe

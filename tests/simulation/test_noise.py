@@ -114,6 +114,7 @@ def test_common_noise_moves_all_particles_alike():
     assert abs(run.points[-1][0].var() - 1.0) < 4.5 * np.sqrt(2 / 4000)
 
 
+@pytest.mark.slow
 def test_no_temperature_is_no_noise():
     """Temperature tends to 0 without a jump: tiny noise is the deterministic flow."""
     times = 0.005 * np.arange(0, 101, 10)  # as above, so that the program is the same

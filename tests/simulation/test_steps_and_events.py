@@ -198,6 +198,7 @@ def test_more_merges_than_particles_can_do_are_refused(merges, count):
         pf.simulate(TURNING, np.eye(2)[:count], [0.0, 1.0], step=0.5, event=events.Merged(merges, 0.1))
 
 
+@pytest.mark.slow
 def test_a_merge_with_a_particle_without_weight_never_happens():
     """The two close points are one with weight and one without: no edge of the tree is as short as their distance."""
     measure = pf.Measure(np.array([[0.0, 0.0], [0.01, 0.0], [1.0, 0.0]]), np.array([0.0, -np.inf, 0.0]))

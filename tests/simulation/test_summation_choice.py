@@ -161,6 +161,7 @@ def test_all_runs_of_an_ensemble_are_summed_exactly_and_the_card_says_so(start, 
     assert run.metadata["statistics"]["chosen summation"].endswith("all runs of an ensemble are summed exactly")
 
 
+@pytest.mark.slow
 def test_a_run_that_is_interrupted_makes_the_same_choices_when_it_goes_on(start, candidates, tmp_path):
     candidates(Planted(1e-2, 0.5, 1e-7))
     whole = pf.simulate(flow(), start, TIMES, **SETTINGS, store=tmp_path / "whole.h5")

@@ -77,6 +77,7 @@ def watched(present: Any) -> Any:
     return jnp.sum(present.measure.points)
 
 
+@pytest.mark.slow
 def test_growing_windows_are_one_program_and_resume_bit_for_bit(tmp_path):
     times, options = np.linspace(0, 3, 40), {"rtol": 1e-6, "atol": 1e-8, "observe": [watched]}
     whole = pf.simulate(FLOW, sphere(16), times, **options)

@@ -33,6 +33,7 @@ def neutral() -> tuple[np.ndarray, np.ndarray]:
     return places, charges - charges.mean()
 
 
+@pytest.mark.slow
 def test_any_splitting_gives_the_same_potentials_and_gradients():
     places, charges = neutral()
     first, *others = (ewald(places, charges, 3.0, splitting=alpha) for alpha in (0.6, 1.0, 1.7))

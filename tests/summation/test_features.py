@@ -164,7 +164,7 @@ LAWS = [(curve, power, orthogonal)
         for orthogonal in (True, False)]  # fmt: skip
 
 
-@pytest.mark.parametrize("law", by_default(LAWS, [("power", 2.75, False)]), ids=str)
+@pytest.mark.parametrize("law", by_default(LAWS, [("gaussian", 0.0, False)]), ids=str)
 def test_the_law_of_a_curve_has_it_as_its_fourier_transform(law):
     curve, power, orthogonal = law
     steps = np.random.default_rng(5).normal(size=(6, 3)) * np.array([0.1, 0.3, 0.6, 1.0, 1.5, 2.5])[:, None]
@@ -173,6 +173,7 @@ def test_the_law_of_a_curve_has_it_as_its_fourier_transform(law):
     np.testing.assert_allclose(np.cos(steps @ w.T).mean(1), expected, atol=4 * (1 / 30_000) ** 0.5)
 
 
+@pytest.mark.slow
 def test_orthogonal_draws_are_orthogonal_and_have_the_lengths_of_normal_ones():
     w = np.asarray(normals(jax.random.key(0), 4000, 5, True, float))
     grams = np.einsum("gik,gjk->gij", w.reshape(800, 5, 5), w.reshape(800, 5, 5))
@@ -243,7 +244,7 @@ def test_errors_fall_as_the_root_of_the_number_of_features(method):
 # --- what may go wrong, and shows ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", by_default(["fourier", "phase"], ["fourier"]))
+@pytest.mark.parametrize("method", by_default(["fourier", "phase"], []))
 def test_a_negative_mass_is_not_a_number_and_a_positive_one_is(method):
     points = np.random.default_rng(8).normal(size=(60, 3))
     far = points[:30] + 6.0  # masses below e^{-30}: what features say of them is noise of either sign

@@ -79,6 +79,7 @@ def test_without_tolerance_without_numbers_or_without_features_nothing_is_promis
     assert Auto().select(k.Gaussian(2.0), measure, measure).summation == Native()
 
 
+@pytest.mark.slow
 def test_rounding_counts_as_an_error_of_random_features():
     """A nearly constant kernel needs two of them, whose sums in single precision are right to 1.2e-4."""
     points = jnp.asarray(0.1 * np.random.default_rng(0).normal(size=(1024, 2)), jnp.float32)

@@ -283,6 +283,7 @@ def test_nothing_is_drawn_where_nothing_is_seen():
         np.testing.assert_array_equal(drawn[1], np.full(7, -1))
 
 
+@pytest.mark.slow
 def test_blockwise_draws_never_hold_a_row():
     points = jax.ShapeDtypeStruct((100_000, 3), jnp.float64)
 

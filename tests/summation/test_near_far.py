@@ -262,6 +262,7 @@ def test_derivatives_are_those_of_the_dense_sum(monkeypatch, kernel, switch):
         assert np.max(np.abs(np.asarray(mine) - np.asarray(exact))) <= 1e-6 * (1 + np.max(np.abs(np.asarray(exact))))
 
 
+@pytest.mark.slow
 @needs_native
 def test_batches_are_one_by_one():
     points, queries, log_weights, values = arguments()

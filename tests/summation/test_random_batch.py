@@ -76,6 +76,7 @@ def test_the_same_points_have_the_same_batches_and_moved_ones_others():
         assert np.abs(np.asarray(other.mean - first.mean)).max() > 1e-3
 
 
+@pytest.mark.slow
 def test_derivatives_are_those_of_the_batch():
     points = jnp.asarray(np.random.default_rng(6).normal(size=(9, 2)))
     gradient = jax.jit(

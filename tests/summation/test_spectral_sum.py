@@ -101,6 +101,7 @@ def test_promised_errors_are_kept(name, dtype, tolerance):
     assert largest_error(moments, *expected(log_kernel, queries, measure, given), np.abs(values).max()) < choice.error
 
 
+@pytest.mark.slow
 def test_numbers_as_values_and_no_queries():
     kernel, log_kernel, points = PROBLEMS["gaussian"]
     measure, how = weighted(points), Spectral(1e-6, (64, 64), 1e-11)
@@ -184,6 +185,7 @@ def test_derivatives_are_those_of_the_dense_sum(name):
     np.testing.assert_allclose(along(SETTINGS[name]), slope, rtol=1e-7)
 
 
+@pytest.mark.slow
 def test_an_ensemble_is_its_members():
     kernel, how = k.Attention(4.0), Spectral(1e-6, (40, 32, 32), 1e-11, "circle")
     clouds = jnp.stack([jnp.asarray(sphere(2, 60, seed)) for seed in (1, 2)])

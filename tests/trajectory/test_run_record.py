@@ -38,6 +38,7 @@ def parsed(monkeypatch) -> list[Any]:
     return calls
 
 
+@pytest.mark.slow
 def test_figures_and_summary_of_an_ensemble_parse_the_metadata_once(parsed, tmp_path):
     points = circle(3)
     energy = points[..., 0].sum(axis=-1)

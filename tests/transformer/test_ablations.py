@@ -145,6 +145,7 @@ def test_a_head_that_is_off_has_no_attention_in_the_layers_where_it_is():
     assert [each.regime == "off" for each in spectra] == [True, False]
 
 
+@pytest.mark.slow
 def test_a_run_does_not_go_on_after_the_last_layer_unless_one_is_repeated_by_name():
     for end, options in ((2.0, {}), (5.0, {"layers": {"shared": True}}), (5.0, {"depth": 1})):
         assert random_run(times=[0.0, end], **options).times[-1] == end

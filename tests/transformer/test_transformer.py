@@ -68,6 +68,7 @@ def test_every_sublayer_agrees(networks, kind):
         assert off(parts.feed_forward(0.0, Sites(middle), start), expected[f"feed_forward_{depth}"]) < 1e-5
 
 
+@pytest.mark.slow
 def test_padded_tokens_and_token_types(networks):
     """Where there is no weight nothing is seen: the tokens before the padding agree."""
     types, mask = [0, 0, 0, 1, 1, 1, 1], [1, 1, 1, 1, 1, 0, 0]
@@ -195,6 +196,7 @@ def test_words_and_their_unembedding():
     assert off(found, oracle.softmax(states @ table.T + bias)) < 1e-14
 
 
+@pytest.mark.slow
 def test_the_logit_lens_ends_where_the_network_does(networks):
     network = networks["gpt2"]
     lens = network.logit_lens(oracle.IDS)

@@ -21,6 +21,7 @@ def drawn(ax: Any) -> np.ndarray:
     return np.asarray(ax.collections[0].get_array()).reshape(-1, 40)
 
 
+@pytest.mark.slow
 def test_a_fit_shows_the_curve_and_all_weights():
     shuffled = _RNG.permutation(40)
     model = KernelRegression(bandwidth=0.3).fit(INPUTS[shuffled], TARGETS[shuffled])

@@ -333,6 +333,7 @@ def saved_picture(page) -> np.ndarray:
         return np.asarray(image.convert("RGB"), float) / 255
 
 
+@pytest.mark.slow
 def test_the_saved_picture_has_title_and_time_at_twice_the_pixels(planted_page):
     page = planted_page
     page.evaluate("window.particleflow.seek(2)")
@@ -388,6 +389,7 @@ def test_a_page_in_a_notebook_plays_in_a_frame_that_reaches_nothing(browser, tmp
     assert trouble == []
 
 
+@pytest.mark.slow
 def test_keys(planted_page):
     page = planted_page
     times = demo().times
@@ -626,6 +628,7 @@ def test_hostile_words_stay_text(show, tmp_path):
     assert "\u202e" not in page.locator("body").inner_text()
 
 
+@pytest.mark.slow
 def test_a_mixed_cluster_is_rings_of_its_labels(show):
     """Of labels 0 and 1, 18 and 6 particles at one place, in turn: a blue dot with a quarter of its area in orange."""
     labels = np.tile([0, 0, 1, 0], 6)

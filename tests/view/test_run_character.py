@@ -288,7 +288,7 @@ def test_the_theory_of_gaussians_is_drawn_only_where_it_holds(metadata):
     ("geometry", "lines"),
     [
         pytest.param(particleflow.Euclidean(), 3, marks=pytest.mark.slow, id="free"),
-        pytest.param(particleflow.geometry.SetNorm(), 1, id="normalised set"),
+        pytest.param(particleflow.geometry.SetNorm(), 1, marks=pytest.mark.slow, id="normalised set"),
         pytest.param(particleflow.geometry.PostNorm(), 1, marks=pytest.mark.slow, id="post-norm"),
     ],
 )

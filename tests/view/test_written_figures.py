@@ -207,7 +207,7 @@ OTHERS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", by_default(list(OTHERS), ["phase_diagram", "compare"]))
+@pytest.mark.parametrize("name", by_default(list(OTHERS), ["phase_diagram"]))
 def test_no_text_of_other_figures_leaves_the_page(name):
     for theme in ("light", "print"):
         with view.style.use(theme):
