@@ -93,7 +93,7 @@ FEW = [observables.energy, observables.centre, *(each for each in ALL if isinsta
 @pytest.mark.slow
 @pytest.mark.parametrize("asked", [pytest.param([*FEW, third_coordinate], id="some"), pytest.param(ALL, id="all")])
 def test_every_observable_at_every_saved_frame(asked):
-    """Some, and all; the formula of each is held, too, against stored frames by `laws/test_observables_on_geometries`."""
+    """Some, and all; the formula of each is held against stored frames by `test_observables_on_geometries`, too."""
     flow = pf.Flow(pf.Attend(kernels.Attention(beta=BETA)), geometry=pf.Sphere())
     times = np.array([0.0, 0.37, 1.1, 2.0, 2.9])
     run = pf.simulate(flow, pf.Measure.weighted(START, WEIGHTS), times, rtol=1e-4, atol=1e-5, observe=asked, window=2)
