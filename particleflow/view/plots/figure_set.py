@@ -17,6 +17,7 @@ from particleflow.analysis.clusters.clusters import GIVEN
 from particleflow.analysis.clusters.last_clusters import MOSTLY_ONE
 from particleflow.analysis.clusters.plateaus import find_plateaus, first_real_merge, metastable
 from particleflow.analysis.density.cells import is_density
+from particleflow.analysis.density.peaks import since_first_peak
 from particleflow.analysis.gaussian_tokens import gaussian_rate
 from particleflow.analysis.late_approach import late_stretch
 from particleflow.analysis.reading import check_trajectory, first_run
@@ -48,6 +49,7 @@ from particleflow.view.plots.time.series import (
     approach,
     energy,
     energy_name,
+    known_changes,
     observable,
     observable_values,
     only_errors,
@@ -253,13 +255,18 @@ def _of_density(
     if found is not None and len(run) > 1 and found.counts.max() > 1:
         yield "peaks", lambda: peaks(trajectory, found)
     if found is not None and np.ptp(found.counts) > 0:
-        treads = find_plateaus(run.times, found.counts) if len(run) > 2 else ()
-        yield "staircase", lambda: staircase(trajectory, found.counts, plateaus=treads, of="peaks")
+        treads = _treads(found) if len(run) > 2 else ()
+        yield "staircase", lambda: staircase(trajectory, found, plateaus=treads, of="peaks")
     elif energy_name(trajectory) is not None:
         yield "energy", lambda: energy(trajectory)
     if kind in ("circle", "sphere") and len(run) > 1:
         yield "modes", lambda: modes(trajectory)
     yield from _observables(trajectory)
+
+
+def _treads(found: Any) -> list[Any]:
+    """The plateaus of the number of peaks of a density, which begins with the first peak."""
+    return find_plateaus(found.times, since_first_peak(found.counts), changes=found.changes)
 
 
 def _of_law(trajectory: "Trajectory", known: Character) -> Iterator[tuple[str, Draw]]:
@@ -338,7 +345,8 @@ def _gathering(trajectory: "Trajectory", analysis: Any, kind: str) -> Iterator[t
         counts = merges = None
     if counts is not None or energy_name(trajectory) is not None:
         plateaus = _plateaus(run, counts, analysis)
-        yield "staircase", lambda: staircase(trajectory, counts, plateaus=plateaus)
+        known = analysis if hasattr(analysis, "changes") and counts is not None else counts
+        yield "staircase", lambda: staircase(trajectory, known, plateaus=plateaus)
     if merges is not None and 0 < len(check_merges(merges)) <= MAX_TREE:
         beside = kind in ("line", "circle")
         tree_labels = labels if np.ndim(labels) == 2 else None
@@ -361,7 +369,8 @@ def _plateaus(run: Any, counts: Any, analysis: Any) -> list[Any]:
     with suppress(ArgumentError):
         values = observable_values(run, "energy")
         energy = values if np.isfinite(values).all() else None
-    return metastable(find_plateaus(run.times, counts, energy), float(counts[0]))
+    found = find_plateaus(run.times, counts, energy, changes=known_changes(run, analysis))
+    return metastable(found, float(counts[0]))
 
 
 def _observables(trajectory: "Trajectory") -> Iterator[tuple[str, Draw]]:
