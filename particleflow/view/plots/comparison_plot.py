@@ -1,5 +1,6 @@
 """Several runs in one picture: an observable or the cluster count of each."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 
 _DASHES: Any = ("-", "--", ":", "-.")
+_SYMBOLS = {"count": "n", "beta": "β", "dim": "d"}  # keys of a scenario by their symbols in small print
 
 
 def compare(
@@ -105,8 +107,19 @@ def names_with_differences(runs: "Sequence[tuple[str, Trajectory]]") -> list[str
     others = small_print_of_several([run for _, run in runs])[1]
     found = []
     for (name, _), text in zip(runs, others, strict=True):
-        found.append(", ".join([name, *(part for part in text.split(", ") if part and part not in name)]))
+        found.append(", ".join([name, *(part for part in text.split(", ") if part and not _says(name, part))]))
     return found
+
+
+def _says(name: str, part: str) -> bool:
+    """Whether a name says a part of the small print, in its words or in those of a scenario: "count = 300", "n = 300".
+
+    A number is the same only as a whole: "n = 3" is not said by "n = 300".
+    """
+    said, wanted = (re.sub(r"(?<=\d),(?=\d)", "", text).replace(" = ", " ") for text in (name, part))
+    for key, symbol in _SYMBOLS.items():
+        said = re.sub(rf"\b{key}\b", symbol, said)
+    return re.search(rf"(?<![\w.]){re.escape(wanted)}(?![\w.]|e[+-])", said) is not None
 
 
 def common_unit(runs: "Iterable[Trajectory]") -> str | None:
