@@ -27,6 +27,7 @@ from particleflow.analysis.reading import FloatArray, as_series, in_units, is_lo
 from particleflow.errors import ArgumentError
 
 _FEW = 4
+_MANY = 32  # clusters that cannot be looked at one by one
 
 
 @dataclass(frozen=True)
@@ -131,6 +132,17 @@ def spreads(counts: ArrayLike, last_labels: ArrayLike) -> bool:
     array = np.asarray(counts)
     alone = np.unique(np.asarray(last_labels), return_counts=True)[1] == 1
     return bool(array[-1] > array[0] and array[-1] == array.max() and 2 * alone.sum() > alone.size)
+
+
+def stays_scattered(last_labels: ArrayLike) -> bool:
+    """Tell whether hardly any cluster has formed: of more than 32, more than half as many as particles, most are alone.
+
+    What has merged then is pairs that came near each other by chance. last_labels: (N,), those of the last frame, −1
+    for particles of no cluster.
+    """
+    labels = np.asarray(last_labels)
+    sizes = np.unique(labels[labels >= 0], return_counts=True)[1]
+    return bool(sizes.size > max(_MANY, sizes.sum() / 2) and 2 * (sizes == 1).sum() > sizes.size)
 
 
 def collapse_time(

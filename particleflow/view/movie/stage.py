@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from particleflow.analysis.density.cells import is_density
+from particleflow.analysis.samples import thinned
 from particleflow.view import style
 from particleflow.view.movie.clock import Clock, ProgressLine, clock_texts, progress_shares
 from particleflow.view.movie.density_layer import DensityLayer
@@ -21,17 +22,18 @@ from particleflow.view.plots.camera import (
     GRATICULE,
     box_coordinates,
     box_edges,
+    camera_of,
     frame_limits,
     globe,
     graticule,
     rotation,
 )
-from particleflow.view.plots.colors import has_labels
 from particleflow.view.plots.crowds import SHARES_NOTE
 from particleflow.view.plots.density.density_scale import Field, field_of
 from particleflow.view.plots.space.law import ELLIPSES_NOTE, LEVELS_NOTE, law_lines
 from particleflow.view.plots.space.paths import kymograph
 from particleflow.view.plots.space.ring import empty_ring
+from particleflow.view.plots.space.snapshots import has_rings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,6 +48,7 @@ _SPACING_NOTES = {
 }
 _MERGES_NOTE = "slow where much moves and at merges, fast at rest"
 _ARC_OF_A_DENSITY = "frames evenly spaced in mass moved"  # its points stay
+_RING_FRAMES = 12  # that are searched for several labels at one place
 _FUTURE_OPACITY = 0.25  # of what lies to the right of the cursor
 _CACHED_PIXELS = 20_000_000  # of drawn graticules: 80 MB
 _TITLE_HEIGHT = 0.935  # of the frame
@@ -98,7 +101,8 @@ def build_stage(
     main = figure.add_axes(_main_box(size, panel_count(run, view, clusters), view.kind == "line"))
     stage = Stage(canvas, main, view, build_panels(figure, run, view, log, clusters), [], size, log)
     _draw_still_parts(stage, run, clusters.labels, field_of(run))
-    mixture = SHARES_NOTE if view.kind != "line" and has_labels(run, clusters.labels) else ""
+    rings = has_rings(run, camera_of(run), thinned(len(run), _RING_FRAMES), clusters.labels)
+    mixture = SHARES_NOTE if rings else ""
     _write_texts(stage, figure, run, instants, [mixture, _speed_note(run, instants, clusters)])
     fit_tick_labels(stage)
     return stage
@@ -249,7 +253,9 @@ def render_backgrounds(stage: Stage, instants: "Resampling", all_times: np.ndarr
         left, top, right, bottom = panel.box
         inside = np.s_[top:bottom, left:right]
         # pictures are mixed rather than opacities lowered: many faint lines on one another would add up
-        future[inside] = (1 - _FUTURE_OPACITY) * pixels[inside] + _FUTURE_OPACITY * stage.past[inside] + 0.5
+        future[inside] = (1 - _RING_FRAMES = 12  # that are searched for several labels at one place
+_FUTURE_OPACITY) * pixels[inside] + _RING_FRAMES = 12  # that are searched for several labels at one place
+_FUTURE_OPACITY * stage.past[inside] + 0.5
     pixels[:] = future
     stage.region = stage.canvas.copy_from_bbox(stage.main.bbox)
 

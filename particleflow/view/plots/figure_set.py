@@ -15,7 +15,7 @@ from particleflow._support.progress import Progress
 from particleflow._support.text import nearest_name
 from particleflow.analysis.clusters.clusters import GIVEN
 from particleflow.analysis.clusters.last_clusters import MOSTLY_ONE
-from particleflow.analysis.clusters.plateaus import find_plateaus, first_real_merge, metastable
+from particleflow.analysis.clusters.plateaus import find_plateaus, first_real_merge, metastable, stays_scattered
 from particleflow.analysis.density.cells import is_density
 from particleflow.analysis.density.peaks import since_first_peak
 from particleflow.analysis.gaussian_tokens import gaussian_rate
@@ -77,11 +77,15 @@ _WISHES: dict[tuple[str, str], tuple[str, ...]] = {
     ("follows", ""): ("paths", "kymograph", "snapshots", "similarity"),
     ("crowd", "line"): ("density", "snapshots", "schedule", "covariance", "energy"),
     ("crowd", ""): ("snapshots", "density", "schedule", "covariance", "energy"),
-    ("repels", ""): ("snapshots", "nearest_neighbours", "schedule", "energy", "paths"),
+    ("moves", ""): ("paths", "snapshots", "energy", "covariance", "schedule"),
+    ("repels", ""): (
+        "snapshots", "observable_uniformity", "observable_alignment", "nearest_neighbours", "schedule", "energy",
+        "paths",
+    ),
     ("words", ""): ("merge_tree", "depth", "heads", "gram", "similarity", "attention", "schedule"),
-    ("gathers", "line"): ("kymograph", "staircase", "snapshots", "schedule", "merge_tree"),
-    ("gathers", "pca"): ("similarity", "depth", "heads", "staircase", "gram", "merge_tree", "schedule"),
-    ("gathers", ""): ("snapshots", "staircase", "merge_tree", "schedule", "paths"),
+    ("gathers", "line"): ("kymograph", "staircase", "energy", "snapshots", "schedule", "merge_tree"),
+    ("gathers", "pca"): ("similarity", "depth", "heads", "staircase", "energy", "gram", "merge_tree", "schedule"),
+    ("gathers", ""): ("snapshots", "staircase", "energy", "merge_tree", "schedule", "paths"),
 }
 FIGURES = (
     "snapshots", "map", "density", "profiles", "schedule", "covariance", "peaks", "staircase", "energy", "modes",
@@ -172,13 +176,13 @@ def _chosen(trajectory: "Trajectory", suited: dict[str, Draw], only: Any) -> dic
 def _leading(trajectory: "Trajectory", suited: Mapping[str, Draw]) -> list[str]:
     """The names of the three to five figures that show what a run is about, the first one at a glance."""
     run, known = first_run(trajectory), character_of(trajectory)
-    wishes = dict.fromkeys([*SUBJECTS, *_wishes(run, known)])
+    wishes = dict.fromkeys([*SUBJECTS, *_wishes(run, known, suited)])
     wanted = [name for name in wishes if name in suited][:_MAX_DEFAULT]
     spare = [name for name in suited if name not in wanted]
     return wanted + spare[: max(_MIN_DEFAULT - len(wanted), 0)]
 
 
-def _wishes(run: "Trajectory", known: Character) -> tuple[str, ...]:
+def _wishes(run: "Trajectory", known: Character, suited: Mapping[str, Draw]) -> tuple[str, ...]:
     """The figures that suit a kind of run best, in their order; of these a run may lack some."""
     kind = projection(run).kind
     around = "line" if kind in ("line", "circle") else kind
@@ -200,6 +204,8 @@ def _wishes(run: "Trajectory", known: Character) -> tuple[str, ...]:
         return _WISHES["repels", ""]
     if run.words is not None:
         return _WISHES["words", ""]
+    if around not in ("line", "pca") and not {"staircase", "merge_tree"} & suited.keys():
+        return _WISHES["moves", ""]
     return _WISHES["gathers", around if around in ("line", "pca") else ""]
 
 
@@ -341,11 +347,13 @@ def _gathering(trajectory: "Trajectory", analysis: Any, kind: str) -> Iterator[t
     counts, labels = pick(analysis, "counts"), pick(analysis, "labels")
     merges = pick(analysis, "merge_tree", "tree", "merges")
     asked_for = getattr(pick(analysis, "threshold"), "reason", "") == GIVEN
-    if np.ndim(counts) == 1 and not asked_for and not _tells_something(np.asarray(counts, float)):
+    if np.ndim(counts) == 1 and not asked_for and not _tells_something(np.asarray(counts, float), labels):
         counts = merges = None
-    if counts is not None or energy_name(trajectory) is not None:
+    if counts is None and energy_name(trajectory) is not None:
+        yield "energy", lambda: energy(trajectory)
+    elif counts is not None:
         plateaus = _plateaus(run, counts, analysis)
-        known = analysis if hasattr(analysis, "changes") and counts is not None else counts
+        known = analysis if hasattr(analysis, "changes") else counts
         yield "staircase", lambda: staircase(trajectory, known, plateaus=plateaus)
     if merges is not None and 0 < len(check_merges(merges)) <= MAX_TREE:
         beside = kind in ("line", "circle")
@@ -354,9 +362,14 @@ def _gathering(trajectory: "Trajectory", analysis: Any, kind: str) -> Iterator[t
         yield "merge_tree", lambda: draw(trajectory, merges, labels=tree_labels)
 
 
-def _tells_something(counts: np.ndarray) -> bool:
-    """Whether there is a number of clusters, and it does more than fluctuate, with nothing that merges for good."""
+def _tells_something(counts: np.ndarray, labels: Any) -> bool:
+    """Whether there is a number of clusters, and it does more than fluctuate, with nothing that merges for good.
+
+    Where hardly any cluster has formed it tells nothing either.
+    """
     known = counts[np.isfinite(counts)]
+    if np.ndim(labels) == 2 and stays_scattered(labels[-1]):
+        return False
     return known.size > 0 and (np.ptp(known) == 0 or first_real_merge(counts) is not None)
 
 
