@@ -102,7 +102,8 @@ class PeakTrack:
 
     def __repr__(self) -> str:
         """A card of four lines: how many peaks there were, and the last ones."""
-        first, since = self.counts[0] or NO_PEAK_YET, bracket_after(self.times, self.counts != self.counts[-1], self.changes)
+        first = self.counts[0] or NO_PEAK_YET
+        since = bracket_after(self.times, self.counts != self.counts[-1], self.changes)
         masses = ", ".join(f"{peak.masses[-1]:.3g}" for peak in self.last[:8]) or "none"
         lines = [
             f"PeakTrack over {plural(len(self.times), 'frame')}, t = {self.times[0]:g} to {self.times[-1]:g}",

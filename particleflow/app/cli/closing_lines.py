@@ -22,7 +22,8 @@ def clusters_line(summary: dict[str, Any] | None) -> str | None:
     """How the number of clusters changed: "449 → 4 clusters; 5 until t = 11.9–12.4"; None where it is not known.
 
     For a density the number of its peaks: "no peak until t = 0.31–0.315, then 3 peaks; masses 0.333, 0.333, 0.333".
-    For particles that noise or repulsion keeps apart, the observables instead: chance chains of particles are no clusters.
+    For particles that noise or repulsion keeps apart, the observables instead: chance chains of particles are no
+    clusters.
     """
     try:
         if summary is None:

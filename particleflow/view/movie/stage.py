@@ -28,12 +28,11 @@ from particleflow.view.plots.camera import (
     graticule,
     rotation,
 )
-from particleflow.view.plots.crowds import SHARES_NOTE
 from particleflow.view.plots.density.density_scale import Field, field_of
 from particleflow.view.plots.space.law import ELLIPSES_NOTE, LEVELS_NOTE, law_lines
 from particleflow.view.plots.space.paths import kymograph
 from particleflow.view.plots.space.ring import empty_ring
-from particleflow.view.plots.space.snapshots import has_rings
+from particleflow.view.plots.space.snapshots import rings_note
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -101,8 +100,9 @@ def build_stage(
     main = figure.add_axes(_main_box(size, panel_count(run, view, clusters), view.kind == "line"))
     stage = Stage(canvas, main, view, build_panels(figure, run, view, log, clusters), [], size, log)
     _draw_still_parts(stage, run, clusters.labels, field_of(run))
-    rings = has_rings(run, camera_of(run), thinned(len(run), _RING_FRAMES), clusters.labels)
-    mixture = SHARES_NOTE if rings else ""
+    mixture = ""
+    if field_of(run) is None:
+        mixture = rings_note(run, camera_of(run), thinned(len(run), _RING_FRAMES), clusters.labels)
     _write_texts(stage, figure, run, instants, [mixture, _speed_note(run, instants, clusters)])
     fit_tick_labels(stage)
     return stage
@@ -253,9 +253,7 @@ def render_backgrounds(stage: Stage, instants: "Resampling", all_times: np.ndarr
         left, top, right, bottom = panel.box
         inside = np.s_[top:bottom, left:right]
         # pictures are mixed rather than opacities lowered: many faint lines on one another would add up
-        future[inside] = (1 - _RING_FRAMES = 12  # that are searched for several labels at one place
-_FUTURE_OPACITY) * pixels[inside] + _RING_FRAMES = 12  # that are searched for several labels at one place
-_FUTURE_OPACITY * stage.past[inside] + 0.5
+        future[inside] = (1 - _FUTURE_OPACITY) * pixels[inside] + _FUTURE_OPACITY * stage.past[inside] + 0.5
     pixels[:] = future
     stage.region = stage.canvas.copy_from_bbox(stage.main.bbox)
 

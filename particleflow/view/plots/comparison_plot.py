@@ -55,9 +55,9 @@ def compare(
     Ensembles become bands. Colours repeat their order with other dashes after seven runs.
 
     Parameters: the trajectories, a sequence or a mapping by name; the `name` of the observable; `counts` to draw
-    instead, one row (T,) or (T, R), or a track, for each run; `of`, the noun of what was counted; `log`, a logarithmic time axis
-    (True, False, or "auto": where the frames are spaced like that); `ax`, the axes to draw on, else new ones. Returns
-    the axes.
+    instead, one row (T,) or (T, R), or a track, for each run; `of`, the noun of what was counted; `log`, a logarithmic
+    time axis (True, False, or "auto": where the frames are spaced like that); `ax`, the axes to draw on, else new ones.
+    Returns the axes.
     """
     runs = named_runs(trajectories)
     if not runs:
@@ -99,7 +99,8 @@ def comparison_note(runs: "Sequence[Trajectory]", counts: Any = None, of: str = 
     rows = [] if counts is None else list(counts.values() if isinstance(counts, Mapping) else counts)
     numbers = [np.asarray(getattr(row, "counts", row), float) for row in rows]
     gaps = any(np.isnan(since_first_peak(row) if of == "peaks" else row).any() for row in numbers)
-    return " · ".join(filter(None, [small_print_of_several(runs)[0], f"gaps: {NO_PEAK_YET if of == 'peaks' else CHAINS}" if gaps else ""]))
+    meaning = NO_PEAK_YET if of == "peaks" else CHAINS
+    return " · ".join(filter(None, [small_print_of_several(runs)[0], f"gaps: {meaning}" if gaps else ""]))
 
 
 def names_with_differences(runs: "Sequence[tuple[str, Trajectory]]") -> list[str]:

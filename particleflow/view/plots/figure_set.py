@@ -79,7 +79,12 @@ _WISHES: dict[tuple[str, str], tuple[str, ...]] = {
     ("crowd", ""): ("snapshots", "density", "schedule", "covariance", "energy"),
     ("moves", ""): ("paths", "snapshots", "energy", "covariance", "schedule"),
     ("repels", ""): (
-        "snapshots", "observable_uniformity", "observable_alignment", "nearest_neighbours", "schedule", "energy",
+        "snapshots",
+        "observable_uniformity",
+        "observable_alignment",
+        "nearest_neighbours",
+        "schedule",
+        "energy",
         "paths",
     ),
     ("words", ""): ("merge_tree", "depth", "heads", "gram", "similarity", "attention", "schedule"),

@@ -18,7 +18,6 @@ from particleflow.view.plots.base import (
     is_crowd,
     new_axes,
     new_figure,
-    projection,
     sample_note,
     set_title,
     time_words,
@@ -35,7 +34,7 @@ from particleflow.view.plots.camera import (
     globe,
 )
 from particleflow.view.plots.colors import has_labels, may_blend, particle_colors
-from particleflow.view.plots.crowds import SHARES_NOTE, crowd_colors, find_crowds, marker_areas, shown_weights
+from particleflow.view.plots.crowds import MET_NOTE, SHARES_NOTE, crowd_colors, find_crowds, marker_areas, shown_weights
 from particleflow.view.plots.density.density_frame import BARS_NOTE, draw_cells
 from particleflow.view.plots.density.density_scale import Field, field_of
 from particleflow.view.plots.density.histograms import cell_count
@@ -100,7 +99,8 @@ def snapshot(
     run = first_run(trajectory)
     camera = camera_for(run, camera).turned(azimuth)
     view, alone, density = camera.view, ax is None, field_of(run)
-    ax = new_axes(ax, WIDE if view.kind == "line" else SQUARE, about=trajectory, note=_note(run, camera, [frame], labels))
+    shape, note = WIDE if view.kind == "line" else SQUARE, _note(run, camera, [frame], labels)
+    ax = new_axes(ax, shape, about=trajectory, note=note)
     if density is not None:
         stored_points(run, frame)  # an error where there is no such frame
         draw_cells(ax, run, camera, density, frame, bar=alone)
@@ -164,21 +164,21 @@ def _note(run: "Trajectory", camera: Camera, frames: Any, labels: Any = None) ->
         return RING_NOTE if _kind(run, view) == "ring" else "" if view.kind == "line" else ELLIPSES_NOTE
     if view.kind == "circle" and _is_cloud(run):
         return curve_note(run.count)
-    mixture = SHARES_NOTE if has_rings(run, camera, frames, labels) else ""
+    mixture = rings_note(run, camera, frames, labels)
     sides = BEHIND_NOTE if view.kind == "sphere" else ""
     return " · ".join(filter(None, [sample_note(run, MAX_DOTS), mixture, sides]))
 
 
-def has_rings(run: "Trajectory", camera: Camera, frames: Any, labels: Any = None) -> bool:
-    """Whether particles of several labels lie at one place in any of some frames, so that rings are drawn."""
-    if _kind(run, camera.view) in ("line", "heap", "ring", "law") or not has_labels(run, labels):
-        return False
+def rings_note(run: "Trajectory", camera: Camera, frames: Any, labels: Any = None) -> str:
+    """Small print on rings where they are drawn: particles of several labels or clusters at one place in some frame."""
+    if _kind(run, camera.view) in ("line", "heap", "ring", "law") or may_blend(run, labels):
+        return ""
     for frame in frames:
         shown = _shown_particles(run, camera, int(frame), labels, None)
         seen, cell = _crowd_places(shown)
         if (find_crowds(seen, shown.weights, shown.colors, cell).share < 1).any():
-            return True
-    return False
+            return SHARES_NOTE if has_labels(run, labels) else MET_NOTE
+    return ""
 
 
 def _crowd_places(shown: ShownParticles) -> tuple[np.ndarray, float]:

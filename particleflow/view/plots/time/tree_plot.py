@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
 _BRACKET_OPACITY = 0.22  # of the bar from the frame before a merge to the frame after it
 _LEAST_STRIPE = 0.7  # points: narrower ones would blur to a colour that is not there, and are left out
-STRIPES_NOTE = "stripes of a branch: shares of the labels in it"
-SPLITS_NOTE = "a branch that begins late: a cluster that split off"
+STRIPES_NOTE = "stripes of a branch: shares of the {} in it"
+SPLITS_NOTE = "branches that begin late split off"
 
 
 @dataclass(frozen=True)
@@ -168,10 +168,11 @@ def merge_tree(
 
 
 def tree_note(run: Any, leaves: Leaves, rows: np.ndarray) -> str:
-    """Small print on stripes, where a branch holds several labels, and on branches that begin after the first ones."""
-    striped = has_labels(run, None) and bool((tree_segments(rows, leaves, run.times)[3] < 1).any())
+    """Small print on stripes, where a branch holds several labels or clusters, and on branches that begin late."""
+    striped = bool((tree_segments(rows, leaves, run.times)[3] < 1).any())
     late = bool((leaves.births > leaves.births.min(initial=np.inf)).any())
-    return " · ".join([STRIPES_NOTE] * striped + [SPLITS_NOTE] * late)
+    stripes = STRIPES_NOTE.format("labels" if has_labels(run, None) else "clusters")
+    return " · ".join([stripes] * striped + [SPLITS_NOTE] * late)
 
 
 def _name_leaves(ax: "Axes", run: Any, rows: np.ndarray, leaves: Leaves, labels: Any, vertical: bool) -> None:
