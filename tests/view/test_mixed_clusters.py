@@ -134,7 +134,7 @@ def test_clusters_that_merge_keep_their_colours():
 
 
 def test_small_print_speaks_of_rings_only_where_there_are_some():
-    run = mixture()
+    run = mixture(3)
     note = "rings of a dot"
     assert [note in view.snapshot(run, frame).figure.get_supxlabel() for frame in (0, 1)] == [False, True]
     assert [note in view.snapshots(run, frames)[0].figure.get_supxlabel() for frames in ([0], [0, 1])] == [False, True]
