@@ -10,6 +10,8 @@ from particleflow._support.text import plural
 from particleflow.app.runs.folder_contents import PAGE_FILE, product_notes, products_in, read_summary
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from particleflow.analysis.clusters.brackets import Bracket, ChangeTimes
 
 _LISTED_TREADS = 3  # how many of each are named; the others are left out
@@ -144,7 +146,7 @@ def _recorded(summary: dict[str, Any]) -> str:
 
 
 def _end_of(
-    count: int | None, times: list[float], counts: list[int | None], changes: "ChangeTimes"
+    count: int | None, times: list[float], counts: "Sequence[int | None]", changes: "ChangeTimes"
 ) -> "Bracket | None":
     """The saved times around the end of the last stretch with so many clusters, or without a number of them (None)."""
     from particleflow.analysis.clusters.brackets import bracket_after
