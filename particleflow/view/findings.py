@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from particleflow._support.progress import Progress
-from particleflow.analysis.clusters.plateaus import spreads
+from particleflow.analysis.clusters.plateaus import spreads, stays_scattered
 from particleflow.analysis.density.cells import is_density
 from particleflow.analysis.reading import first_run
 from particleflow.analysis.run_character import character_of
@@ -47,7 +47,8 @@ def expected_structure(trajectory: "Trajectory") -> Any:
 
 
 def worth_showing(trajectory: "Trajectory", analysis: Any) -> Any:
-    """The analysis, or None where clusters mean nothing: noise, repulsion or the flow keeps the particles apart.
+    """The analysis, or None where clusters mean nothing: noise, repulsion or the flow keeps the particles apart,
+    or hardly any has formed.
 
     For a density: the analysis if the number of its peaks ever changes, else None.
     """
@@ -56,7 +57,7 @@ def worth_showing(trajectory: "Trajectory", analysis: Any) -> Any:
         return None if counts is None or np.ptp(counts) == 0 else analysis
     components = pick(analysis, "components", "counts")
     known = np.ndim(components) == 1 and np.ndim(labels) == 2 and len(components) > 0
-    scattered = known and spreads(components, labels[-1])
+    scattered = known and (spreads(components, labels[-1]) or stays_scattered(labels[-1]))
     return None if scattered or not character_of(trajectory).gathers else analysis
 
 

@@ -74,3 +74,15 @@ def test_the_figure_shows_the_numbers():
     ranks, left = axes[0].lines[0].get_data()
     np.testing.assert_allclose(left, found.left[np.asarray(ranks, int)], rtol=1e-6)
     assert [line.get_label().split(":")[0] for line in axes[0].lines[1:]] == ["rank 1", "rank 3, as clusters"]
+
+
+@pytest.mark.parametrize("beta", [12.0, *(pytest.param(beta, marks=pytest.mark.slow) for beta in (0.01, 1e4))])
+def test_the_legends_of_ranks_lie_over_no_line(beta):
+    """Measured in pixels, of matrices of rank nearly one, of as many as clusters, and of full rank."""
+    run = pf.Trajectory.from_arrays([0.0], clustered((20, 20, 20), 0.02)[None])
+    axes = pf.view.attention_ranks(run, beta=beta)
+    axes[0].figure.canvas.draw()
+    for ax in axes:
+        box = ax.get_legend().get_window_extent()
+        for line in ax.lines:
+            assert not line.get_transform().transform_path(line.get_path()).intersects_bbox(box, filled=False)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from matplotlib.cbook import pts_to_midstep
+from matplotlib.cbook import pts_to_poststep
 
 import particleflow
 from particleflow.analysis import Bracket, ClusterTrack, find_plateaus, summarize, track_clusters, word_merges
@@ -98,7 +98,7 @@ def test_tree_staircase_and_treads_change_at_the_same_times(frames):
     np.testing.assert_allclose(sorted((box.min(), box.max()) for box in boxes), [around(times, t) for t in TRUTH])
     plateaus = find_plateaus(track.times, track.counts)
     steps = view.cluster_count(run, track.counts, plateaus=plateaus, log=False)
-    corners = pts_to_midstep(*steps.lines[0].get_data())
+    corners = pts_to_poststep(*steps.lines[0].get_data())
     changes = corners[0][1:][np.diff(corners[1]) != 0]
     np.testing.assert_allclose(changes, np.unique(middles), rtol=1e-12)
     edges = np.array([(box.get_x(), box.get_x() + box.get_width()) for box in steps.patches])
@@ -128,6 +128,30 @@ def test_changes_at_the_ends_of_a_run_have_the_time_of_that_frame():
     assert bracket_after([1.0, 2.0, 4.0], [False, False, True]) is None
 
 
+def drawn_changes(ax) -> np.ndarray:
+    """The times at which the drawn staircase of axes changes."""
+    times, counts = pts_to_poststep(*ax.lines[0].get_data())
+    return times[1:][np.diff(counts) != 0]
+
+
+@pytest.mark.parametrize(("stride", "changed", "treads"), [(1, [2.0, 4.0], [2.0, 4.0]), (3, [2.0, 5.0], [5.0])])
+def test_a_run_of_whole_steps_changes_at_steps_in_treads_staircase_tree_and_words(stride, changed, treads):
+    """Three particles on a line; the second jumps to the first in step 2, the third in step 4."""
+    times = np.arange(10.0)[::stride]
+    points = np.stack([0 * times, 10.0 * (times < 2), 20.0 * (times < 4)], axis=1)[..., None]
+    run = Trajectory.from_arrays(times, points, metadata={"solver": "map", "step": 1.0})
+    track, summary = track_clusters(run, 1.0), json.loads(json.dumps(summarize(run, threshold=1.0)))
+    assert [merge.time for merge in track.tree.merges] == changed
+    assert track.changes.whole
+    stated = [each["start"] for each in summary["plateaus"]["listed"]]
+    ax = view.staircase(run, track, plateaus=find_plateaus(times, track.counts, changes=track.changes))
+    np.testing.assert_array_equal(drawn_changes(ax), changed)
+    np.testing.assert_array_equal([box.get_x() for box in ax.patches], treads)
+    assert stated == treads
+    last = Bracket(changed[1] - (stride - 1) / 2, changed[1] + (stride - 1) / 2)
+    assert summary["collapse"]["between"] == list(last)
+
+
 @pytest.mark.parametrize("stopped", [True, False])
 def test_a_run_that_its_merge_ended_knows_that_time_exactly(stopped):
     times = [0.0, 1.0, 2.5, 4.0]
@@ -142,5 +166,6 @@ def test_a_run_that_its_merge_ended_knows_that_time_exactly(stopped):
     summary = json.loads(json.dumps(summarize(run)))
     assert summary["collapse"]["between"] == list(last)
     assert clusters_line(summary) == f"3 → 1 cluster; 1 since t = {last}"
+    np.testing.assert_array_equal(drawn_changes(view.staircase(run, track_clusters(run))), [1.75, last.middle])
     assert track_clusters(run, 2.0).tree.merges[-1].between == Bracket(2.5, 4.0)  # another distance than the event's
     assert track_clusters(run[:3], 1.0).tree.merges[-1].between == Bracket(1.0, 2.5)  # a part of the run

@@ -201,10 +201,10 @@ def test_a_density_is_summarized_by_its_peaks():
     before, after = run.times[peaks["counts"].index(2) - 1], run.times[peaks["counts"].index(2)]
     assert max(each["since_between"] for each in peaks["last"]) == [before, after]
     assert max(each["since"] for each in peaks["last"]) == (before + after) / 2
-    assert clusters_line(summary) == f"0 → 2 peaks since t = {before:.4g}–{after:.4g}; masses 0.6, 0.4"
+    assert clusters_line(summary) == f"no peak until t = {before:.4g}–{after:.4g}, then 2 peaks; masses 0.6, 0.4"
     assert threshold_line(summary) == peaks["rule"]
     assert clusters_line(summarize(run[-1:])) == "2 peaks from the first frame to the last; masses 0.6, 0.4"
-    assert clusters_line(summarize(run[:1])) == "0 peaks from the first frame to the last"
+    assert clusters_line(summarize(run[:1])) == "no peak at any time"
 
 
 def test_an_ensemble_of_densities_is_summarized_run_by_run():

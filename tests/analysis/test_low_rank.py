@@ -74,6 +74,11 @@ def test_the_figures_show_what_they_are_given(tmp_path):
     np.testing.assert_array_equal(ranks, [4, 32, 512])
     np.testing.assert_allclose(errors, [np.sqrt(np.mean((matrices[rank] - exact) ** 2)) for rank in ranks])
     assert -0.8 < convergence_slope(ranks, errors).slope < -0.2
+    broken = pf.view.feature_convergence(exact, {2: np.full_like(exact, np.nan), **matrices}, panels=2)[-1]
+    for panel in (axes[-1], broken):  # one error that is no number leaves the guide where it is
+        level = np.exp(np.mean(np.log(errors * np.sqrt(ranks))))
+        guide = panel.lines[1]
+        np.testing.assert_allclose(guide.get_ydata() * np.sqrt(guide.get_xdata()), level, rtol=1e-12)
     found = block_ranks((1.5, 3.0))
     ax = pf.view.block_ranks(found)
     lines = [line for line in ax.lines if line.get_label() in ("1.5", "3")]

@@ -55,7 +55,7 @@ def drawn(monkeypatch):
     compare, asked = view.compare, []
 
     def noting(named, name="energy", *, counts=None, **options):
-        asked.append((list(named), name if counts is None else [np.asarray(row).tolist() for row in counts]))
+        asked.append((list(named), name if counts is None else [row.counts.tolist() for row in counts]))
         return compare(named, name, counts=counts, **options)
 
     monkeypatch.setattr(view, "compare", noting)

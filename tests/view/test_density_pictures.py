@@ -294,6 +294,11 @@ def test_particles_are_drawn_over_a_density():
     curve = axes[2].lines[0]
     assert np.sort(curve.get_ydata()) == pytest.approx(np.sort(truth(density, 5)))
     axes[0].figure.canvas.draw()
+    assert "lines of" not in axes[0].figure.get_supxlabel()
+    many = particles(1, count=300, frames=6)
+    above = view.overlay([make("line"), many], [0.0])[0]
+    assert len(above.collections[-1].get_segments()) == 120
+    assert above.figure.get_supxlabel().endswith("lines of 120 of 300 particles")
     with pytest.raises(ArgumentError, match="must live in one space"):
         view.overlay([density, make("line")])
     with pytest.raises(ArgumentError, match="at least two runs"):
@@ -317,7 +322,7 @@ def folder(tmp_path):
 def test_a_stored_density_is_told_by_every_command(folder, capsys):
     assert main(["analyze", str(folder), "--quiet"]) == 0
     assert main(["info", str(folder)]) == 0
-    assert "peaks     0 → 2 peaks" in capsys.readouterr().out
+    assert "peaks     no peak until t = " in capsys.readouterr().out
     assert main(["analyze", str(folder), "--threshold", "0.1"]) == 2
     shutil.copytree(folder, folder.parent / "other")
     assert main(["plot", str(folder), str(folder.parent / "other"), "--quiet"]) == 0
@@ -392,6 +397,8 @@ def test_several_runs_state_what_differs_beside_each_and_in_small_print_what_all
     assert (same.get_title(loc="left") or same.get_title()) == "One"
     above = view.overlay([run(4.0), run(9.0)], [1.0])[0]
     assert (above.get_title(loc="left") or above.get_title()).endswith("colour: One, β = 4; lines: One, β = 9")
+    twice = view.overlay({"beta = 4": run(4.0), "beta = 40": run(40.0)})[0]
+    assert [text.get_text() for text in twice.figure.legends[0].get_texts()] == ["beta = 4", "beta = 40"]
     unrelated = view.overlay([run(4.0), run(4.0, "Two", drift="mean_shift")])[0]
     assert unrelated.get_title(loc="left") == unrelated.get_title() == ""
     names = [text.get_text() for text in unrelated.figure.legends[0].get_texts()]

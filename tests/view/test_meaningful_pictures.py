@@ -231,3 +231,36 @@ def test_layer_norm_in_four_dimensions_is_a_sphere_on_the_page(tmp_path):
     shown = facts_of(page(run, tmp_path / "page.html"))
     assert shown["radius"] == pytest.approx(2.0)
     assert (shown["shownDimension"], shown["explained"]) == (3, None)
+
+
+def test_a_cloud_in_which_hardly_any_cluster_forms_is_shown_by_its_paths():
+    """Of 100 particles in the plane 20 pairs meet; with 60 that all meet there are clusters to show."""
+    rng = np.random.default_rng(0)
+    start = 100 * rng.permutation(200).reshape(100, 2) + rng.uniform(size=(100, 2))
+    share = np.linspace(0, 1, 6)[:, None, None]
+
+    def meeting(ends):
+        points = (1 - share) * start + share * ends
+        return Trajectory.from_arrays(np.arange(6.0), points, observables={"energy": np.arange(6.0)})
+
+    pairs = meeting(np.where(np.arange(100)[:, None] < 40, start[np.arange(100) // 2 * 2], start))
+    track = pf.analysis.track_clusters(pairs, 0.1)
+    assert (track.counts[0], track.counts[-1]) == (100, 80)
+    assert worth_showing(pairs, track) is None
+    found = pf.analysis.track_clusters(pairs)
+    names = pf.view.figure_names(pairs, {"counts": found.counts, "labels": track.labels, "tree": found.tree})
+    assert names[:3] == ["paths", "snapshots", "energy"]
+    assert not {"staircase", "merge_tree"} & set(names)
+    gathered = meeting(np.where(np.arange(100)[:, None] < 60, start[:1], start))
+    assert worth_showing(gathered, pf.analysis.track_clusters(gathered, 0.1)) is not None
+
+
+@pytest.mark.parametrize(("ends", "own", "said"), [
+    ([0, 10, 20, 30], None, "neighbours side by side"), ([0, 10, 20, 30], [0, 0, 1, 1], "neighbours side by side"),
+    ([0, 0, 10, 10], None, "by cluster"), ([0, 0, 10, 10], [0, 1, 0, 1], "by cluster, then by label"),
+    ([0, 0, 0, 0], [0, 1, 0, 1], "by label"),
+])  # fmt: skip
+def test_matrices_name_the_order_that_they_have(ends, own, said):
+    run = Trajectory.from_arrays([0.0, 1.0], np.array([[0, 10, 20, 30], ends], float)[..., None], labels=own)
+    track = pf.analysis.track_clusters(run, 1.0)
+    assert pf.view.gram(run, labels=track.labels).get_xlabel() == f"particle $j$, {said}"

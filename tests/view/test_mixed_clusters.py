@@ -131,3 +131,13 @@ def test_clusters_that_merge_keep_their_colours():
     seen = visible(after.get_offsets(), after.get_sizes(), after.get_facecolors()[:, :3])
     assert set(seen) == tones
     np.testing.assert_allclose(sorted(np.array(list(seen.values())) / sum(seen.values())), [0.25, 0.75])
+
+
+def test_small_print_speaks_of_rings_only_where_there_are_some():
+    run = mixture(3)
+    note = "rings of a dot"
+    assert [note in view.snapshot(run, frame).figure.get_supxlabel() for frame in (0, 1)] == [False, True]
+    assert [note in view.snapshots(run, frames)[0].figure.get_supxlabel() for frames in ([0], [0, 1])] == [False, True]
+    merges = [(0, 1, 0.5, 24)]
+    assert "stripes" in view.merge_tree(run, merges, labels=np.repeat(run.labels[None], 2, 0)).figure.get_supxlabel()
+    assert "stripes" not in view.merge_tree(run, np.zeros((0, 4))).figure.get_supxlabel()

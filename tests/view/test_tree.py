@@ -119,3 +119,16 @@ def test_the_tree_of_a_dense_start_begins_where_it_is_separated_and_says_so(vert
         assert beside.x0 > room.x1
         assert room.y0 <= beside.y0 < beside.y1 <= room.y1
         assert beside.x1 <= ax.figure.bbox.x1
+
+
+def test_branches_that_begin_late_are_explained_where_there_are_some():
+    """One of two clusters splits at t = 2; a tree whose branches all begin together says nothing."""
+    places = np.array([[0, 0, 9, 9], [0, 0, 9, 9], [0, 4, 9, 9], [9, 9, 9, 9]], float)
+    for frames, said in ((slice(None), True), (slice(2), False)):
+        run = Trajectory.from_arrays(np.arange(4.0)[frames], places[frames][..., None])
+        track = track_clusters(run, 1.0)
+        for figure in (
+            view.merge_tree(run, track.tree, labels=track.labels).figure,
+            view.kymograph_with_tree(run, track.tree, labels=track.labels)[0].figure,
+        ):
+            assert ("split off" in figure.get_supxlabel()) is said

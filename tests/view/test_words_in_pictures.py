@@ -224,3 +224,24 @@ def test_a_writer_tells_what_it_wrote():
     writer = WordWriter(np.array(["river", "bank", "<b>"]), 1.0)
     assert writer.write(image, places, weights, None, BOUNDS, lambda group: 4.0) == ["river, bank", "<b>"]
     assert np.asarray(image)[40:60, 60:140, :3].any()
+
+
+@pytest.mark.parametrize("size", [(6.4, 4.0), (3.4, 2.4)])
+def test_names_of_lines_and_leaves_touch_no_other_and_stay_in_the_picture(size):
+    """Twelve words of two letters, six in one place, six apart; measured after the layout."""
+    begins = np.concatenate([np.zeros(6), np.arange(1.0, 7.0)])
+    words = [f"{letter}{letter}" for letter in "abcdefghijkl"]
+    run = Trajectory.from_arrays([0.0, 1.0], np.stack([begins, 0 * begins])[..., None], words=words)
+    merges = [(0, k, 1.0, k + 1) for k in range(1, 12)]
+    with style.use(style.sized("light", size, None)):
+        lines, tree = view.kymograph(run), view.merge_tree(run, merges, vertical=False)
+    for ax, texts in ((lines, lambda: lines.texts), (tree, tree.get_yticklabels)):
+        ax.figure.canvas.draw()
+        boxes = [text.get_window_extent() for text in texts() if text.get_text()]
+        assert len(boxes) > 0
+        assert all(apart(one.extents, other.extents) for one, other in combinations(boxes, 2))
+        assert all(box.x0 >= 0 and box.y0 >= 0 and box.y1 <= ax.figure.bbox.y1 for box in boxes)
+        axis = ax.get_window_extent()
+        assert all(axis.y0 - 2 <= box.y0 and box.y1 <= axis.y1 + 2 for box in boxes)
+    leaders = [line.get_ydata()[-1] for line in lines.lines]
+    assert set(np.round(leaders, 6)) == set(begins)

@@ -3,8 +3,8 @@
 Frames show that something changed between two of them, not when. Every time of a merge, of the end of a plateau or of a
 collapse is therefore a `Bracket`, made here from the frame in which the change is first seen. Where one number is
 needed (a line in a picture, a mean over runs), it is the middle of the bracket, off by at most the half width. All
-changes between the same two frames share one bracket. A run that its event ended at a merge has that merge's time
-exactly: the time of its last frame (`exact_end`).
+changes between the same two frames share one bracket. What narrows it is said by `ChangeTimes`: a map changes at whole
+times only, and a run that its event ended at a merge has that merge's time exactly, the time of its last frame.
 """
 
 from typing import Any, NamedTuple
@@ -43,25 +43,40 @@ class Bracket(NamedTuple):
         return {"time": self.middle, "half_width": self.half_width, "between": tuple(self)}
 
 
-def bracket_of(times: ArrayLike, frame: int, *, exact_end: bool = False) -> Bracket:
+class ChangeTimes(NamedTuple):
+    """What is known of the times of changes beside the frames around them.
+
+    whole: changes are at whole numbers, the layers or steps of a map; exact_end: what is first seen in the last frame
+    happened at its time.
+    """
+
+    whole: bool = False
+    exact_end: bool = False
+
+
+BETWEEN_FRAMES = ChangeTimes()
+
+
+def bracket_of(times: ArrayLike, frame: int, changes: ChangeTimes = BETWEEN_FRAMES) -> Bracket:
     """Return the bracket of a change that is first seen in a frame: the times of the frame before and of this one.
 
     What is there in the first frame, or changes after the last one, has that frame's time twice.
 
-    times: (T,) of all frames; frame: 0 … T; exact_end: what is first seen in the last frame happened at its time.
+    times: (T,) of all frames; frame: 0 … T; changes: what is known of when they happen.
     """
     clock = np.asarray(times, dtype=np.float64)
-    if exact_end and frame == clock.size - 1:
+    if changes.exact_end and frame == clock.size - 1:
         return Bracket(float(clock[-1]), float(clock[-1]))
-    return Bracket(float(clock[max(frame - 1, 0)]), float(clock[min(frame, clock.size - 1)]))
+    before, after = float(clock[max(frame - 1, 0)]), float(clock[min(frame, clock.size - 1)])
+    return Bracket(min(before + 1.0, after) if changes.whole else before, after)
 
 
-def bracket_after(times: ArrayLike, holds: ArrayLike, *, exact_end: bool = False) -> Bracket | None:
+def bracket_after(times: ArrayLike, holds: ArrayLike, changes: ChangeTimes = BETWEEN_FRAMES) -> Bracket | None:
     """Return the bracket of the change after which something never holds again; None if it holds in the last frame.
 
     times: (T,); holds: (T,), whether it holds in each frame; if in none, the first frame's time is returned twice;
-    exact_end: as of `bracket_of`.
+    changes: as of `bracket_of`.
     """
     frames = np.flatnonzero(holds)
     first_without = int(frames[-1]) + 1 if frames.size else 0
-    return None if first_without == np.size(times) else bracket_of(times, first_without, exact_end=exact_end)
+    return None if first_without == np.size(times) else bracket_of(times, first_without, changes)

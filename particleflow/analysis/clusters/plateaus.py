@@ -22,11 +22,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from particleflow.analysis.clusters.brackets import Bracket, bracket_after, bracket_of
+from particleflow.analysis.clusters.brackets import BETWEEN_FRAMES, Bracket, ChangeTimes, bracket_after, bracket_of
 from particleflow.analysis.reading import FloatArray, as_series, in_units, is_log_spaced, mean
 from particleflow.errors import ArgumentError
 
 _FEW = 4
+_MANY = 32  # clusters that cannot be looked at one by one
 
 
 @dataclass(frozen=True)
@@ -65,13 +66,13 @@ def find_plateaus(
     scale: str = "auto",
     flatness: float = 0.1,
     minimum: float = 0.03,
-    exact_end: bool = False,
+    changes: ChangeTimes = BETWEEN_FRAMES,
 ) -> list[Plateau]:
     """Find the metastable plateaus of a run, in time order.
 
     times, counts, energy: (T,), at least one of counts and energy; with counts the energy only describes the plateaus.
     scale: "linear" or "log" for the clock s; "auto" takes "log" for log-spaced frames (frames at t ≤ 0 are then left
-    out). flatness (without counts), minimum: as described above. exact_end: see `bracket_of`.
+    out). flatness (without counts), minimum: as described above. changes: see `bracket_of`.
     """
     if counts is None and energy is None:
         raise ArgumentError("`find_plateaus` needs `counts`, `energy` or both.")
@@ -92,7 +93,7 @@ def find_plateaus(
     else:
         calm = _flat(ruler, np.asarray(energy, dtype=np.float64)[kept], flatness)
     stretches = [(a, b) for a, b in _runs(calm) if ruler[b] - ruler[a] >= minimum * length]
-    return [_plateau(clock, counts, energy, kept, (a, b), exact_end) for a, b in stretches]
+    return [_plateau(clock, counts, energy, kept, (a, b), changes) for a, b in stretches]
 
 
 def first_real_merge(counts: ArrayLike) -> int | None:
@@ -133,16 +134,29 @@ def spreads(counts: ArrayLike, last_labels: ArrayLike) -> bool:
     return bool(array[-1] > array[0] and array[-1] == array.max() and 2 * alone.sum() > alone.size)
 
 
-def collapse_time(times: ArrayLike, counts: ArrayLike, *, target: int = 1, exact_end: bool = False) -> Bracket | None:
+def stays_scattered(last_labels: ArrayLike) -> bool:
+    """Tell whether hardly any cluster has formed: of more than 32, more than half as many as particles, most are alone.
+
+    What has merged then is pairs that came near each other by chance. last_labels: (N,), those of the last frame, −1
+    for particles of no cluster.
+    """
+    labels = np.asarray(last_labels)
+    sizes = np.unique(labels[labels >= 0], return_counts=True)[1]
+    return bool(sizes.size > max(_MANY, sizes.sum() / 2) and 2 * (sizes == 1).sum() > sizes.size)
+
+
+def collapse_time(
+    times: ArrayLike, counts: ArrayLike, *, target: int = 1, changes: ChangeTimes = BETWEEN_FRAMES
+) -> Bracket | None:
     """Return the saved times (before, after) between which the count reaches `target` for good, or None if it does not.
 
     A run that is collapsed from its first frame on gives that time twice. Frames whose clusters are not separated are
     not collapsed.
 
-    times, counts: (T,); target: how many clusters count as collapsed; exact_end: see `bracket_of`.
+    times, counts: (T,); target: how many clusters count as collapsed; changes: see `bracket_of`.
     """
     clock, array = as_series(times, counts, "counts")
-    return bracket_after(clock, ~(array <= target), exact_end=exact_end)
+    return bracket_after(clock, ~(array <= target), changes)
 
 
 def _treads(counts: NDArray[np.number]) -> NDArray[np.bool_]:
@@ -176,12 +190,12 @@ def _plateau(
     energy: ArrayLike | None,
     kept: NDArray[np.int64],
     ends: tuple[int, int],
-    exact_end: bool,
+    changes: ChangeTimes,
 ) -> Plateau:
     """Describe the frames kept[a] … kept[b] between two ends (a, b); decades = log₁₀(end / start)."""
     a, b = ends
     first, last = int(kept[a]), int(kept[b])
-    start_between, end_between = (bracket_of(clock[kept], each, exact_end=exact_end) for each in (a, b + 1))
+    start_between, end_between = (bracket_of(clock[kept], each, changes) for each in (a, b + 1))
     start, end = start_between.middle, end_between.middle
     return Plateau(
         first=first,

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from particleflow.analysis.clusters.brackets import bracket_of
+from particleflow.analysis.clusters.brackets import BETWEEN_FRAMES, ChangeTimes, bracket_of
 from particleflow.analysis.reading import FloatArray, IntArray, as_points, as_positive, as_weights, in_units
 from particleflow.errors import ShapeError
 
@@ -118,14 +118,17 @@ def known_counts(components: ArrayLike, separated: ArrayLike) -> FloatArray:
     return np.where(counted_frames(separated), np.asarray(components, dtype=np.float64), np.nan)
 
 
-def spans_without_count(times: ArrayLike, counts: ArrayLike) -> list[tuple[float, float]]:
+def spans_without_count(
+    times: ArrayLike, counts: ArrayLike, changes: ChangeTimes = BETWEEN_FRAMES
+) -> list[tuple[float, float]]:
     """Return the stretches of time without a number of clusters, each from the middle to the middle of two saved times.
 
-    times, counts: (T,), NaN where clusters are not separated.
+    times, counts: (T,), NaN where clusters are not separated; changes: see `bracket_of`.
     """
     missing = np.isnan(np.asarray(counts, dtype=np.float64)).astype(np.int8)
     edges = np.flatnonzero(np.diff(np.concatenate([[0], missing, [0]]))).reshape(-1, 2)
-    return [(bracket_of(times, first).middle, bracket_of(times, after).middle) for first, after in edges.tolist()]
+    middle = [[bracket_of(times, frame, changes).middle for frame in ends] for ends in edges.tolist()]
+    return [(first, after) for first, after in middle]
 
 
 def plain_count(count: Any) -> int | None:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from particleflow._support.single_linkage import distinct
 from particleflow._support.text import plural
-from particleflow.analysis.clusters.brackets import Bracket, bracket_after, bracket_of
+from particleflow.analysis.clusters.brackets import BETWEEN_FRAMES, Bracket, ChangeTimes, bracket_after, bracket_of
 from particleflow.analysis.clusters.clusters import (
     EVENT_SLACK,
     Threshold,
@@ -65,8 +65,7 @@ class ClusterTrack:
     labels: (T, N), consistent through time, −1 for particles of no weight and in a dense start (of large runs in a
     temporary file, read as it is used); components: (T,), the number of connected components; counts, largest_mass and
     effective_count: (T,), the number of clusters, the mass max_c m_c of the heaviest one, and 1 / Σ_c m_c², NaN where
-    clusters are not separated; tree: the merge tree; exact_end: the last change of the count is the event that ended
-    the run, at the time of the last frame.
+    clusters are not separated; tree: the merge tree; changes: what is known of the times at which the count changes.
     """
 
     threshold: Threshold
@@ -77,14 +76,14 @@ class ClusterTrack:
     largest_mass: FloatArray
     effective_count: FloatArray
     tree: MergeTree
-    exact_end: bool = False
+    changes: ChangeTimes = BETWEEN_FRAMES
 
     def arrays(self) -> dict[str, NDArray]:
         """The track as arrays of numbers and text, from which `from_arrays` makes it again."""
         named = {name: getattr(self, name) for name in _ARRAYS}
         births = np.asarray(self.tree.births, dtype=np.float64).reshape(-1, len(Birth._fields))
         merges = [(*merge.between, *merge[1:]) for merge in self.tree.merges]
-        numbers = np.array([self.threshold.value, self.tree.threshold, self.tree.resolution, self.exact_end])
+        numbers = np.array([self.threshold.value, self.tree.threshold, self.tree.resolution, *self.changes])
         words = np.array([self.threshold.metric, self.threshold.reason])
         rows = np.asarray(merges, dtype=np.float64).reshape(-1, len(Merge._fields) + 1)
         return {**named, "births": births, "merges": rows, "numbers": numbers, "words": words}
@@ -92,7 +91,7 @@ class ClusterTrack:
     @staticmethod
     def from_arrays(arrays: Mapping[str, NDArray]) -> "ClusterTrack":
         """Make the track again from its `arrays`, as received from another process."""
-        value, linking, resolution, exact = arrays["numbers"].tolist()
+        value, linking, resolution, whole, exact = arrays["numbers"].tolist()
         metric, reason = arrays["words"].tolist()
         births = [
             Birth(int(label), int(frame), time, int(parent), mass, int(size))
@@ -102,10 +101,11 @@ class ClusterTrack:
             Merge(Bracket(before, after), int(frame), int(survivor), int(absorbed), mass, int(size), lost)
             for before, after, frame, survivor, absorbed, mass, size, lost in arrays["merges"].tolist()
         ]
-        spans = tuple(spans_without_count(arrays["times"], arrays["counts"]))
+        changes = ChangeTimes(bool(whole), bool(exact))
+        spans = tuple(spans_without_count(arrays["times"], arrays["counts"], changes))
         tree = MergeTree(linking, births, merges, resolution, spans)
         named = {name: arrays[name] for name in _ARRAYS}
-        return ClusterTrack(Threshold(value, metric, reason), tree=tree, exact_end=bool(exact), **named)
+        return ClusterTrack(Threshold(value, metric, reason), tree=tree, changes=changes, **named)
 
     def __repr__(self) -> str:
         """A card of five lines: how many clusters there were, when they merged, and how unequal the last ones are."""
@@ -130,9 +130,9 @@ class ClusterTrack:
         first, last = (plain_count(self.counts[place]) for place in (0, -1))
         begin = NOT_SEPARATED if first is None else first
         if last is None:
-            since = bracket_after(self.times, np.isfinite(self.counts))
+            since = bracket_after(self.times, np.isfinite(self.counts), self.changes)
             return f"{begin} → {NOT_SEPARATED} since t = {since}"
-        since = bracket_after(self.times, self.counts != last, exact_end=self.exact_end)
+        since = bracket_after(self.times, self.counts != last, self.changes)
         return f"{begin} → {last}, unchanged since t = {since}"
 
 
@@ -150,8 +150,8 @@ def track_clusters(
     times = np.asarray(trajectory.times, dtype=np.float64)
     weights = fixed_weights(trajectory)
     chosen = choose_threshold(trajectory, threshold)
-    exact = _ends_at_a_merge(trajectory, chosen.value)
-    tracker = _Tracker(chosen.value, weights, times, trajectory.facts.time_unit is not None, exact)
+    changes = ChangeTimes(trajectory.facts.time_unit is not None, _ends_at_a_merge(trajectory, chosen.value))
+    tracker = _Tracker(chosen.value, weights, times, changes)
     frames = len(trajectory)
     labels = _empty_labels(frames, trajectory.count)
     components, separated = np.empty(frames, dtype=np.int64), np.empty(frames, dtype=bool)
@@ -170,12 +170,13 @@ def track_clusters(
     if not separated[0]:
         labels[: np.flatnonzero(~separated)[-1] + 1] = -1
     counts = known_counts(components, separated)
-    exact = exact and frames > 1 and int(components[-2] - components[-1]) == 1  # of several, others came before it
+    last_alone = frames > 1 and int(components[-2] - components[-1]) == 1  # of several merges, others came before it
+    changes = changes._replace(exact_end=changes.exact_end and last_alone)
     known = np.isfinite(counts)
     largest, effective = np.where(known, largest, np.nan), np.where(known, effective, np.nan)
-    spans = tuple(spans_without_count(times, counts))
+    spans = tuple(spans_without_count(times, counts, changes))
     tree = MergeTree(chosen.value, tracker.births, tracker.merges, tracker.resolution, spans)
-    return ClusterTrack(chosen, times, labels, components, counts, largest, effective, tree, exact)
+    return ClusterTrack(chosen, times, labels, components, counts, largest, effective, tree, changes)
 
 
 def _ends_at_a_merge(trajectory: "Trajectory", threshold: float) -> bool:
@@ -204,13 +205,9 @@ def _empty_labels(frames: int, count: int) -> NDArray[np.int32]:
 class _Tracker:
     """The state between two frames: every particle's component, every component's label, mass and size."""
 
-    def __init__(self, threshold: float, weights: FloatArray, times: FloatArray, whole: bool, exact_end: bool):
-        """Begin before the first frame, without clusters.
-
-        Nothing happens but at `whole` times; at an `exact_end` the last merge is at the time of the last frame.
-        """
-        self.threshold, self.weights, self.times, self.whole = threshold, weights, times, whole
-        self.exact_end = exact_end
+    def __init__(self, threshold: float, weights: FloatArray, times: FloatArray, changes: ChangeTimes):
+        """Begin before the first frame, without clusters."""
+        self.threshold, self.weights, self.times, self.changes = threshold, weights, times, changes
         self.active = weights > 0
         self.restart()
 
@@ -306,9 +303,7 @@ class _Tracker:
         At each touch the two groups become one of mass m_a + m_b, under the label of the heavier; of equal masses the
         older, that is the smaller, label stays. A touch inside a group changes nothing.
         """
-        between = bracket_of(self.times, index)
-        if self.whole:  # the first layer or step that it can be
-            between = between._replace(before=min(between.before + 1, between.after))
+        between = bracket_of(self.times, index, self.changes._replace(exact_end=False))
         touched = {p for contact in contacts for p in (contact.first, contact.second)}
         leader, group = {p: p for p in touched}, {p: [p] for p in touched}
         mass, size = {p: float(self.masses[p]) for p in touched}, {p: int(self.sizes[p]) for p in touched}
@@ -324,7 +319,7 @@ class _Tracker:
             self.merges.append(Merge(between, index, *names, mass[keep], size[keep], absorbed_mass))
             leader |= dict.fromkeys(group[lose], keep)
             group[keep] += group.pop(lose)
-        if self.exact_end and index == self.times.size - 1 and self.merges:
+        if self.changes.exact_end and index == self.times.size - 1 and self.merges:
             self.merges[-1] = self.merges[-1]._replace(between=Bracket(between.after, between.after))
         return leader
 

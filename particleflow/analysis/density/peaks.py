@@ -26,9 +26,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from particleflow._support.text import plural
-from particleflow.analysis.clusters.brackets import bracket_after
+from particleflow.analysis.clusters.brackets import BETWEEN_FRAMES, ChangeTimes, bracket_after
 from particleflow.analysis.density.cells import Cells, cells_of
 from particleflow.analysis.reading import FloatArray, IntArray, Progress, as_weights, frame_weights, single_run
 from particleflow.errors import ArgumentError
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 CONTRAST = 2.0  # how many times as dense as its pass a peak is at least
 LEAST = 0.01  # share of the mass that a peak holds at least
+NO_PEAK_YET = "no peak yet"
 _SAME_SHARE = 1e-9  # densities that differ by a smaller share count as equal: volumes of cells are no more exact
 _DIGITS = 9  # of a distance, as a share of the largest one, in which distances are compared
 
@@ -72,13 +74,17 @@ class Peak:
 
 @dataclass(frozen=True, repr=False)
 class PeakTrack:
-    """The peaks of a run: `counts` (T,) at `times` (T,), and `peaks`, all there ever were, by label."""
+    """The peaks of a run: `counts` (T,) at `times` (T,), and `peaks`, all there ever were, by label.
+
+    `changes` is what is known of the times at which the number changes.
+    """
 
     contrast: float
     least: float
     times: FloatArray
     counts: IntArray
     peaks: tuple[Peak, ...]
+    changes: ChangeTimes = BETWEEN_FRAMES
 
     @property
     def last(self) -> list[Peak]:
@@ -96,15 +102,22 @@ class PeakTrack:
 
     def __repr__(self) -> str:
         """A card of four lines: how many peaks there were, and the last ones."""
-        since = bracket_after(self.times, self.counts != self.counts[-1])
+        first = self.counts[0] or NO_PEAK_YET
+        since = bracket_after(self.times, self.counts != self.counts[-1], self.changes)
         masses = ", ".join(f"{peak.masses[-1]:.3g}" for peak in self.last[:8]) or "none"
         lines = [
             f"PeakTrack over {plural(len(self.times), 'frame')}, t = {self.times[0]:g} to {self.times[-1]:g}",
-            f"  peaks   {self.counts[0]} → {self.counts[-1]}, unchanged since t = {since}",
+            f"  peaks   {first} → {self.counts[-1]}, unchanged since t = {since}",
             f"  masses  {masses}",
             f"  rule    {self.rule}",
         ]
         return "\n".join(lines)
+
+
+def since_first_peak(counts: ArrayLike) -> FloatArray:
+    """Return the numbers of peaks (T,), or (T, R), as floats, NaN in the frames before the first one with a peak."""
+    array = np.asarray(counts, dtype=np.float64)
+    return np.where(np.maximum.accumulate(array, axis=0) > 0, array, np.nan)
 
 
 def find_peaks(cells: Cells, masses: FloatArray, *, contrast: float = CONTRAST, least: float = LEAST) -> Peaks:
@@ -281,7 +294,8 @@ def track_peaks(
         if progress is not None:
             progress(frame + 1, len(run))
     peaks = tuple(_peak(cells, label, rows, into.get(label, -1)) for label, rows in sorted(history.items()))
-    return PeakTrack(contrast, least, np.asarray(run.times, dtype=np.float64), counts, peaks)
+    changes = ChangeTimes(whole=run.facts.time_unit is not None)
+    return PeakTrack(contrast, least, np.asarray(run.times, dtype=np.float64), counts, peaks, changes)
 
 
 def _labels(

@@ -58,10 +58,10 @@ def cluster_section(track: ClusterTrack, weights: FloatArray, last: FloatArray) 
     return {
         "initial_count": plain_count(track.counts[0]),
         "final_count": plain_count(track.counts[-1]),
-        "not_separated": _not_separated(track.times, track.counts),
+        "not_separated": _not_separated(track),
         "final_masses": masses[:_LISTED],
         "final_chains": _final_chains(track, weights, last)[:_LISTED] if np.isnan(track.counts[-1]) else [],
-        "ends_with_a_merge": track.exact_end,
+        "ends_with_a_merge": track.changes.exact_end,
         "times": track.times,
         "counts": [plain_count(count) for count in track.counts],
         "largest_mass": track.largest_mass,
@@ -75,18 +75,18 @@ def _final_chains(track: ClusterTrack, weights: FloatArray, last: FloatArray) ->
     return chain_masses(last, found, track.threshold.value, weights=weights)
 
 
-def _not_separated(times: FloatArray, counts: FloatArray) -> Section | None:
+def _not_separated(track: ClusterTrack) -> Section | None:
     """The saved times around the first and the last moment without a number of clusters; None if there is none.
 
     `from` is None where the run begins so, and `until` where it ends so.
     """
-    frames = np.flatnonzero(np.isnan(counts))
+    frames = np.flatnonzero(np.isnan(track.counts))
     if frames.size == 0:
         return None
     first, last = int(frames[0]), int(frames[-1])
     return {
-        "from": None if first == 0 else bracket_of(times, first),
-        "until": None if last == counts.size - 1 else bracket_of(times, last + 1),
+        "from": None if first == 0 else bracket_of(track.times, first, track.changes),
+        "until": None if last == track.counts.size - 1 else bracket_of(track.times, last + 1, track.changes),
     }
 
 
@@ -95,7 +95,7 @@ def peak_section(track: PeakTrack) -> Section:
 
     A peak from which another has split off keeps its first time.
     """
-    last = [(peak, bracket_of(track.times, int(peak.frames[0]))) for peak in track.last[:_LISTED]]
+    last = [(peak, bracket_of(track.times, int(peak.frames[0]), track.changes)) for peak in track.last[:_LISTED]]
     return {
         "contrast": track.contrast,
         "least_mass": track.least,
@@ -116,7 +116,7 @@ def peak_section(track: PeakTrack) -> Section:
             for peak, since in last
         ],
         "merges": [
-            {**bracket_of(track.times, int(peak.frames[-1]) + 1).to_dict(), "mass": peak.masses[-1]}
+            {**bracket_of(track.times, int(peak.frames[-1]) + 1, track.changes).to_dict(), "mass": peak.masses[-1]}
             for peak in track.peaks
             if peak.into >= 0
         ][:_LISTED],
@@ -125,7 +125,7 @@ def peak_section(track: PeakTrack) -> Section:
 
 def collapse_section(track: ClusterTrack) -> Section:
     """The time after which one cluster is left for good."""
-    bracket = collapse_time(track.times, track.counts, exact_end=track.exact_end)
+    bracket = collapse_time(track.times, track.counts, changes=track.changes)
     never: Section = dict.fromkeys(("time", "half_width", "between"))
     return {"target_count": 1, **(never if bracket is None else bracket.to_dict())}
 
@@ -160,7 +160,7 @@ def plateau_section(
     track: ClusterTrack, energy: FloatArray | None, logarithm: FloatArray | None, minimum: float
 ) -> Section:
     """The metastable plateaus, treads of the counts, with the mean energy on them, and of its logarithm, if known."""
-    plateaus = find_plateaus(track.times, track.counts, energy, minimum=minimum, exact_end=track.exact_end)
+    plateaus = find_plateaus(track.times, track.counts, energy, minimum=minimum, changes=track.changes)
     listed = [plateau.to_dict() for plateau in plateaus[:_LISTED]]
     if logarithm is not None:
         for row in listed:

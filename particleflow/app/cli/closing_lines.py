@@ -10,7 +10,9 @@ from particleflow._support.text import plural
 from particleflow.app.runs.folder_contents import PAGE_FILE, product_notes, products_in, read_summary
 
 if TYPE_CHECKING:
-    from particleflow.analysis.clusters.brackets import Bracket
+    from collections.abc import Sequence
+
+    from particleflow.analysis.clusters.brackets import Bracket, ChangeTimes
 
 _LISTED_TREADS = 3  # how many of each are named; the others are left out
 _LISTED_SERIES = 3
@@ -21,8 +23,9 @@ _LISTED_MASSES = 5
 def clusters_line(summary: dict[str, Any] | None) -> str | None:
     """How the number of clusters changed: "449 → 4 clusters; 5 until t = 11.9–12.4"; None where it is not known.
 
-    For a density the number of its peaks: "0 → 3 peaks since t = 0.31–0.315; masses 0.333, 0.333, 0.333". For particles
-    that noise or repulsion keeps apart, the observables instead: chance chains of particles are no clusters.
+    For a density the number of its peaks: "no peak until t = 0.31–0.315, then 3 peaks; masses 0.333, 0.333, 0.333".
+    For particles that noise or repulsion keeps apart, the observables instead: chance chains of particles are no
+    clusters.
     """
     try:
         if summary is None:
@@ -30,7 +33,7 @@ def clusters_line(summary: dict[str, Any] | None) -> str | None:
         if isinstance(summary.get("runs"), list):
             return _ensemble_line(summary)
         if summary.get("peaks") is not None:
-            return _peaks_line(summary["peaks"])
+            return _peaks_line(summary)
         if summary.get("kept_apart_by") is not None:
             return _apart_line(summary)
         return None if summary.get("clusters") is None else _run_line(summary)
@@ -60,8 +63,7 @@ def _run_line(summary: dict[str, Any]) -> str:
         if gap is None or lead
         else f", not separated from {_change(gap['from'], unit)} to {_change(gap['until'], unit).removeprefix('t = ')}"
     )
-    exact = clusters.get("ends_with_a_merge") is True
-    treads = _treads(clusters["times"], clusters["counts"], unit, exact_end=exact)
+    treads = _treads(clusters["times"], clusters["counts"], unit, _changes(summary))
     return f"{lead}{known[0]} → {plural(known[-1], 'cluster')}{inside}; {treads}"
 
 
@@ -74,23 +76,23 @@ def _chains(clusters: dict[str, Any]) -> str:
     return f"; {plural(len(masses), 'chain')} at the end hold{'s' if len(masses) == 1 else ''} {shares}"
 
 
-def _treads(times: list[float], counts: list[int | None], unit: str | None, *, exact_end: bool) -> str:
+def _treads(times: list[float], counts: list[int | None], unit: str | None, changes: "ChangeTimes") -> str:
     """ "8 until t = 3.1–3.2, 5 until t = 11.9–12.4": the longest-lived numbers, or since when there is the last.
 
     Parameters: the saved `times`; the `counts`, None where there is none; the `unit` that times count;
-    `exact_end`, whether the last change is at the time of the last frame.
+    `changes`, what is known of their times.
     """
     import numpy as np
 
     from particleflow.analysis.clusters.plateaus import find_plateaus, metastable
 
     series, last = np.array(counts, dtype=float), counts[-1]
-    found = metastable(find_plateaus(times, series), float(series[0]))
+    found = metastable(find_plateaus(times, series, changes=changes), float(series[0]))
     treads = dict.fromkeys(plateau.count for plateau in found if plateau.count not in (None, last))
-    words = [f"{count} until {_when(_end_of(count, times, counts, exact_end=exact_end), unit)}" for count in treads]
+    words = [f"{count} until {_when(_end_of(count, times, counts, changes), unit)}" for count in treads]
     if not words:
         other = next((count for count in reversed(counts) if count != last), None)
-        words = [f"{last} since {_when(_end_of(other, times, counts, exact_end=exact_end), unit)}"]
+        words = [f"{last} since {_when(_end_of(other, times, counts, changes), unit)}"]
     return ", ".join(words[-_LISTED_TREADS:])
 
 
@@ -101,16 +103,31 @@ def _change(times: list[float], unit: str | None) -> str:
     return _when(Bracket(float(times[0]), float(times[1])), unit)
 
 
-def _peaks_line(peaks: dict[str, Any]) -> str:
-    """ "0 → 3 peaks since t = 0.31–0.315; masses 0.333, 0.333, 0.333": of a density, with the masses at the end."""
-    first, last, counts = int(peaks["initial_count"]), int(peaks["final_count"]), peaks["counts"]
+def _peaks_line(summary: dict[str, Any]) -> str:
+    """ "no peak until t = 0.31–0.315, then 3 peaks; masses 0.333, 0.333, 0.333": of a density, with the last masses.
+
+    Where the number changes further: "no peak until t = 0.1–0.2, then 3 → 2 peaks; 2 since t = 0.5–0.6; masses …".
+    """
+    from particleflow.analysis.clusters.brackets import bracket_of
+
+    peaks, unit, changes = summary["peaks"], _unit(summary), _changes(summary)
+    times, counts = peaks["times"], [int(count) for count in peaks["counts"]]
     masses = [f"{float(each['mass']):.3g}" for each in peaks["last"]]
     shown = ", ".join([*masses[:_LISTED_MASSES], *(["…"] if len(masses) > _LISTED_MASSES else [])])
     held = f"; mass{'es' if len(masses) > 1 else ''} {shown}" if masses else ""
+    begin = next((frame for frame, count in enumerate(counts) if count), None)
+    if begin is None:
+        return "no peak at any time"
+    until = "" if begin == 0 else _when(bracket_of(times, begin, changes), unit)
+    lead = f"no peak until {until}, then " if until else ""
+    first, last, counts = counts[begin], counts[-1], counts[begin:]
     if len(set(counts)) == 1:
-        return f"{plural(last, 'peak')} from the first frame to the last{held}"
+        return f"{lead}{plural(last, 'peak')}{'' if lead else ' from the first frame to the last'}{held}"
     other = next(count for count in reversed(counts) if count != last)
-    return f"{first} → {plural(last, 'peak')} since t = {_end_of(other, peaks['times'], counts)}{held}"
+    since = _when(_end_of(other, times[begin:], counts, changes), unit)
+    if last == 0:
+        return f"{lead}{plural(first, 'peak')} at first, none since {since}"
+    return f"{lead}{first} → {plural(last, 'peak')}; {last} since {since}{held}"
 
 
 def _apart_line(summary: dict[str, Any]) -> str:
@@ -129,12 +146,21 @@ def _recorded(summary: dict[str, Any]) -> str:
 
 
 def _end_of(
-    count: int | None, times: list[float], counts: list[int | None], *, exact_end: bool = False
+    count: int | None, times: list[float], counts: "Sequence[int | None]", changes: "ChangeTimes"
 ) -> "Bracket | None":
     """The saved times around the end of the last stretch with so many clusters, or without a number of them (None)."""
     from particleflow.analysis.clusters.brackets import bracket_after
 
-    return bracket_after(times, [each == count for each in counts], exact_end=exact_end)
+    return bracket_after(times, [each == count for each in counts], changes)
+
+
+def _changes(summary: dict[str, Any]) -> "ChangeTimes":
+    """What a summary says of the times at which its counts change."""
+    from particleflow.analysis.clusters.brackets import ChangeTimes
+
+    return ChangeTimes(
+        whole=_unit(summary) is not None, exact_end=(summary.get("clusters") or {}).get("ends_with_a_merge") is True
+    )
 
 
 def _unit(summary: dict[str, Any]) -> str | None:

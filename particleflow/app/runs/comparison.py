@@ -99,14 +99,14 @@ def draw_comparison(
         lambda ax, name=name: view.compare(named, name, log=log, ax=ax) for name in _shared(runs)
     ]
     counts = _counts(runs, folders)
+    of = "peaks" if is_density(runs[0]) else "clusters"
     if counts is not None:
-        of = "peaks" if is_density(runs[0]) else "clusters"
         panels.insert(0, lambda ax: view.compare(named, counts=counts, of=of, log=log, ax=ax))
     if not panels:
         raise UserError("The two runs have nothing in common that could be drawn: no observable, and no clusters.")
     with view.style.use("light"):
         figure = _figure_of(panels[:_MOST_PANELS])
-        write_small_print(figure, comparison_note(runs, counts))
+        write_small_print(figure, comparison_note(runs, counts, of))
         target.parent.mkdir(exist_ok=True)
         save_figure(figure, target)
         plt.close(figure)
@@ -127,7 +127,7 @@ def _shared(runs: "tuple[Trajectory, Trajectory]") -> list[str]:
 
 
 def _counts(runs: "tuple[Trajectory, Trajectory]", folders: tuple[Path, Path]) -> list[Any] | None:
-    """The cluster counts of both runs, each at its own threshold, or the peaks of two densities.
+    """The clusters of both runs through time, each at its own threshold, or the peaks of two densities.
 
     None where they cannot be compared: in an ensemble, or of particles and a density.
     """
@@ -137,7 +137,7 @@ def _counts(runs: "tuple[Trajectory, Trajectory]", folders: tuple[Path, Path]) -
         found = [track(run, kept_threshold(folder)) for run, folder in zip(runs, folders, strict=True)]
     except ParticleflowError:
         return None
-    return None if any(each is None for each in found) else [each.counts for each in found]
+    return None if any(each is None for each in found) else found
 
 
 def _figure_of(panels: list[Callable[[Any], Any]]) -> Any:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from particleflow.analysis.density.cells import is_density
+from particleflow.analysis.samples import thinned
 from particleflow.view import style
 from particleflow.view.movie.clock import Clock, ProgressLine, clock_texts, progress_shares
 from particleflow.view.movie.density_layer import DensityLayer
@@ -21,17 +22,17 @@ from particleflow.view.plots.camera import (
     GRATICULE,
     box_coordinates,
     box_edges,
+    camera_of,
     frame_limits,
     globe,
     graticule,
     rotation,
 )
-from particleflow.view.plots.colors import has_labels
-from particleflow.view.plots.crowds import SHARES_NOTE
 from particleflow.view.plots.density.density_scale import Field, field_of
 from particleflow.view.plots.space.law import ELLIPSES_NOTE, LEVELS_NOTE, law_lines
 from particleflow.view.plots.space.paths import kymograph
 from particleflow.view.plots.space.ring import empty_ring
+from particleflow.view.plots.space.snapshots import rings_note
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,6 +47,7 @@ _SPACING_NOTES = {
 }
 _MERGES_NOTE = "slow where much moves and at merges, fast at rest"
 _ARC_OF_A_DENSITY = "frames evenly spaced in mass moved"  # its points stay
+_RING_FRAMES = 12  # that are searched for several labels at one place
 _FUTURE_OPACITY = 0.25  # of what lies to the right of the cursor
 _CACHED_PIXELS = 20_000_000  # of drawn graticules: 80 MB
 _TITLE_HEIGHT = 0.935  # of the frame
@@ -98,7 +100,9 @@ def build_stage(
     main = figure.add_axes(_main_box(size, panel_count(run, view, clusters), view.kind == "line"))
     stage = Stage(canvas, main, view, build_panels(figure, run, view, log, clusters), [], size, log)
     _draw_still_parts(stage, run, clusters.labels, field_of(run))
-    mixture = SHARES_NOTE if view.kind != "line" and has_labels(run, clusters.labels) else ""
+    mixture = ""
+    if field_of(run) is None:
+        mixture = rings_note(run, camera_of(run), thinned(len(run), _RING_FRAMES), clusters.labels)
     _write_texts(stage, figure, run, instants, [mixture, _speed_note(run, instants, clusters)])
     fit_tick_labels(stage)
     return stage

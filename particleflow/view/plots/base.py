@@ -31,6 +31,7 @@ MAX_LINES = 512  # particles drawn as lines
 MAX_FRAMES = 600  # frames along a line
 MAX_DOTS = 20_000  # a crowd of more particles is drawn as a density, or by so many of them
 _ALONE = 0.8  # of a figure: the width of a title over its only axes, which begins where these begin
+_LINES_AROUND, _LINES_AROUND_BARE = 10.5, 5.0  # of text above and below axes: two of title and small print, or none
 _ROOM_FOR_WORDS = 0.22  # of a time axis: words in a narrower hatched stretch are turned
 _MOST_CHANGES = 64  # of the field that are marked on a time axis
 _MOST_LAYERS = 12  # that are marked on an axis of layers
@@ -277,6 +278,17 @@ def inches(ax: "Axes") -> float:
     """The shorter side of the axes in inches, before any layout."""
     box, figure = ax.get_position(), ax.figure
     return float(min(box.width * figure.get_figwidth(), box.height * figure.get_figheight()))  # type: ignore[union-attr]
+
+
+def height_left(ax: "Axes") -> float:
+    """The height of the axes in points that a layout leaves at least, beside title, names, numbers and small print."""
+    theme, figure = style.current(), ax.figure
+    whole = 72 * figure.get_figheight()  # type: ignore[union-attr]
+    begun = ax.get_position().height * whole
+    if figure.get_layout_engine() is None:  # type: ignore[union-attr]
+        return begun
+    around = (_LINES_AROUND if theme.annotated else _LINES_AROUND_BARE) * theme.font_size
+    return max(min(0.9 * begun, whole - around), 2 * theme.font_size)
 
 
 def wants_log(times: np.ndarray) -> bool:

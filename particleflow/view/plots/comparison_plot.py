@@ -1,11 +1,13 @@
 """Several runs in one picture: an observable or the cluster count of each."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from particleflow.analysis.clusters.separation import CHAINS
+from particleflow.analysis.density.peaks import NO_PEAK_YET, since_first_peak
 from particleflow.analysis.reading import check_trajectory
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.view import style
@@ -17,10 +19,12 @@ from particleflow.view.plots.base import (
     write_small_print,
 )
 from particleflow.view.plots.time.series import (
+    change_times,
     check_counts,
     count_axis,
     draw_band,
     in_stored_precision,
+    known_changes,
     observable_values,
     power_of,
     with_band,
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
 
 
 _DASHES: Any = ("-", "--", ":", "-.")
+_SYMBOLS = {"count": "n", "beta": "β", "dim": "d"}  # keys of a scenario by their symbols in small print
 
 
 def compare(
@@ -50,16 +55,16 @@ def compare(
     Ensembles become bands. Colours repeat their order with other dashes after seven runs.
 
     Parameters: the trajectories, a sequence or a mapping by name; the `name` of the observable; `counts` to draw
-    instead, one row (T,) or (T, R) for each run; `of`, the noun of what was counted; `log`, a logarithmic time axis
-    (True, False, or "auto": where the frames are spaced like that); `ax`, the axes to draw on, else new ones. Returns
-    the axes.
+    instead, one row (T,) or (T, R), or a track, for each run; `of`, the noun of what was counted; `log`, a logarithmic
+    time axis (True, False, or "auto": where the frames are spaced like that); `ax`, the axes to draw on, else new ones.
+    Returns the axes.
     """
     runs = named_runs(trajectories)
     if not runs:
         raise ArgumentError("Argument `trajectories` must hold at least one run, but is empty.")
     if ax is None:
         ax = new_axes(None)
-        write_small_print(ax.figure, comparison_note([run for _, run in runs], counts))  # type: ignore[arg-type]
+        write_small_print(ax.figure, comparison_note([run for _, run in runs], counts, of))  # type: ignore[arg-type]
     times = np.unique(np.concatenate([np.asarray(run.times, float) for _, run in runs]))
     log = time_axis(ax, times, log, unit=common_unit(run for _, run in runs))
     rows = list(counts.values()) if isinstance(counts, Mapping) else counts
@@ -69,16 +74,18 @@ def compare(
     if rows is None:
         series = [in_stored_precision(run, name, observable_values(run, name)) for _, run in runs]
     else:
-        series = [check_counts(run, row).astype(float) for (_, run), row in zip(runs, rows, strict=True)]
-    common: dict[str, Any] = {"steps": None if rows is None else "mid", "power": power_of(name)}
+        series = [check_counts(run, row) for (_, run), row in zip(runs, rows, strict=True)]
+        series = [since_first_peak(row) for row in series] if of == "peaks" else series
+    common: dict[str, Any] = {"power": power_of(name)}
     common["among"] = np.concatenate([values.ravel() for values in series])
     labels = names_with_differences(runs)
     for index, (label, (_, run), values) in enumerate(zip(labels, runs, series, strict=True)):
         shown = np.maximum(drawn_times(run.times, log), drawn_times(times, log)[0])
-        draw_band(ax, shown, values, colors[index % 7], label, **common)
+        changes = None if rows is None else change_times(shown, known_changes(run, rows[index]))
+        draw_band(ax, shown, values, colors[index % 7], label, changes=changes, **common)
         ax.lines[-1].set_linestyle(_DASHES[index // 7 % 4])
     if rows is not None:
-        count_axis(ax, np.concatenate([np.ravel(row) for row in rows]))
+        count_axis(ax, common["among"])
     what = of if rows is not None else style.clean(name.replace("_", " "), 40)
     ax.set_ylabel(with_band(what, max(series, key=np.ndim)))
     ax.grid(True, axis="y")
@@ -87,11 +94,13 @@ def compare(
     return ax
 
 
-def comparison_note(runs: "Sequence[Trajectory]", counts: Any = None) -> str:
-    """The small print of several runs: what holds for all of them, and what gaps in their cluster counts are."""
+def comparison_note(runs: "Sequence[Trajectory]", counts: Any = None, of: str = "clusters") -> str:
+    """The small print of several runs: what holds for all of them, and what gaps in their counts are."""
     rows = [] if counts is None else list(counts.values() if isinstance(counts, Mapping) else counts)
-    gaps = any(np.isnan(np.asarray(row, float)).any() for row in rows)
-    return " · ".join(filter(None, [small_print_of_several(runs)[0], f"gaps: {CHAINS}" if gaps else ""]))
+    numbers = [np.asarray(getattr(row, "counts", row), float) for row in rows]
+    gaps = any(np.isnan(since_first_peak(row) if of == "peaks" else row).any() for row in numbers)
+    meaning = NO_PEAK_YET if of == "peaks" else CHAINS
+    return " · ".join(filter(None, [small_print_of_several(runs)[0], f"gaps: {meaning}" if gaps else ""]))
 
 
 def names_with_differences(runs: "Sequence[tuple[str, Trajectory]]") -> list[str]:
@@ -99,8 +108,19 @@ def names_with_differences(runs: "Sequence[tuple[str, Trajectory]]") -> list[str
     others = small_print_of_several([run for _, run in runs])[1]
     found = []
     for (name, _), text in zip(runs, others, strict=True):
-        found.append(", ".join([name, *(part for part in text.split(", ") if part and part not in name)]))
+        found.append(", ".join([name, *(part for part in text.split(", ") if part and not _says(name, part))]))
     return found
+
+
+def _says(name: str, part: str) -> bool:
+    """Whether a name says a part of the small print, in its words or in those of a scenario: "count = 300", "n = 300".
+
+    A number is the same only as a whole: "n = 3" is not said by "n = 300".
+    """
+    said, wanted = (re.sub(r"(?<=\d),(?=\d)", "", text).replace(" = ", " ") for text in (name, part))
+    for key, symbol in _SYMBOLS.items():
+        said = re.sub(rf"\b{key}\b", symbol, said)
+    return re.search(rf"(?<![\w.]){re.escape(wanted)}(?![\w.]|e[+-])", said) is not None
 
 
 def common_unit(runs: "Iterable[Trajectory]") -> str | None:

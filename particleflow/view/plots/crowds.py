@@ -20,6 +20,7 @@ WHOLE_AREA = 480.0  # points² of a marker that holds all of the mass
 LEAST_AREA = (6.5, 16.0)  # of a particle by itself, smaller the more there are
 LEAST_SUM = 4000.0
 SHARES_NOTE = "rings of a dot: shares of the labels there"
+MET_NOTE = "rings of a dot: shares of the clusters that met there"
 
 
 def _crowds(coordinates: np.ndarray, cell: float) -> Iterator[tuple[np.ndarray, np.ndarray]]:

@@ -15,8 +15,9 @@ from particleflow._support.progress import Progress
 from particleflow._support.text import nearest_name
 from particleflow.analysis.clusters.clusters import GIVEN
 from particleflow.analysis.clusters.last_clusters import MOSTLY_ONE
-from particleflow.analysis.clusters.plateaus import find_plateaus, first_real_merge, metastable
+from particleflow.analysis.clusters.plateaus import find_plateaus, first_real_merge, metastable, stays_scattered
 from particleflow.analysis.density.cells import is_density
+from particleflow.analysis.density.peaks import since_first_peak
 from particleflow.analysis.gaussian_tokens import gaussian_rate
 from particleflow.analysis.late_approach import late_stretch
 from particleflow.analysis.reading import check_trajectory, first_run
@@ -48,6 +49,7 @@ from particleflow.view.plots.time.series import (
     approach,
     energy,
     energy_name,
+    known_changes,
     observable,
     observable_values,
     only_errors,
@@ -75,11 +77,20 @@ _WISHES: dict[tuple[str, str], tuple[str, ...]] = {
     ("follows", ""): ("paths", "kymograph", "snapshots", "similarity"),
     ("crowd", "line"): ("density", "snapshots", "schedule", "covariance", "energy"),
     ("crowd", ""): ("snapshots", "density", "schedule", "covariance", "energy"),
-    ("repels", ""): ("snapshots", "nearest_neighbours", "schedule", "energy", "paths"),
+    ("moves", ""): ("paths", "snapshots", "energy", "covariance", "schedule"),
+    ("repels", ""): (
+        "snapshots",
+        "observable_uniformity",
+        "observable_alignment",
+        "nearest_neighbours",
+        "schedule",
+        "energy",
+        "paths",
+    ),
     ("words", ""): ("merge_tree", "depth", "heads", "gram", "similarity", "attention", "schedule"),
-    ("gathers", "line"): ("kymograph", "staircase", "snapshots", "schedule", "merge_tree"),
-    ("gathers", "pca"): ("similarity", "depth", "heads", "staircase", "gram", "merge_tree", "schedule"),
-    ("gathers", ""): ("snapshots", "staircase", "merge_tree", "schedule", "paths"),
+    ("gathers", "line"): ("kymograph", "staircase", "energy", "snapshots", "schedule", "merge_tree"),
+    ("gathers", "pca"): ("similarity", "depth", "heads", "staircase", "energy", "gram", "merge_tree", "schedule"),
+    ("gathers", ""): ("snapshots", "staircase", "energy", "merge_tree", "schedule", "paths"),
 }
 FIGURES = (
     "snapshots", "map", "density", "profiles", "schedule", "covariance", "peaks", "staircase", "energy", "modes",
@@ -170,13 +181,13 @@ def _chosen(trajectory: "Trajectory", suited: dict[str, Draw], only: Any) -> dic
 def _leading(trajectory: "Trajectory", suited: Mapping[str, Draw]) -> list[str]:
     """The names of the three to five figures that show what a run is about, the first one at a glance."""
     run, known = first_run(trajectory), character_of(trajectory)
-    wishes = dict.fromkeys([*SUBJECTS, *_wishes(run, known)])
+    wishes = dict.fromkeys([*SUBJECTS, *_wishes(run, known, suited)])
     wanted = [name for name in wishes if name in suited][:_MAX_DEFAULT]
     spare = [name for name in suited if name not in wanted]
     return wanted + spare[: max(_MIN_DEFAULT - len(wanted), 0)]
 
 
-def _wishes(run: "Trajectory", known: Character) -> tuple[str, ...]:
+def _wishes(run: "Trajectory", known: Character, suited: Mapping[str, Draw]) -> tuple[str, ...]:
     """The figures that suit a kind of run best, in their order; of these a run may lack some."""
     kind = projection(run).kind
     around = "line" if kind in ("line", "circle") else kind
@@ -198,6 +209,8 @@ def _wishes(run: "Trajectory", known: Character) -> tuple[str, ...]:
         return _WISHES["repels", ""]
     if run.words is not None:
         return _WISHES["words", ""]
+    if around not in ("line", "pca") and not {"staircase", "merge_tree"} & suited.keys():
+        return _WISHES["moves", ""]
     return _WISHES["gathers", around if around in ("line", "pca") else ""]
 
 
@@ -253,13 +266,18 @@ def _of_density(
     if found is not None and len(run) > 1 and found.counts.max() > 1:
         yield "peaks", lambda: peaks(trajectory, found)
     if found is not None and np.ptp(found.counts) > 0:
-        treads = find_plateaus(run.times, found.counts) if len(run) > 2 else ()
-        yield "staircase", lambda: staircase(trajectory, found.counts, plateaus=treads, of="peaks")
+        treads = _treads(found) if len(run) > 2 else ()
+        yield "staircase", lambda: staircase(trajectory, found, plateaus=treads, of="peaks")
     elif energy_name(trajectory) is not None:
         yield "energy", lambda: energy(trajectory)
     if kind in ("circle", "sphere") and len(run) > 1:
         yield "modes", lambda: modes(trajectory)
     yield from _observables(trajectory)
+
+
+def _treads(found: Any) -> list[Any]:
+    """The plateaus of the number of peaks of a density, which begins with the first peak."""
+    return find_plateaus(found.times, since_first_peak(found.counts), changes=found.changes)
 
 
 def _of_law(trajectory: "Trajectory", known: Character) -> Iterator[tuple[str, Draw]]:
@@ -334,11 +352,14 @@ def _gathering(trajectory: "Trajectory", analysis: Any, kind: str) -> Iterator[t
     counts, labels = pick(analysis, "counts"), pick(analysis, "labels")
     merges = pick(analysis, "merge_tree", "tree", "merges")
     asked_for = getattr(pick(analysis, "threshold"), "reason", "") == GIVEN
-    if np.ndim(counts) == 1 and not asked_for and not _tells_something(np.asarray(counts, float)):
+    if np.ndim(counts) == 1 and not asked_for and not _tells_something(np.asarray(counts, float), labels):
         counts = merges = None
-    if counts is not None or energy_name(trajectory) is not None:
+    if counts is None and energy_name(trajectory) is not None:
+        yield "energy", lambda: energy(trajectory)
+    elif counts is not None:
         plateaus = _plateaus(run, counts, analysis)
-        yield "staircase", lambda: staircase(trajectory, counts, plateaus=plateaus)
+        known = analysis if hasattr(analysis, "changes") else counts
+        yield "staircase", lambda: staircase(trajectory, known, plateaus=plateaus)
     if merges is not None and 0 < len(check_merges(merges)) <= MAX_TREE:
         beside = kind in ("line", "circle")
         tree_labels = labels if np.ndim(labels) == 2 else None
@@ -346,9 +367,14 @@ def _gathering(trajectory: "Trajectory", analysis: Any, kind: str) -> Iterator[t
         yield "merge_tree", lambda: draw(trajectory, merges, labels=tree_labels)
 
 
-def _tells_something(counts: np.ndarray) -> bool:
-    """Whether there is a number of clusters, and it does more than fluctuate, with nothing that merges for good."""
+def _tells_something(counts: np.ndarray, labels: Any) -> bool:
+    """Whether there is a number of clusters, and it does more than fluctuate, with nothing that merges for good.
+
+    Where hardly any cluster has formed it tells nothing either.
+    """
     known = counts[np.isfinite(counts)]
+    if np.ndim(labels) == 2 and stays_scattered(labels[-1]):
+        return False
     return known.size > 0 and (np.ptp(known) == 0 or first_real_merge(counts) is not None)
 
 
@@ -361,7 +387,8 @@ def _plateaus(run: Any, counts: Any, analysis: Any) -> list[Any]:
     with suppress(ArgumentError):
         values = observable_values(run, "energy")
         energy = values if np.isfinite(values).all() else None
-    return metastable(find_plateaus(run.times, counts, energy), float(counts[0]))
+    found = find_plateaus(run.times, counts, energy, changes=known_changes(run, analysis))
+    return metastable(found, float(counts[0]))
 
 
 def _observables(trajectory: "Trajectory") -> Iterator[tuple[str, Draw]]:

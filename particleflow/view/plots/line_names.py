@@ -1,4 +1,4 @@
-"""Names of lines beside the axis where they begin, one below the other, each with a leader to its lines."""
+"""Names of lines beside the axis where they begin, one below the other, each with leaders to its lines."""
 
 from typing import TYPE_CHECKING
 
@@ -7,12 +7,13 @@ import numpy as np
 from particleflow.trajectory.words import named
 from particleflow.view import style
 from particleflow.view.label_placement import spread_apart
+from particleflow.view.plots.base import height_left
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _LINE = 1.2  # of the size of letters, from one name to the next
-_SHARE = 0.9  # of the height of a figure's axes before the layout, which is left after it
+_NEAR = 6  # leaders within such a part of a line are one
 _TEXT, _BEND, _LINES_BEGIN = -0.062, -0.056, -0.006  # places from the axis to the left, in widths of the axes
 
 
@@ -24,8 +25,7 @@ def name_lines(ax: "Axes", words: np.ndarray, begins: np.ndarray) -> None:
     theme = style.current()
     size = 0.72 * theme.font_size
     low, high = ax.get_ylim()
-    points = _SHARE * 72 * ax.get_position().height * ax.figure.get_figheight()  # type: ignore[union-attr]
-    step = _LINE * size * (high - low) / points
+    step = _LINE * size * (high - low) / height_left(ax)
     groups = _groups(words, begins, step, int((high - low) / step))
     middles = np.array([begins[group].mean() for group in groups])
     ax.yaxis.tick_right()
@@ -33,11 +33,13 @@ def name_lines(ax: "Axes", words: np.ndarray, begins: np.ndarray) -> None:
     ax.spines["right"].set_visible(True)
     across = ax.get_yaxis_transform()  # x in widths of the axes, y in data
     places = spread_apart(middles, step, low + step / 2, high - step / 2)
-    for group, middle, place in zip(groups, middles, places, strict=True):
+    for group, place in zip(groups, places, strict=True):
         text = style.clean(named(words[group].tolist(), 3), 40)
         ax.text(_TEXT, place, text, transform=across, ha="right", va="center", fontsize=size, color=theme.text)
-        ends = [place, *np.full(2, middle)]
-        ax.plot([_BEND, _LINES_BEGIN, 0.0], ends, transform=across, color=theme.muted, linewidth=0.6, clip_on=False)
+        _, first = np.unique((begins[group] * _NEAR / step).round(), return_index=True)
+        for begin in begins[group][first].tolist():
+            ends, look = [place, begin, begin], {"color": theme.muted, "linewidth": 0.6, "clip_on": False}
+            ax.plot([_BEND, _LINES_BEGIN, 0.0], ends, transform=across, **look)
 
 
 def _groups(words: np.ndarray, begins: np.ndarray, step: float, most: int) -> list[np.ndarray]:

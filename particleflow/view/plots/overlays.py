@@ -70,7 +70,8 @@ def overlay(
     if times is None and all(_draws_every_way(run) for _, run in runs):
         return np.array([_draw_every_way(runs, figure)])
     shown = _common_times(runs, base) if times is None else np.atleast_1d(np.asarray(times, float))
-    figure, names = figure or _new_figure((1.5, 0.95), runs), _names(runs)
+    lined = [run for _, run in runs if run is not base and _has_ways(run)]
+    figure, names = figure or _new_figure((1.5, 0.95), runs, _lines_note(lined)), _names(runs)
     grid = figure.add_gridspec(2, len(shown), height_ratios=(1.25, 1.0))
     above = figure.add_subplot(grid[0, :])
     particle_density(base, ax=above)
@@ -79,7 +80,7 @@ def overlay(
     for name, (_, run) in zip(names, runs, strict=True):
         if run is base:
             colored = f"colour: {name}"
-        elif not is_density(run) and projection(run).kind in ("line", "circle"):
+        elif _has_ways(run):
             _draw_ways(above, run, ruler)
             lines.append(name)
     write_title(above, _common_title(runs), colored + (f"; lines: {', '.join(lines)}" if lines else ""))
@@ -113,7 +114,18 @@ def _ruler(base: "Trajectory", ends: tuple[float, float]) -> Ruler:
 
 def _draws_every_way(run: "Trajectory") -> bool:
     """Whether the paths of all particles can be drawn over time."""
-    return not is_density(run) and run.count <= _LINES and projection(run).kind in ("line", "circle")
+    return _has_ways(run) and run.count <= _LINES
+
+
+def _has_ways(run: "Trajectory") -> bool:
+    """Whether paths of particles can be drawn over time: on a line or a circle."""
+    return not is_density(run) and projection(run).kind in ("line", "circle")
+
+
+def _lines_note(runs: "Sequence[Trajectory]") -> str:
+    """Small print on how many particles have lines, where these are not all: "lines of 120 of 300 particles"."""
+    counts = dict.fromkeys(f"{_LINES} of {run.count:,}" for run in runs if run.count > _LINES)
+    return f"lines of {' and '.join(counts)} particles" if counts else ""
 
 
 def _draw_every_way(runs: "Sequence[tuple[str, Trajectory]]", figure: Any) -> "Axes":
@@ -140,10 +152,10 @@ def _draw_every_way(runs: "Sequence[tuple[str, Trajectory]]", figure: Any) -> "A
     return ax
 
 
-def _new_figure(shape: tuple[float, float], runs: "Sequence[tuple[str, Trajectory]]") -> Any:
-    """A figure whose small print holds for all runs."""
-    figure = new_figure(shape)
-    write_small_print(figure, small_print_of_several([run for _, run in runs])[0])
+def _new_figure(shape: tuple[float, float], runs: "Sequence[tuple[str, Trajectory]]", note: str = "") -> Any:
+    """A figure whose small print holds for all runs, and ends with a note."""
+    figure, common = new_figure(shape), small_print_of_several([run for _, run in runs])[0]
+    write_small_print(figure, " · ".join(filter(None, [common, note])))
     return figure
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from particleflow.analysis.clusters.separation import NOT_SEPARATED
+from particleflow.analysis.density.peaks import since_first_peak
 from particleflow.errors import ParticleflowError
 from particleflow.view.findings import expected_structure, merge_rows, pick, worth_showing
 from particleflow.view.webpage.page_tree import Births
@@ -49,7 +50,7 @@ def clusters_from(analysis: Any) -> Clusters:
     if analysis is None or analysis is False:
         return Clusters()
     if pick(analysis, "peaks") is not None:
-        return Clusters(counts=analysis.counts, note=analysis.rule, noun="peaks")
+        return Clusters(counts=since_first_peak(analysis.counts), note=analysis.rule, noun="peaks")
     tree, births = pick(analysis, "merge_tree", "tree"), None
     if hasattr(tree, "merges") and hasattr(tree, "births"):
         births = {int(birth.label): (float(birth.time), float(birth.size)) for birth in tree.births}

@@ -75,9 +75,12 @@ def feature_convergence(
 
 
 def _errors(ax: "Axes", ranks: np.ndarray, errors: np.ndarray) -> None:
-    """Errors against the rank on logarithmic axes, and a line of slope −1/2 through their middle."""
+    """Errors against the rank on logarithmic axes, and a line of slope −1/2 through the middle of those that exist."""
     ax.plot(log_axis(ax, ranks, axis="x"), log_axis(ax, errors), "o-", markersize=4)
-    line = np.exp(np.mean(np.log(errors * np.sqrt(ranks)))) / np.sqrt(ranks)  # amid the errors
-    ax.plot(ranks, line, linestyle="--", color=style.current().muted, linewidth=1.0, label="$R^{-1/2}$")
-    ax.legend(loc="lower left")
+    known = np.isfinite(errors) & (errors > 0)
+    if known.any():
+        level = np.exp(np.mean(np.log(errors[known] * np.sqrt(ranks[known]))))  # amid the errors
+        guide = {"linestyle": "--", "color": style.current().muted, "linewidth": 1.0, "label": "$R^{-1/2}$"}
+        ax.plot(ranks, level / np.sqrt(ranks), **guide)
+        ax.legend(loc="lower left")
     ax.set(xlabel="features $R$", title="error of an entry")

@@ -41,6 +41,7 @@ MAX_ATTENTION = 2048  # particles of which the whole matrix is computed
 _NAMED = 100.0  # from the least to the greatest value of a logarithmic scale: two powers of ten have their names on it
 _BY_CLUSTER, _BY_LABEL = "by cluster", "by cluster, then by label"
 _BY_WORD, _BY_PLACE, _BY_POSITION = "by cluster, then by word", "neighbours side by side", "in sequence"
+_ALONE = {_BY_LABEL: "by label", _BY_WORD: "by word"}  # where all particles are one cluster
 
 
 def similarity(trajectory: "Trajectory", *, log: bool | str = "auto", ax: "Axes | None" = None) -> "Axes":
@@ -113,10 +114,14 @@ def particle_order(trajectory: "Trajectory", frame: int, labels: Any = None) -> 
     middle = (np.bincount(number, np.arange(len(along))) / np.bincount(number))[number]
     labelled = own_labels(run) if run.words is None else _word_numbers(run.words)
     own = np.zeros(len(along)) if labelled is None else check_labels(run, labelled)[along]
-    found = character_of(run).gathers and 1 < number.max() + 1 <= len(along) / 2
-    clustered = labels is not None or found
+    count = int(number.max()) + 1
+    most = len(along) / 2 if labels is None else len(along) - 1  # every particle its own cluster is no order by cluster
+    clustered = 1 < count <= most and (labels is not None or character_of(run).gathers)
     by_own = _BY_LABEL if run.words is None else _BY_WORD
-    name = by_own if labelled is not None else _BY_CLUSTER if clustered else _BY_PLACE
+    if labelled is not None and count < len(along):
+        name = _ALONE[by_own] if count == 1 else by_own
+    else:
+        name = _BY_CLUSTER if clustered else _BY_PLACE
     return along[np.lexsort([own, number, middle])], name
 
 

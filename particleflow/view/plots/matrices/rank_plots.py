@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 MAX_RANKED = 1024  # particles, whose matrix is decomposed once a band
 _SHOWN = 64  # terms
 _LEAST = 1e-6  # of the share that is shown
+_HIGHEST = 50.0  # end of the axis of shares, which are at most 1: above them stands the legend
 
 
 def attention_ranks(
@@ -60,12 +61,16 @@ def _left(ax: Any, found: AttentionRanks, clusters: int) -> None:
     for (rank, label), color, marker in zip(
         marks.items(), style.ordered_colors(np.linspace(0.15, 0.75, 2)), "os", strict=False
     ):
-        ax.plot(
-            [rank], [max(shown[rank - 1], _LEAST)], marker, color=color, label=f"{label}:\n{shown[rank - 1]:.2g} left"
-        )
-    ax.set(ylim=(_LEAST / 2, 1.5), xlabel="rank $r$ of the best approximation", ylabel=r"$\|A - A_r\|_F / \|A\|_F$")
+        value = shown[rank - 1]
+        below = "v" if value < _LEAST else marker  # it lies below the axis
+        ax.plot([rank], [max(value, _LEAST)], below, color=color, label=f"{label}:\n{value:.2g} left")
+    last = max(ranks[seen].max(initial=1), *marks, 4) - 1
+    ax.set(xlabel="rank $r$ of the best approximation", ylabel=r"$\|A - A_r\|_F / \|A\|_F$")
+    ax.set(ylim=(_LEAST / 2, _HIGHEST), xlim=(1 - 0.04 * last, 1 + 1.02 * last))
+    ax.set_yticks(10.0 ** np.arange(np.log10(_LEAST).round(), 1))
+    ax.minorticks_off()
     ax.locator_params(axis="x", integer=True)
-    ax.legend(loc="lower left")  # under the line, which falls to the right
+    ax.legend(loc="upper left", ncols=2, columnspacing=1.0, borderaxespad=0.2)
 
 
 def _beside_bands(ax: Any, found: AttentionRanks, order: str) -> None:
@@ -85,4 +90,4 @@ def _beside_bands(ax: Any, found: AttentionRanks, order: str) -> None:
         xlabel=f"half width $k$ of the band, {order}",
         ylabel=r"rank$_\varepsilon$ of $A - D_k$ (dotted: of $A$)",
     )
-    ax.legend(loc="best")
+    ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.2)

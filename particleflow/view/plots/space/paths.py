@@ -29,7 +29,7 @@ from particleflow.view.plots.colors import check_labels, may_blend, particle_col
 from particleflow.view.plots.crowds import crowd_colors, shown_weights
 from particleflow.view.plots.line_names import name_lines
 from particleflow.view.plots.space.law import LEVELS_NOTE, law_levels
-from particleflow.view.plots.space.snapshots import draw_depth, snapshot
+from particleflow.view.plots.space.snapshots import draw_depth, rings_note, snapshot
 from particleflow.view.plots.word_labels import write_words
 
 if TYPE_CHECKING:
@@ -181,7 +181,8 @@ def paths(
     view = camera.view
     if view.kind == "line":
         raise ArgumentError("Paths need at least two dimensions, but the trajectory has one: draw a kymograph instead.")
-    notes = [sample_note(run, MAX_LINES), BEHIND_NOTE if view.kind == "sphere" else ""]
+    rings = rings_note(run, camera, [len(run) - 1], labels)
+    notes = [sample_note(run, MAX_LINES), rings, BEHIND_NOTE if view.kind == "sphere" else ""]
     ax = new_axes(ax, SQUARE, about=trajectory, note=" · ".join(filter(None, notes)))
     particles, frames = thinned(run.count, MAX_LINES), thinned(len(run), MAX_FRAMES)
     colors = particle_colors(run, labels, -1)

@@ -18,7 +18,6 @@ from particleflow.view.plots.base import (
     is_crowd,
     new_axes,
     new_figure,
-    projection,
     sample_note,
     set_title,
     time_words,
@@ -35,7 +34,7 @@ from particleflow.view.plots.camera import (
     globe,
 )
 from particleflow.view.plots.colors import has_labels, may_blend, particle_colors
-from particleflow.view.plots.crowds import SHARES_NOTE, crowd_colors, find_crowds, marker_areas, shown_weights
+from particleflow.view.plots.crowds import MET_NOTE, SHARES_NOTE, crowd_colors, find_crowds, marker_areas, shown_weights
 from particleflow.view.plots.density.density_frame import BARS_NOTE, draw_cells
 from particleflow.view.plots.density.density_scale import Field, field_of
 from particleflow.view.plots.density.histograms import cell_count
@@ -100,7 +99,8 @@ def snapshot(
     run = first_run(trajectory)
     camera = camera_for(run, camera).turned(azimuth)
     view, alone, density = camera.view, ax is None, field_of(run)
-    ax = new_axes(ax, WIDE if view.kind == "line" else SQUARE, about=trajectory, note=_note(run, view, labels))
+    shape, note = WIDE if view.kind == "line" else SQUARE, _note(run, camera, [frame], labels)
+    ax = new_axes(ax, shape, about=trajectory, note=note)
     if density is not None:
         stored_points(run, frame)  # an error where there is no such frame
         draw_cells(ax, run, camera, density, frame, bar=alone)
@@ -155,17 +155,40 @@ def _is_heap(run: "Trajectory") -> bool:
     return run.count > _MOST_ROWS and run.words is None and run.positions is None
 
 
-def _note(run: "Trajectory", view: Projection, labels: Any = None) -> str:
-    """Small print about how a crowd, a density or a mixture of labels is drawn; empty otherwise."""
+def _note(run: "Trajectory", camera: Camera, frames: Any, labels: Any = None) -> str:
+    """Small print about how a crowd, a density or a mixture of labels is drawn in some frames; empty otherwise."""
+    view = camera.view
     if field_of(run) is not None:
         return BARS_NOTE if view.kind == "circle" else ""
     if _kind(run, view) != view.kind:
         return RING_NOTE if _kind(run, view) == "ring" else "" if view.kind == "line" else ELLIPSES_NOTE
     if view.kind == "circle" and _is_cloud(run):
         return curve_note(run.count)
-    mixture = SHARES_NOTE if view.kind != "line" and has_labels(run, labels) else ""
+    mixture = rings_note(run, camera, frames, labels)
     sides = BEHIND_NOTE if view.kind == "sphere" else ""
     return " · ".join(filter(None, [sample_note(run, MAX_DOTS), mixture, sides]))
+
+
+def rings_note(run: "Trajectory", camera: Camera, frames: Any, labels: Any = None) -> str:
+    """Small print on rings where they are drawn: particles of several labels or clusters at one place in some frame."""
+    if _kind(run, camera.view) in ("line", "heap", "ring", "law") or may_blend(run, labels):
+        return ""
+    for frame in frames:
+        shown = _shown_particles(run, camera, int(frame), labels, None)
+        seen, cell = _crowd_places(shown)
+        if (find_crowds(seen, shown.weights, shown.colors, cell).share < 1).any():
+            return SHARES_NOTE if has_labels(run, labels) else MET_NOTE
+    return ""
+
+
+def _crowd_places(shown: ShownParticles) -> tuple[np.ndarray, float]:
+    """The places of particles (n, k) in the picture, in camera axes in space, and the side of the cell of a crowd."""
+    camera = shown.camera
+    if shown.view.kind == "space":
+        return box_coordinates(shown.coordinates, camera.limits) @ camera.rotation.T, 0.01
+    if shown.view.kind == "sphere":
+        return shown.coordinates @ camera.rotation.T, 0.01
+    return shown.coordinates, crowd_cell(camera)
 
 
 def snapshots(
@@ -187,7 +210,8 @@ def snapshots(
     frames = np.unique(np.where(frames < 0, frames + len(run), frames))
     if figure is None:
         side = 2.5 / 6.4
-        figure = new_figure((side * max(len(frames), 2), side * 1.32), trajectory, _note(run, projection(run), labels))
+        note = _note(run, camera_for(run, camera), frames, labels)
+        figure = new_figure((side * max(len(frames), 2), side * 1.32), trajectory, note)
         title_figure(figure, run, "Snapshots")
     camera = camera_for(run, camera)
     view = camera.view
@@ -336,9 +360,8 @@ def _law(ax: "Axes", shown: ShownParticles) -> None:
 
 def _sphere(ax: "Axes", shown: ShownParticles) -> None:
     """Dots on a globe, seen from the camera."""
-    turn = shown.camera.rotation
-    globe(ax, turn)
-    draw_depth(ax, shown.coordinates @ turn.T, shown.colors, shown.weights, shown.words)
+    globe(ax, shown.camera.rotation)
+    draw_depth(ax, _crowd_places(shown)[0], shown.colors, shown.weights, shown.words)
     bare(ax, 1.09)
 
 
@@ -364,8 +387,8 @@ def draw_depth(
 
 def _space(ax: "Axes", shown: ShownParticles) -> None:
     """Dots in the box that the run visits, seen from the camera."""
-    seen = box_coordinates(shown.coordinates, shown.camera.limits) @ _box(ax, shown.camera).T
-    draw_depth(ax, seen, shown.colors, shown.weights, shown.words, solid=False)
+    _box(ax, shown.camera)
+    draw_depth(ax, _crowd_places(shown)[0], shown.colors, shown.weights, shown.words, solid=False)
     bare(ax, 1.04)
 
 

@@ -4,12 +4,14 @@ An ensemble is drawn as its median with a band from the 10th to the 90th percent
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from particleflow.analysis.clusters.brackets import ChangeTimes, bracket_of
 from particleflow.analysis.clusters.separation import CHAINS, spans_without_count
 from particleflow.analysis.density.density_modes import symmetry_errors
+from particleflow.analysis.density.peaks import NO_PEAK_YET, since_first_peak
 from particleflow.analysis.late_approach import LEAST_GAP, late_law, late_stretch, law_values
 from particleflow.analysis.reading import check_trajectory, first_run
 from particleflow.errors import ArgumentError, ShapeError
@@ -192,40 +194,52 @@ def draw_band(
     color: Any,
     label: str | None,
     *,
-    steps: Literal["mid", "post"] | None = None,
+    changes: np.ndarray | None = None,
     power: float = 1,
     among: np.ndarray | None = None,
 ) -> None:
-    """One line for (T,), median and 10-90 % band for (T, R); with `steps`, "mid" or "post", a value changes half way
-    between two times, or at the later one.
+    """One line for (T,), median and 10-90 % band for (T, R); with `changes` (T − 1,) steps at these times.
 
     Positive values over more than four decades get a logarithmic axis, which ends at rounding: `log_axis`, with the
     `power` of the values there. The range is that of the values `among` others on the axes, if there are any.
     """
     among = values if among is None else among
     known = among[np.isfinite(among)]
-    if known.size and not steps and known.min() > 0:
+    if known.size and changes is None and known.min() > 0:
         least = max(float(known.min()), rounding_level(known, power=power))
         if known.max() > _WIDE_RANGE * least:
             values = np.maximum(values, log_axis(ax, known, power=power).min())
     name = None if label is None else style.clean(label, 80)
+    marker, step = "o" if len(times) == 1 else None, None
+    if changes is not None and len(times) > 1:
+        times, step = np.concatenate([times[:1], changes, times[-1:]]), "post"
+        values = np.concatenate([values, values[-1:]])
     middle = values if values.ndim == 1 else np.median(values, axis=1)
-    style_of_line = f"steps-{steps}" if steps else "default"
     if values.ndim == 2:
         low, high = np.quantile(values, [0.1, 0.9], axis=1)
-        ax.fill_between(times, low, high, color=color, alpha=0.22, linewidth=0, step=steps)
-    marker = "o" if len(times) == 1 else None
-    ax.plot(times, middle, color=color, label=name, drawstyle=style_of_line, marker=marker, zorder=3)
+        ax.fill_between(times, low, high, color=color, alpha=0.22, linewidth=0, step=step)
+    look = "default" if step is None else f"steps-{step}"
+    ax.plot(times, middle, color=color, label=name, drawstyle=look, marker=marker, zorder=3)
 
 
 def check_counts(trajectory: "Trajectory", counts: Any) -> np.ndarray:
-    """Cluster counts as an array (T,) or (T, R), NaN where there is none."""
+    """Cluster counts, those of a track or given ones, as an array (T,) or (T, R), NaN where there is none."""
     check_trajectory(trajectory)
-    counts = np.asarray(counts, dtype=float)
+    counts = np.asarray(getattr(counts, "counts", counts), dtype=float)
     if counts.ndim not in (1, 2) or len(counts) != len(trajectory):
         expected = f"({len(trajectory)},) or ({len(trajectory)}, R)"
         raise ShapeError(f"Argument `counts` must have shape {expected}, but has {counts.shape}.")
     return counts
+
+
+def known_changes(trajectory: "Trajectory", counts: Any) -> ChangeTimes:
+    """What is known of the times at which counts change: what their track says, else whether time is whole steps."""
+    return getattr(counts, "changes", None) or ChangeTimes(whole=trajectory.facts.time_unit is not None)
+
+
+def change_times(times: np.ndarray, changes: ChangeTimes) -> np.ndarray:
+    """The times (T − 1,) at which values change from frame to frame: the middles of their brackets."""
+    return np.array([bracket_of(times, frame, changes).middle for frame in range(1, len(times))])
 
 
 def shade_plateaus(ax: "Axes", trajectory: "Trajectory", plateaus: Iterable[Any], log: bool) -> None:
@@ -298,24 +312,27 @@ def cluster_count(
 ) -> "Axes":
     """Draw the number of clusters as a staircase, plateaus (start, end, count) shaded and named by their count.
 
-    The number changes in the middle between two frames, or of layers at the later one, as in a merge tree. Frames
-    without a number, NaN, are hatched: clusters are not separated there.
+    The number changes in the middle between two frames, of layers and steps at the later one, and at the very time of
+    a merge that ended the run, as in a merge tree. Frames without a number, NaN, are hatched: clusters are not
+    separated there, or there is no peak yet.
 
-    Parameters: `counts` (T,), or (T, R) for a median and a band over runs; `plateaus`, whose bounds are times; `log`, a
+    Parameters: `counts`, a `ClusterTrack` or `PeakTrack`, or numbers (T,), or (T, R) for a median and a band over runs,
+    of which the time of the last merge is not known; `plateaus`, whose bounds are times; `log`, a
     logarithmic time axis (True, False, or "auto": where the frames are spaced like that); `color` of the line; `of`,
     the noun of what is counted; `ax`, the axes to draw on, else new ones. Returns the axes.
     """
     ax = new_axes(ax, about=trajectory)
-    counts = check_counts(trajectory, counts)
+    changes, counts = known_changes(trajectory, counts), check_counts(trajectory, counts)
+    gaps, counts = (NO_PEAK_YET, since_first_peak(counts)) if of == "peaks" else (CHAINS, counts)
     log = time_axis(ax, trajectory.times, log, unit=trajectory.facts.time_unit)
     shade_plateaus(ax, trajectory, plateaus, log)
     color = color or style.current().categories[3]
-    steps: Literal["mid", "post"] = "post" if trajectory.facts.time_unit else "mid"
-    draw_band(ax, drawn_times(trajectory.times, log), counts.astype(float), color, None, steps=steps)
+    times = drawn_times(trajectory.times, log)
+    draw_band(ax, times, counts, color, None, changes=change_times(times, changes))
     count_axis(ax, counts)
     if counts.ndim == 1:
-        for span in spans_without_count(trajectory.times, counts):
-            hatch_span(ax, span, CHAINS)
+        for span in spans_without_count(trajectory.times, counts, changes):
+            hatch_span(ax, span, gaps)
     ax.set_ylabel(with_band(of, counts))
     mark_changes(ax, trajectory)
     set_title(ax, trajectory)
@@ -356,9 +373,10 @@ def staircase(
 
     Whichever of the two is missing is left out. Where the energy overflowed, its recorded logarithm is drawn.
 
-    Parameters: `counts` (T,) or (T, R); `plateaus` (start, end, count) in times; `log`, a logarithmic time axis (True,
-    False, or "auto": where the frames are spaced like that); `of`, the noun of what is counted; `ax`, the axes to draw
-    on, else new ones. Returns the left axes; the right ones share its time axis.
+    Parameters: `counts`, a track or (T,) or (T, R), as of `cluster_count`; `plateaus` (start, end, count) in times;
+    `log`, a logarithmic time axis (True, False, or "auto": where the frames are spaced like that); `of`, the noun of
+    what is counted; `ax`, the axes to draw on, else new ones. Returns the left axes; the right ones share its time
+    axis.
     """
     check_trajectory(trajectory)
     theme = style.current()

@@ -23,6 +23,7 @@ from particleflow.view.plots.base import (
     drawn_times,
     emptiest_angle,
     hatch_span,
+    height_left,
     mark_changes,
     new_axes,
     new_figure,
@@ -44,7 +45,8 @@ if TYPE_CHECKING:
 
 _BRACKET_OPACITY = 0.22  # of the bar from the frame before a merge to the frame after it
 _LEAST_STRIPE = 0.7  # points: narrower ones would blur to a colour that is not there, and are left out
-STRIPES_NOTE = "stripes of a branch: shares of the labels in it"
+STRIPES_NOTE = "stripes of a branch: shares of the {} in it"
+SPLITS_NOTE = "branches that begin late split off"
 
 
 @dataclass(frozen=True)
@@ -140,10 +142,9 @@ def merge_tree(
     from matplotlib.collections import LineCollection, PolyCollection
 
     run = run_of_particles(trajectory, "A merge tree")
-    ax = new_axes(ax, about=trajectory, note=STRIPES_NOTE if has_labels(run, None) else "")
+    leaves, rows = find_leaves(run, labels), check_merges(merges)
+    ax = new_axes(ax, about=trajectory, note=tree_note(run, leaves, rows))
     log = time_axis(ax, run.times, log, unit=run.facts.time_unit, axis="y" if vertical else "x")
-    leaves = find_leaves(run, labels)
-    rows = check_merges(merges)
     segments, colors, sizes, shares = tree_segments(rows, leaves, drawn_times(run.times, log))
     bars = bracket_bars(rows, leaves, drawn_times(run.times, log))
     lines, boxes = (each[..., ::-1] if vertical else each for each in (segments, bars))
@@ -166,6 +167,14 @@ def merge_tree(
     return ax
 
 
+def tree_note(run: Any, leaves: Leaves, rows: np.ndarray) -> str:
+    """Small print on stripes, where a branch holds several labels or clusters, and on branches that begin late."""
+    striped = bool((tree_segments(rows, leaves, run.times)[3] < 1).any())
+    late = bool((leaves.births > leaves.births.min(initial=np.inf)).any())
+    stripes = STRIPES_NOTE.format("labels" if has_labels(run, None) else "clusters")
+    return " · ".join([stripes] * striped + [SPLITS_NOTE] * late)
+
+
 def _name_leaves(ax: "Axes", run: Any, rows: np.ndarray, leaves: Leaves, labels: Any, vertical: bool) -> None:
     """Words at the leaves, or of the clusters that they end in, as far as there is room for them."""
     branches, inside, order = branches_and_leaves(rows, leaves, float(run.times[0]), float(run.times[-1]))
@@ -173,9 +182,9 @@ def _name_leaves(ax: "Axes", run: Any, rows: np.ndarray, leaves: Leaves, labels:
     for number in range(len(order), len(branches)):
         roots[inside[number]] = number
     box = ax.get_position()
-    length = box.width * ax.figure.get_figwidth() if vertical else box.height * ax.figure.get_figheight()  # type: ignore[union-attr]
+    length = 0.95 * 72 * box.width * ax.figure.get_figwidth() if vertical else height_left(ax)  # type: ignore[union-attr]
     words = _leaf_words(run.words, None if labels is None else np.atleast_2d(check_labels(run, labels)))
-    name_ticks(ax, "x" if vertical else "y", [words[leaf] for leaf in order], roots[order], 0.95 * 72 * length)
+    name_ticks(ax, "x" if vertical else "y", [words[leaf] for leaf in order], roots[order], length)
 
 
 def _leaf_words(words: np.ndarray, labels: Any) -> list[list[str]]:
@@ -268,7 +277,8 @@ def kymograph_with_tree(
     that); `figure`, the figure to draw on, else a new one.
     """
     if figure is None:
-        figure = new_figure((1.25, 0.8), trajectory)
+        run = run_of_particles(trajectory, "A merge tree")
+        figure = new_figure((1.25, 0.8), trajectory, tree_note(run, find_leaves(run, labels), check_merges(merges)))
         title_figure(figure, trajectory, "Merge tree")
     axes = figure.subplots(1, 2, sharey=True, width_ratios=[1.15, 1.0])
     kymograph(trajectory, log=log, vertical=True, words=False, ax=axes[0])  # words stand at the leaves of the tree

@@ -67,7 +67,7 @@ function hatchUncounted(context, app, area) {
   const counts = app.arrays.counts ?? [];
   const edge = (i) => {
     const [before, after] = [times[Math.max(i - 1, 0)], times[Math.min(i, times.length - 1)]];
-    return area.left + timeline.toUnit((before + after) / 2) * area.width;
+    return area.left + timeline.toUnit(timeline.changeBetween(before, after)) * area.width;
   };
   let first = 0;
   for (let i = 0; i <= counts.length; i++) {
@@ -90,8 +90,7 @@ class CurvePanel extends Panel {
     const toX = (time) => area.left + timeline.toUnit(time) * area.width;
     if (this.scale.clipped) this.markRounding(context, area, toY(this.scale.low));
     const { times } = timeline;
-    const change = (before, after) => (timeline.countsSteps ? after : (before + after) / 2); // as in figures
-    const middles = this.steps && Array.from(times.subarray(1), (time, i) => toX(change(times[i], time)));
+    const middles = this.steps && Array.from(times.subarray(1), (time, i) => toX(timeline.changeBetween(times[i], time)));
     context.strokeStyle = cssColor(colors.accent);
     context.lineWidth = 1.8;
     context.lineJoin = "round";
@@ -169,7 +168,7 @@ class CountPanel extends CurvePanel {
   }
 
   readout() {
-    return Number.isFinite(this.current()) ? formatCount(this.current()) : "chains, not separated";
+    return Number.isFinite(this.current()) ? formatCount(this.current()) : withoutCount(this.app);
   }
 
   paint(context, area) {

@@ -155,6 +155,11 @@ class Timeline {
     return this.ticksAt([...new Set(times)], 2);
   }
 
+  // When something changed that is first seen at a sample: half way from the one before, of whole steps from its next.
+  changeBetween(before, after) {
+    return ((this.countsSteps ? Math.min(before + 1, after) : before) + after) / 2; // as in figures
+  }
+
   // Ticks at times, whose labels differ from tick to tick; a time that is rounded in its label stands where it says.
   ticksAt(times, digits = 4) {
     const wanted = this.countsSteps ? times.filter(Number.isInteger) : times;

@@ -11,9 +11,12 @@ function timeText({ facts, player }) {
   return facts.unit ? `${facts.unit} ${formatNumber(player.time, 9)}` : `t = ${formatNumber(player.time)}`;
 }
 
-// "3 clusters"; a number that is not known is that of chains, which are not separated.
+// What a number that is not known means: chains, which are not separated, or a density that is nearly even.
+const withoutCount = (app) => (app.facts.counted === "peaks" ? "no peak yet" : "chains, not separated");
+
+// "3 clusters", or why there is no number.
 function describeCount(app, count) {
-  return Number.isFinite(count) ? `${formatCount(count)} ${app.facts.counted}` : "chains, not separated";
+  return Number.isFinite(count) ? `${formatCount(count)} ${app.facts.counted}` : withoutCount(app);
 }
 
 // Facts of the run, what the page shows of it and what it leaves out, as [name, text].
