@@ -20,9 +20,9 @@ def pretend() -> None:
     """Compute for an accelerator from here on: before anything reads the platform."""
     assert all(os.environ.get(name) == value for name, value in SWITCHES.items())
     assert "particleflow.summation" not in sys.modules
-    from particleflow._support import device
+    from particleflow._support import default_device
 
-    device.computing_platform = lambda: "cuda"
+    default_device.computing_platform = lambda: "cuda"
 
 
 def window_arguments(plan: Any) -> tuple:

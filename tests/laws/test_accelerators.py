@@ -13,7 +13,7 @@ import pytest
 import lowering
 import particleflow as pf
 from particleflow import kernels, scenario, summation
-from particleflow._support import device
+from particleflow._support import default_device
 from particleflow.errors import ArgumentError
 from particleflow.simulation.plan import checks
 from particleflow.summation.native import build
@@ -62,7 +62,7 @@ def elsewhere(monkeypatch):
     """The platform that the process takes itself to compute on."""
 
     def pretend(platform: str) -> None:
-        for module in (device, convolution_form, build, checks):
+        for module in (default_device, convolution_form, build, checks):
             monkeypatch.setattr(module, "computing_platform", lambda: platform)
 
     return pretend

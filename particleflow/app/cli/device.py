@@ -2,7 +2,7 @@
 
 import os
 
-from particleflow._support.device import default_device
+from particleflow._support.default_device import default_device
 from particleflow.errors import UserError
 
 

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from particleflow._support.arrays import as_number, check_same_dtype, shapes_of, strong_dtype_leaves, strong_leaves
-from particleflow._support.device import computing_platform
+from particleflow._support.default_device import computing_platform
 from particleflow.discretization import AbstractDiscretization, Present
 from particleflow.discretization.discretization_capabilities import noises_of, resolution_of
 from particleflow.dynamics.drifts.base import Interaction

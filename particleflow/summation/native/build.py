@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from particleflow._support.device import computing_platform
+from particleflow._support.default_device import computing_platform
 
 SWITCH = "PARTICLEFLOW_NATIVE"
 _OFF = ("0", "off", "no", "false")

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from particleflow._support.device import computing_platform
+from particleflow._support.default_device import computing_platform
 from particleflow.kernels.base import AbstractKernel, check_same_dimension
 from particleflow.kernels.forms import Bilinear, Radial
 from particleflow.measure import Measure, Sites
