@@ -2,6 +2,7 @@
 
 import os
 
+from particleflow._support.default_device import default_device
 from particleflow.errors import UserError
 
 
@@ -18,7 +19,7 @@ def prepare(device: str | None = None, native: str = "on") -> str:
             jax.config.update("jax_default_device", jax.devices(kind)[int(number or 0)])
         except (RuntimeError, ValueError, IndexError) as error:
             raise UserError(f"There is no device {device!r}; available here: {known}.") from error
-    chosen = jax.config.jax_default_device or jax.devices()[0]  # pyright: ignore[reportAttributeAccessIssue]
+    chosen = default_device()
     return f"{chosen.platform}:{chosen.id} ({chosen.device_kind})"
 
 

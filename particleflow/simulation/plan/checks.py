@@ -3,6 +3,7 @@
 Fields, observables and events are traced with `jax.eval_shape`, which finds shapes and precisions without computing.
 """
 
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from particleflow._support.arrays import as_number, check_same_dtype, shapes_of, strong_dtype_leaves, strong_leaves
+from particleflow._support.default_device import computing_platform
 from particleflow.discretization import AbstractDiscretization, Present
 from particleflow.discretization.discretization_capabilities import noises_of, resolution_of
 from particleflow.dynamics.drifts.base import Interaction
@@ -133,6 +135,15 @@ def check_functions(present: Present, observe: tuple[Observable, ...], event: Ab
             )
     if event is not None and (shape := jax.eval_shape(lambda: event.level(present)).shape) != ():
         raise ShapeError(f"An event must be one number, but {type(event).__name__} has shape {shape}.")
+
+
+def check_precision(precision: Any) -> None:
+    """Warn of double precision where a device has none of its own."""
+    if computing_platform() == "tpu" and jnp.dtype(precision) == jnp.float64:
+        warnings.warn(
+            "A TPU emulates double precision, many times slower than single precision: use precision = 'float32'.",
+            stacklevel=2,
+        )
 
 
 def check_resolution(discretization: AbstractDiscretization, event: AbstractEvent | None) -> None:

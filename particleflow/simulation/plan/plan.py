@@ -28,6 +28,7 @@ from particleflow.simulation.plan.checks import (
     check_depth,
     check_functions,
     check_interactions,
+    check_precision,
     check_present,
     check_resolution,
 )
@@ -218,6 +219,7 @@ def make_plan(
     how, first = moving.discretization, moving.first_start
     saved_times = as_times(times)
     duration = float(saved_times[-1] - saved_times[0])
+    check_precision(first.points.dtype)
     check_depth(moving.first_flow, float(saved_times[-1]))
     asked, stepping = stepping, stepping.with_tolerances(first.points.dtype)
     method = make_method(moving.flow, how, first, stepping, duration, key, single=moving.runs is None)

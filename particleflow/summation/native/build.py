@@ -21,6 +21,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from particleflow._support.default_device import computing_platform
+
 SWITCH = "PARTICLEFLOW_NATIVE"
 _OFF = ("0", "off", "no", "false")
 _HERE = Path(__file__).parent
@@ -65,6 +67,8 @@ def library(say: Callable[[str], None] = _say) -> Library:
     """
     if os.environ.get(SWITCH, "").strip().lower() in _OFF:
         return Library(None, f"turned off by {SWITCH}={os.environ[SWITCH]}")
+    if computing_platform() != "cpu":
+        return Library(None, f"it is for processors, and JAX computes on {computing_platform()}")
     if not _found:
         _found.append(_find(say))
     return _found[0]
@@ -72,10 +76,6 @@ def library(say: Callable[[str], None] = _say) -> Library:
 
 def _find(say: Callable[[str], None]) -> Library:
     """The library, built if there is a compiler and none was built before; else the reason why there is none."""
-    import jax
-
-    if jax.default_backend() != "cpu":
-        return Library(None, f"it is for processors, and JAX computes on {jax.default_backend()}")
     compiler = _compiler()
     if compiler is None:
         return Library(None, f"no C++ compiler found (looked for {', '.join(_COMPILERS)} and CXX)")

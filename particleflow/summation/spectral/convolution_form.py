@@ -19,9 +19,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from particleflow._support.default_device import computing_platform
 from particleflow.kernels.base import AbstractKernel, check_same_dimension
 from particleflow.kernels.forms import Bilinear, Radial
 from particleflow.measure import Measure, Sites
+from particleflow.summation.spectral.nonuniform_fft import translated
 from particleflow.summation.spectral.periodic_boxes import Profile
 
 MOST_DIMENSIONS = 3
@@ -57,6 +59,8 @@ def obstacle(kernel: AbstractKernel, measure: Measure) -> str | None:
     dimension = feature_dimension(kernel, measure)
     if dimension > MOST_DIMENSIONS:
         return f"its features have {dimension} dimensions, and non-uniform Fourier transforms at most {MOST_DIMENSIONS}"
+    if not translated(computing_platform()):
+        return f"the installed jax_finufft has no non-uniform Fourier transforms for {computing_platform()}"
     return None
 
 

@@ -10,7 +10,7 @@ Since κ is real and even, two real columns travel as one complex column.
 """
 
 import os
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -32,6 +32,18 @@ SMALLEST_EPSILON = {np.dtype(np.float32): 1e-6, np.dtype(np.float64): 1e-13}
 def transform_noise(epsilon: float, modes: tuple[int, ...], dtype: Any) -> float:
     """The error of a convolution by transforms of some epsilon, relative to Σ_k |κ̂_k| Σ_j |c_j|."""
     return _EPSILONS * epsilon + float(jnp.finfo(dtype).eps) * (TRANSFORM_ULPS + max(modes))
+
+
+@cache
+def translated(platform: str) -> bool:
+    """Whether the installed package has its transforms for a platform: those of its wheels are for processors only."""
+    angles, strengths = jax.ShapeDtypeStruct((4, 1), jnp.float32), jax.ShapeDtypeStruct((1, 4), jnp.complex64)
+    program = jax.jit(partial(_modes_of, (4,), LARGEST_EPSILON)).trace(angles, strengths)
+    try:
+        program.lower(lowering_platforms=(platform,))
+    except NotImplementedError:
+        return False
+    return True
 
 
 class Torus(NamedTuple):
