@@ -264,3 +264,22 @@ def test_matrices_name_the_order_that_they_have(ends, own, said):
     run = Trajectory.from_arrays([0.0, 1.0], np.array([[0, 10, 20, 30], ends], float)[..., None], labels=own)
     track = pf.analysis.track_clusters(run, 1.0)
     assert pf.view.gram(run, labels=track.labels).get_xlabel() == f"particle $j$, {said}"
+
+
+@pytest.mark.parametrize(("missing", "inside"), [(40, True), (1, False)])
+def test_words_of_a_hatched_stretch_stand_in_it_or_in_the_small_print(missing, inside):
+    run, counts = make(1, frames=101), np.full(101, 3.0)
+    counts[50 : 50 + missing] = np.nan
+    axes = pf.view.cluster_count(run, counts)
+    axes.figure.draw_without_rendering()
+    words = [text for text in axes.texts if "chains" in text.get_text()]
+    assert len(words) == inside
+    assert ("hatched: chains, not separated" in axes.figure.get_supxlabel()) is not inside
+    for text in words:
+        box, (left, right) = (
+            text.get_window_extent(),
+            axes.transData.transform([(run.times[50], 0), (run.times[89], 0)]),
+        )
+        assert left[0] <= box.x0
+        assert box.x1 <= right[0]
+        assert axes.bbox.y0 <= box.y0

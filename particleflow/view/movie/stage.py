@@ -9,13 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from particleflow.analysis.clusters.separation import CHAINS
 from particleflow.analysis.density.cells import is_density
 from particleflow.analysis.samples import thinned
 from particleflow.view import style
 from particleflow.view.movie.clock import Clock, ProgressLine, clock_texts, progress_shares
 from particleflow.view.movie.density_layer import DensityLayer
 from particleflow.view.movie.panels import KnownClusters, Panel, build_panels, panel_count
-from particleflow.view.plots.base import MAX_DOTS, Projection, drawn_times, sample_note, small_print, wants_log
+from particleflow.view.plots.base import (
+    HATCHED_NOTE,
+    MAX_DOTS,
+    Projection,
+    drawn_times,
+    sample_note,
+    small_print,
+    wants_log,
+)
 from particleflow.view.plots.camera import (
     BEHIND_NOTE,
     ELEVATION,
@@ -103,7 +112,7 @@ def build_stage(
     mixture = ""
     if field_of(run) is None:
         mixture = rings_note(run, camera_of(run), thinned(len(run), _RING_FRAMES), clusters.labels)
-    _write_texts(stage, figure, run, instants, [mixture, _speed_note(run, instants, clusters)])
+    _write_texts(stage, figure, run, instants, [mixture, _hatched_note(stage), _speed_note(run, instants, clusters)])
     fit_tick_labels(stage)
     return stage
 
@@ -178,6 +187,13 @@ def _hide_square_axes(ax: "Axes", reach: float) -> None:
     """Limits from −reach to reach on both sides, without a frame."""
     ax.set(xlim=(-reach, reach), ylim=(-reach, reach))
     ax.set_axis_off()
+
+
+def _hatched_note(stage: Stage) -> str:
+    """What is hatched in a panel that has no room for the words."""
+    hatched = any(patch.get_hatch() for panel in stage.panels for patch in panel.axes.patches)
+    worded = any(CHAINS.partition(",")[0] in text.get_text() for panel in stage.panels for text in panel.axes.texts)
+    return HATCHED_NOTE.format(CHAINS) if hatched and not worded else ""
 
 
 def _speed_note(run: Any, instants: "Resampling", clusters: KnownClusters) -> str:

@@ -32,7 +32,6 @@ MAX_FRAMES = 600  # frames along a line
 MAX_DOTS = 20_000  # a crowd of more particles is drawn as a density, or by so many of them
 _ALONE = 0.8  # of a figure: the width of a title over its only axes, which begins where these begin
 _LINES_AROUND, _LINES_AROUND_BARE = 10.5, 5.0  # of text above and below axes: two of title and small print, or none
-_ROOM_FOR_WORDS = 0.22  # of a time axis: words in a narrower hatched stretch are turned
 _MOST_CHANGES = 64  # of the field that are marked on a time axis
 _MOST_LAYERS = 12  # that are marked on an axis of layers
 ROUNDING_ULPS = 64.0  # of the largest value: what is below is rounding of sums over thousands of terms
@@ -178,6 +177,7 @@ def run_of_particles(trajectory: "Trajectory", figure: str) -> Any:
     return run
 
 
+HATCHED_NOTE = "hatched: {}"
 WIDE, SQUARE, MATRIX, WORD_MATRIX = (1.0, 0.62), (0.75, 0.75), (0.8, 0.64), (1.12, 0.94)
 
 
@@ -213,6 +213,12 @@ def write_small_print(figure: "Figure", text: str) -> None:
         size = 0.74 * theme.font_size
         lines = style.wrapped(text, "", 0.97 * 72 * figure.get_figwidth(), size)
         figure.supxlabel(lines, x=0.985, ha="right", fontsize=size, color=theme.muted)
+
+
+def add_to_small_print(figure: "Figure", note: str) -> None:
+    """Add a note to the small print of a figure."""
+    before = figure.get_supxlabel().replace("\n", " ")
+    write_small_print(figure, " · ".join(filter(None, [before, note])))
 
 
 def small_print(trajectory: "Trajectory") -> str:
@@ -375,10 +381,10 @@ def log_axis(ax: "Axes", values: Any, *, axis: str = "y", power: float = 1) -> n
     return np.where(low, level, shown)
 
 
-def hatch_span(ax: "Axes", span: tuple[float, float], words: str, axis: str = "x") -> None:
+def hatch_span(ax: "Axes", span: tuple[float, float], words: str, axis: str = "x") -> bool:
     """Hatch a stretch of time under all curves, with words above the curves, or beside the axes if time runs upwards.
 
-    Parameters: `span`, its first and last time; `axis` of time, "x" or "y".
+    Parameters: `span`, its first and last time; `axis` of time, "x" or "y". Returns whether the words had room.
     """
     theme, upright = style.current(), axis == "y"
     low, high = ax.get_ylim() if upright else ax.get_xlim()
@@ -391,12 +397,32 @@ def hatch_span(ax: "Axes", span: tuple[float, float], words: str, axis: str = "x
     box: Any = {"facecolor": theme.panel, "edgecolor": "none", "pad": 2.0}
     if upright:
         _write_beside(ax, middle, words, share)
-        return
-    turned = share <= _ROOM_FOR_WORDS
-    width = share * 72 * ax.get_position().width * ax.figure.get_figwidth()  # type: ignore[union-attr]
-    text = words.replace(", ", ",\n") if turned and width > 2.6 * theme.font_size else words
-    ax.text(middle, 0.97, text, transform=ax.get_xaxis_transform(), ha="center", va="top", color=theme.muted,
-            bbox=box, rotation=90 if turned else 0, zorder=0.6, linespacing=1.0)  # fmt: skip
+        return True
+    found = _fitting(ax, words, share)
+    if found is not None:
+        text, turned, size = found
+        ax.text(middle, 0.97, text, transform=ax.get_xaxis_transform(), ha="center", va="top", color=theme.muted,
+                bbox=box, rotation=90 if turned else 0, zorder=0.6, linespacing=1.0, fontsize=size)  # fmt: skip
+    return found is not None
+
+
+def _fitting(ax: "Axes", words: str, share: float) -> tuple[str, bool, float] | None:
+    """Words as large as they fit into a stretch of an axis of time, whether turned, and their size; None if they don't.
+
+    Parameters: `share`, that of the stretch in the width of the axes.
+    """
+    figure: Any = ax.figure
+    box = ax.get_position()
+    width, height = 72 * box.width * figure.get_figwidth() * share, 72 * box.height * figure.get_figheight()
+    for smaller in (1.0, 0.85, 0.7):
+        size = smaller * style.current().font_size
+        for turned in (False, True):
+            for text in (words, words.replace(", ", ",\n")):
+                lines = text.split("\n")
+                long, thick = 0.6 * size * max(map(len, lines)), size * (0.4 + 1.2 * len(lines))
+                if (thick if turned else long) <= width and (long if turned else thick) <= 0.94 * height:
+                    return text, turned, size
+    return None
 
 
 def _write_beside(ax: "Axes", height: float, words: str, stretch: float) -> None:

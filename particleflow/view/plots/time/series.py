@@ -17,6 +17,8 @@ from particleflow.analysis.reading import check_trajectory, first_run
 from particleflow.errors import ArgumentError, ShapeError
 from particleflow.view import style
 from particleflow.view.plots.base import (
+    HATCHED_NOTE,
+    add_to_small_print,
     drawn_times,
     hatch_span,
     log_axis,
@@ -321,7 +323,7 @@ def cluster_count(
     logarithmic time axis (True, False, or "auto": where the frames are spaced like that); `color` of the line; `of`,
     the noun of what is counted; `ax`, the axes to draw on, else new ones. Returns the axes.
     """
-    ax = new_axes(ax, about=trajectory)
+    alone, ax = ax is None, new_axes(ax, about=trajectory)
     changes, counts = known_changes(trajectory, counts), check_counts(trajectory, counts)
     gaps, counts = (NO_PEAK_YET, since_first_peak(counts)) if of == "peaks" else (CHAINS, counts)
     log = time_axis(ax, trajectory.times, log, unit=trajectory.facts.time_unit)
@@ -331,8 +333,9 @@ def cluster_count(
     draw_band(ax, times, counts, color, None, changes=change_times(times, changes))
     count_axis(ax, counts)
     if counts.ndim == 1:
-        for span in spans_without_count(trajectory.times, counts, changes):
-            hatch_span(ax, span, gaps)
+        worded = [hatch_span(ax, span, gaps) for span in spans_without_count(trajectory.times, counts, changes)]
+        if alone and not all(worded):
+            add_to_small_print(ax.figure, HATCHED_NOTE.format(gaps))
     ax.set_ylabel(with_band(of, counts))
     mark_changes(ax, trajectory)
     set_title(ax, trajectory)
