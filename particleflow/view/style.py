@@ -419,6 +419,22 @@ def wrapped(text: str, tail: str, width: float, size: float, most: int = 4) -> s
         words, cut = words[:-1], "…"
 
 
+def wrapped_parts(text: str, between: str, width: float, size: float) -> str:
+    """Text in lines of a width in points, broken between its parts; a part that is longer is broken between words.
+
+    Parameters: `between`, what stands between two parts on one line; `size` of the letters in points.
+    """
+    first, *others = text.split(between)
+    lines = [first]
+    for part in others:
+        longer = f"{lines[-1]}{between}{part}"
+        if _width_of(clean(longer, _LONGEST), size) <= width:
+            lines[-1] = longer
+        else:
+            lines.append(part)
+    return "\n".join(wrapped(line, "", width, size) for line in lines)
+
+
 def _broken(text: str, width: float, size: float) -> list[str]:
     """Text in lines of at most a width in points, broken between words, and inside of a word that is longer."""
     lines, line = [], ""

@@ -133,3 +133,12 @@ def test_long_logarithmic_scales_name_their_powers_alone(greatest, small):
     np.testing.assert_allclose(named, 10.0 ** np.arange(len(named)))
     assert len(named) >= 2
     assert bool(len(bar.get_minorticklocs())) is small
+
+
+def test_small_print_is_broken_between_its_parts():
+    text = "β = 6 · n = 96 · rings of a dot: shares of the labels there · open dots: behind the sphere"
+    assert style.wrapped_parts(text, " · ", 10_000, 8) == text
+    lines = style.wrapped_parts(text, " · ", 340, 8).split("\n")
+    assert len(lines) == 2
+    assert " · ".join(lines) == text
+    assert "\n" in style.wrapped_parts("one part that is longer than its line", " · ", 60, 8)

@@ -211,7 +211,7 @@ def write_small_print(figure: "Figure", text: str) -> None:
     theme = style.current()
     if text and theme.annotated:
         size = 0.74 * theme.font_size
-        lines = style.wrapped(text, "", 0.97 * 72 * figure.get_figwidth(), size)
+        lines = style.wrapped_parts(text, " · ", 0.97 * 72 * figure.get_figwidth(), size)
         figure.supxlabel(lines, x=0.985, ha="right", fontsize=size, color=theme.muted)
 
 
