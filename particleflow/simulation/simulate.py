@@ -5,7 +5,6 @@ their plan first, look at what it will cost, and hand it to `record`. With `stor
 next one begins, together with a checkpoint from which the run can go on (`particleflow.simulation.recording`).
 """
 
-import time as clock
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -164,7 +163,7 @@ def record(plan: Plan, recording: Recording, progress: bool | Callable[[Frames],
     """
     from particleflow.simulation.recording.recorder import Recorder
 
-    began, stored = clock.perf_counter(), recording.store is not None
+    stored = recording.store is not None
     end = float(plan.times[-1])
     bar = reporting(
         progress, "simulating", len(plan.times),
@@ -180,9 +179,9 @@ def record(plan: Plan, recording: Recording, progress: bool | Callable[[Frames],
                     recorder.interrupt()
                     break
         except RunError as error:
-            error.trajectory = None if stored else recorder.finish(clock.perf_counter() - began)
+            error.trajectory = None if stored else recorder.finish()
             raise
-        return recorder.finish(clock.perf_counter() - began)
+        return recorder.finish()
 
 
 def evolve(
