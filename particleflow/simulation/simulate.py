@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from particleflow._support.progress import reporting
+from particleflow._support.progress import TimeLeft, reporting
 from particleflow._support.signals import heeding
 from particleflow.discretization import AbstractDiscretization, Particles, Present
 from particleflow.discretization.discretization_capabilities import SpecialisesSums, resolution_of
@@ -165,10 +165,13 @@ def record(plan: Plan, recording: Recording, progress: bool | Callable[[Frames],
 
     stored = recording.store is not None
     end = float(plan.times[-1])
-    bar = reporting(
-        progress, "simulating", len(plan.times),
-        lambda frames: (frames.progress.frames, f"t = {frames.progress.time:.4g} of {end:.4g}"),
-    )  # fmt: skip
+    time_left = TimeLeft(end)
+
+    def told(frames: Frames) -> tuple[int, str]:
+        now = frames.progress.time
+        return frames.progress.frames, f"t = {now:.4g} of {end:.4g}  {time_left.text(now)}"
+
+    bar = reporting(progress, "simulating", len(plan.times), told, remaining=False)
     recorder = Recorder(plan, recording)
     with recorder, heeding(active=stored) as interrupted, bar as report:
         try:
