@@ -8,7 +8,7 @@ import sys
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 
 from particleflow._support.text import duration
@@ -65,30 +65,41 @@ def reporting(
     told: Callable[..., tuple[int, str]],
     *,
     remaining: bool = True,
+    after: float | None = None,
 ) -> AbstractContextManager[Callable[..., None]]:
     """A function to call at every step of long work: the user's own, or one that moves a bar, or one without effect.
 
     Parameters: `progress`, a function of the user's, true for a bar, false or None for nothing; the `label` and the
     `total` of the bar; `told`, a function from the arguments of a step to (amount done, text of details); `remaining`,
-    whether the remaining time is estimated, for which all amounts must take equally long. The bar is drawn on stderr,
-    and only where that is a terminal or a notebook: a pipe or a log file stays empty.
+    whether the remaining time is estimated, for which all amounts must take equally long; `after`, the seconds after
+    which there is a bar where `progress` is None, too, but on a terminal only. The bar is drawn on stderr, and only
+    where that is a terminal or a notebook: a pipe or a log file stays empty.
     """
     if callable(progress):
         return nullcontext(progress)
     if progress not in (True, False, None):
         raise ArgumentError(f"Argument `progress` must be true, false or a function, but is {progress!r}.")
-    console = _console() if progress else None
-    return nullcontext(lambda *step: None) if console is None else _moved_bar(console, label, total, told, remaining)
+    unasked = progress is None and after is not None and sys.stderr.isatty()
+    console = _console() if progress or unasked else None
+    if console is None:
+        return nullcontext(lambda *step: None)
+    return _moved_bar(make_bar(console, remaining=remaining), label, total, told, after if unasked and after else 0.0)
 
 
 @contextmanager
 def _moved_bar(
-    console: Any, label: str, total: int, told: Callable[..., tuple[int, str]], remaining: bool
+    bar: Any, label: str, total: int, told: Callable[..., tuple[int, str]], after: float
 ) -> Iterator[Callable[..., None]]:
-    with make_bar(console, remaining=remaining) as bar:
-        task = bar.add_task(f"compiling, then {label}", total=total, details="")
+    task, begun = bar.add_task(f"compiling, then {label}", total=total, details=""), time.monotonic()
+    with ExitStack() as shown:
+        if not after:
+            shown.enter_context(bar)
 
         def show(*step: Any) -> None:
+            if not bar.live.is_started:
+                if time.monotonic() - begun < after:
+                    return
+                shown.enter_context(bar)
             done, details = told(*step)
             bar.update(task, description=label, completed=done, details=details)
 

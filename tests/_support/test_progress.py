@@ -1,8 +1,11 @@
 """The time left is what is left times the rate of late, and is not given where rates change."""
 
+import io
+import sys
+
 import pytest
 
-from particleflow._support.progress import TimeLeft
+from particleflow._support.progress import TimeLeft, reporting
 
 # The windows of scenarios/circle_staircase.toml, whose frames lie evenly in the logarithm, and of 400 tokens on the
 # sphere, evenly in time: (time, seconds), as measured.
@@ -42,3 +45,27 @@ def test_it_is_said_in_words():
     clock = iter([0.0, 60.0, 120.0])
     left = TimeLeft(20.0, lambda: next(clock))
     assert [left.text(done) for done in (0.0, 1.0, 2.0)] == ["", "", "about 18 min left"]
+
+
+class Terminal(io.StringIO):
+    """A stderr that is a terminal."""
+
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(
+    ("stderr", "progress", "after", "is_shown"),
+    [
+        (Terminal, None, 1e-9, True), (Terminal, None, 60.0, False), (Terminal, None, None, False),
+        (Terminal, False, 1e-9, False), (Terminal, True, 60.0, True), (io.StringIO, None, 1e-9, False),
+        (io.StringIO, True, 1e-9, False),
+    ],
+)  # fmt: skip
+def test_a_bar_that_was_not_asked_for_comes_late_and_to_terminals_only(stderr, progress, after, is_shown, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", stderr())
+    with reporting(progress, "training", 2, lambda step: (step, ""), after=after) as report:
+        report(1)
+        report(2)
+    assert ("training" in sys.stderr.getvalue()) == is_shown
+    assert is_shown or not sys.stderr.getvalue()
