@@ -63,9 +63,10 @@ class Terminal(io.StringIO):
     ],
 )  # fmt: skip
 def test_a_bar_that_was_not_asked_for_comes_late_and_to_terminals_only(stderr, progress, after, is_shown, monkeypatch):
-    monkeypatch.setattr(sys, "stderr", stderr())
+    shown = stderr()
+    monkeypatch.setattr(sys, "stderr", shown)
     with reporting(progress, "training", 2, lambda step: (step, ""), after=after) as report:
         report(1)
         report(2)
-    assert ("training" in sys.stderr.getvalue()) == is_shown
-    assert is_shown or not sys.stderr.getvalue()
+    assert ("training" in shown.getvalue()) == is_shown
+    assert is_shown or not shown.getvalue()

@@ -83,8 +83,8 @@ def test_means_and_errors_are_over_the_seeds(found):
 
 def test_means_along_time_are_those_of_the_stored_series(found):
     with h5py.File(found.folder / "results.h5") as file:
-        (group,) = file["groups"].values()
-        runs, times, energy = group["runs"][:], group["times"][:], group["observable.energy"][:]
+        stored = [file[f"groups/00000/{name}"] for name in ("runs", "times", "observable.energy")]
+        runs, times, energy = map(np.asarray, stored)
     data, frame = found.to_xarray(along_time=True), found.to_pandas(along_time=True)
     assert dict(data.sizes) == {BETA: 2, "time": 3}
     assert data["time"].values.tolist() == times.tolist() == [0.0, 1.0, 2.0]
