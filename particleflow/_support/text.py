@@ -66,3 +66,10 @@ def kind_of(cls: type) -> str:
 def snake_case(name: str) -> str:
     """A class name in snake case: AbcDef becomes abc_def."""
     return "".join("_" + letter.lower() if letter.isupper() else letter for letter in name).lstrip("_")
+
+
+def duration(seconds: float) -> str:
+    """A time in seconds, minutes or hours: "85 s", "12 min", "3.4 h"."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -31,6 +31,7 @@ from particleflow.learning.task import AbstractTask, held_out_scores
 from particleflow.learning.training_checkpoints import Checkpoints, Progress
 
 _USUAL_RATE = 3e-3
+_SILENT_SECONDS = 2.0  # before a bar is shown that was not asked for
 _LONGEST_SLOPE = 1.0  # gradients are cut to this length
 
 
@@ -88,8 +89,8 @@ def train(
     `learn`, all of `learnable(model)` if left out; `optimizer`, any of optax's; the most `steps`; samples in a `batch`;
     `seed` of the batches; `validate`, the most samples that are held back to choose the model by, 0 for none; `every`
     so many steps it is validated and a checkpoint is written; training ends after `patience` validations without gain;
-    `checkpoint`, a folder, from which training that was stopped goes on; `progress`, true for a bar, or a function that
-    is called with step and loss.
+    `checkpoint`, a folder, from which training that was stopped goes on; `progress`, true for a bar, false for
+    none, or a function that is called with step and loss; left out, there is a bar on a terminal after two seconds.
     """
     check_kind(task, AbstractTask, "task", "a task, such as NextToken(text)")
     for name, count in {"steps": steps, "batch": batch, "every": every}.items():
@@ -106,7 +107,9 @@ def train(
     now = training.begin()
     if kept is not None:
         now = kept.latest(now)
-    with reporting(progress, "training", steps, lambda step, loss: (step, f"loss {loss:.6g}")) as report:
+    with reporting(
+        progress, "training", steps, lambda step, loss: (step, f"loss {loss:.6g}"), after=_SILENT_SECONDS
+    ) as report:
         while (reason := _ended(now, steps, patience)) is None:
             training.step(now)
             report(now.step, now.losses[-1])

@@ -5,7 +5,6 @@ their plan first, look at what it will cost, and hand it to `record`. With `stor
 next one begins, together with a checkpoint from which the run can go on (`particleflow.simulation.recording`).
 """
 
-import time as clock
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from particleflow._support.progress import reporting
+from particleflow._support.progress import TimeLeft, reporting
 from particleflow._support.signals import heeding
 from particleflow.discretization import AbstractDiscretization, Particles, Present
 from particleflow.discretization.discretization_capabilities import SpecialisesSums, resolution_of
@@ -164,12 +163,15 @@ def record(plan: Plan, recording: Recording, progress: bool | Callable[[Frames],
     """
     from particleflow.simulation.recording.recorder import Recorder
 
-    began, stored = clock.perf_counter(), recording.store is not None
+    stored = recording.store is not None
     end = float(plan.times[-1])
-    bar = reporting(
-        progress, "simulating", len(plan.times),
-        lambda frames: (frames.progress.frames, f"t = {frames.progress.time:.4g} of {end:.4g}"),
-    )  # fmt: skip
+    time_left = TimeLeft(end)
+
+    def told(frames: Frames) -> tuple[int, str]:
+        now = frames.progress.time
+        return frames.progress.frames, f"t = {now:.4g} of {end:.4g}  {time_left.text(now)}"
+
+    bar = reporting(progress, "simulating", len(plan.times), told, remaining=False)
     recorder = Recorder(plan, recording)
     with recorder, heeding(active=stored) as interrupted, bar as report:
         try:
@@ -180,9 +182,9 @@ def record(plan: Plan, recording: Recording, progress: bool | Callable[[Frames],
                     recorder.interrupt()
                     break
         except RunError as error:
-            error.trajectory = None if stored else recorder.finish(clock.perf_counter() - began)
+            error.trajectory = None if stored else recorder.finish()
             raise
-        return recorder.finish(clock.perf_counter() - began)
+        return recorder.finish()
 
 
 def evolve(

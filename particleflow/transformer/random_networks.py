@@ -73,7 +73,8 @@ class Architecture(NamedTuple):
             raise ArgumentError(f"Argument `heads` must divide the width {self.width}, but is {self.heads}.")
         if self.positions not in ("sinusoidal", "learned", "none"):
             raise ArgumentError(
-                f'Argument `positions` must be "sinusoidal", "learned" or "none", but is {self.positions!r}.'
+                f'Argument `positions` must be "sinusoidal", "learned" or "none", but is {self.positions!r}. '
+                "What acts on scores, such as `kernels.Alibi`, is the `positional` kernel of heads in a `TokenFlow`."
             )
 
 

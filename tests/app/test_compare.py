@@ -123,6 +123,16 @@ def test_runs_without_a_scenario_and_ensembles(runs, tmp_path, drawn, capsys):
     assert "leads elsewhere" in capsys.readouterr().err
 
 
+def test_runs_that_noise_keeps_apart_have_no_counts_and_no_gaps(tmp_path, drawn, capsys):
+    cloud = np.random.default_rng(0).uniform(0.0, 1.0, (9, 60, 2))  # at most times chains, which are no clusters
+    noisy = [
+        save_run(tmp_path / name, cloud, observables={"energy": np.ones(9)}, temperature=0.5) for name in ("a", "b")
+    ]
+    assert main(["compare", *map(str, noisy), "--output", str(tmp_path / "both.svg")]) == 0
+    assert [each for _, each in drawn] == ["energy"]
+    assert "gaps" not in (tmp_path / "both.svg").read_text(encoding="utf-8")
+
+
 BASE = {"title": "One", "output": {"movie": True}, "drift": [{"kind": "attend", "kernel": {"kind": "attention"}}]}
 
 

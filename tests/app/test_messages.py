@@ -193,3 +193,20 @@ def test_a_sweep_resumed_in_a_folder_that_is_read_only(tmp_path, capsys, monkeyp
     assert str(folder) in said
     assert "Read-only file system" in said
     assert "fault" not in said
+
+
+def test_what_a_run_left_is_no_scenario_and_a_sentence_says_what_to_type(tmp_path, capsys):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    stored(folder, np.zeros((2, 3, 1)))
+    (folder / SCENARIO_FILE).write_text(SMALL, encoding="utf-8")
+    for given, kind in ((folder / "trajectory.h5", "an HDF5 file"), (folder, "the folder of a run")):
+        for command in ("run", "check", "sweep"):
+            assert main([command, str(given)]) == 2
+            said = capsys.readouterr().err
+            assert f"{given} is {kind}" in said
+            assert f"`particleflow info {given}`" in said
+            assert f"`particleflow resume {folder}`" in said
+    (tmp_path / "cloud.npy").write_bytes(b"\x93NUMPY")
+    assert main(["run", str(tmp_path / "cloud.npy")]) == 2
+    assert "is no text, but a scenario is a TOML file" in capsys.readouterr().err

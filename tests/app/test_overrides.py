@@ -12,8 +12,9 @@ from particleflow import scenario
 from particleflow._support import toml
 from particleflow.app.cli import main
 from particleflow.app.cli.options import with_every_flag
-from particleflow.app.scenario.schema import Registry, all_kinds
+from particleflow.app.scenario.schema import Registry, all_kinds, json_schema
 from particleflow.errors import UserError
+from particleflow.simulation.stepping import Method
 
 TEXT = """\
 # What to look for.
@@ -223,7 +224,9 @@ def test_every_kind_is_listed_with_every_parameter(capsys):
                 assert set(inspect.signature(target).parameters) <= set(named)
     assert main(["kinds"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line for line in lines if not line.startswith(" ")] == [*(each.name for each in registry.families), "table"]
+    assert [line for line in lines if not line.startswith(" ")] == [
+        *(each.name for each in registry.families), "solver", "table",
+    ]  # fmt: skip
     assert sum(line.startswith("  ") for line in lines) == len(found)
 
 
@@ -242,6 +245,26 @@ def test_one_kind_is_described(capsys):
     assert [each["family"] for each in json.loads(capsys.readouterr().out)] == ["kernel", "discretization", "initial"]
     assert main(["describe", "time"]) == 0
     assert "rtol a number; default none" in " ".join(capsys.readouterr().out.split())
+
+
+def test_solvers_are_kinds_with_what_they_can_do(capsys):
+    """Textbook facts: orders, implicit or not, adaptive or not, and the fields of a step."""
+    assert main(["kinds", "solvers"]) == 0
+    said = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
+    for name, facts in {
+        "tsit5": "order 5, explicit, adaptive or fixed steps, 6 fields a step",
+        "bosh3": "order 3, explicit, adaptive or fixed steps, 3 fields a step",
+        "heun": "order 2, explicit, adaptive or fixed steps, 2 fields a step, also for noise at fixed steps",
+        "euler": "order 1, explicit, fixed steps only, 1 field a step, also for additive noise at fixed steps",
+        "kvaerno5": "order 5, implicit, adaptive or fixed steps, fields by Newton's method",
+    }.items():
+        assert said[name].endswith(f": {facts}")
+    assert main(["describe", "kvaerno3"]) == 0
+    assert 'solver = "kvaerno3"' in capsys.readouterr().out
+    names = json_schema()["$defs"]["TimeTable"]["properties"]["solver"]["anyOf"][0]["enum"]
+    assert {"solver", *names} == said.keys()
+    for name in names:
+        Method(name, adaptive=False, noisy=False, max_steps=1)  # refuses a name that is no solver's
 
 
 @pytest.mark.parametrize(

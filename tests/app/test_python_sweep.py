@@ -3,6 +3,7 @@
 import math
 import sys
 
+import h5py
 import matplotlib as mpl
 import numpy as np
 import pytest
@@ -30,6 +31,7 @@ solver = "map"
 observables = ["energy"]
 """
 BETA = "drift.0.kernel.beta"
+PHASE = f'phase = {{ x = "time", y = "{BETA}", value = "energy" }}'
 OVER = {BETA: [1.0, 4.0], "seed": {"count": 3}}
 
 
@@ -41,16 +43,24 @@ def path(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def found(path):
-    return pf.sweep(path, OVER, output=path.parent / "python")
+def drawing(path):
+    """The same scenario with a sweep of its own, which names a figure."""
+    file = path.with_name("drawing.toml")
+    file.write_text(f'{BASE}[sweep]\n"{BETA}" = [2.0]\n{PHASE}\n', encoding="utf-8")
+    return file
+
+
+@pytest.fixture(scope="module")
+def found(drawing):
+    return pf.sweep(drawing, OVER, output=drawing.parent / "python")
 
 
 def test_python_and_the_command_give_the_same_table_and_figure(path, found, tmp_path, capsys):
     (tmp_path / "small.toml").write_text(
-        f'{BASE}[sweep]\n"{BETA}" = [1.0, 4.0]\nseed = {{ count = 3 }}\n', encoding="utf-8"
+        f'{BASE}[sweep]\n"{BETA}" = [1.0, 4.0]\nseed = {{ count = 3 }}\n{PHASE}\n', encoding="utf-8"
     )
     assert main(["sweep", str(tmp_path / "small.toml"), "--output", str(tmp_path / "out"), "--quiet"]) == 0
-    for name in ("results.csv", "figures/sweep.png"):
+    for name in ("results.csv", "figures/phase_diagram.png", "figures/series.png"):  # the first is that of the file
         assert (tmp_path / "out" / name).read_bytes() == (found.folder / name).read_bytes()
     assert main(["resume", str(found.folder)]) == 0
     assert "6 done" in capsys.readouterr().err
@@ -66,8 +76,26 @@ def test_means_and_errors_are_over_the_seeds(found):
         assert place["energy"] == pytest.approx(sum(energies) / 3)
         spread = sum((each - sum(energies) / 3) ** 2 for each in energies) / 2
         assert place["energy_error"] == pytest.approx(math.sqrt(spread / 3))
-    assert f"β = 4:  end time 2 ± 0, energy {found.means[1]['energy']:.4g} ±" in repr(found)
+    assert f"β = 4:  energy {found.means[1]['energy']:.4g} ±" in repr(found)
+    assert "end time" not in repr(found)  # all runs share it
     assert "6 runs: 6 done" in repr(found)
+
+
+def test_means_along_time_are_those_of_the_stored_series(found):
+    with h5py.File(found.folder / "results.h5") as file:
+        stored = [file[f"groups/00000/{name}"] for name in ("runs", "times", "observable.energy")]
+        runs, times, energy = map(np.asarray, stored)
+    data, frame = found.to_xarray(along_time=True), found.to_pandas(along_time=True)
+    assert dict(data.sizes) == {BETA: 2, "time": 3}
+    assert data["time"].values.tolist() == times.tolist() == [0.0, 1.0, 2.0]
+    for place, beta in zip(found.series, (1.0, 4.0), strict=True):
+        own = energy[[found.rows[run][BETA] == beta for run in runs]]
+        error = np.sqrt(((own - own.mean(axis=0)) ** 2).sum(axis=0) / 2 / 3)
+        assert place["runs"] == 3
+        for name, expected in {"energy": own.mean(axis=0), "energy_error": error}.items():
+            np.testing.assert_allclose(place[name], expected, rtol=1e-13)
+            np.testing.assert_array_equal(data[name].sel({BETA: beta}), place[name])
+            np.testing.assert_array_equal(frame[frame[BETA] == beta][name], place[name])
 
 
 def test_a_data_frame_has_a_row_a_run(found):
@@ -105,16 +133,16 @@ def test_a_missing_package_is_named(package, way, found, monkeypatch):
 
 
 @pytest.mark.slow
-def test_progress_is_reported_and_the_backend_of_a_program_stays(path, tmp_path):
+def test_progress_is_reported_and_the_backend_of_a_program_stays(drawing, tmp_path):
     told = []
     mpl.use("svg")
     try:
-        pf.sweep(path, {"seed": [1, 2, 3]}, output=tmp_path / "out", progress=lambda *step: told.append(step))
+        pf.sweep(drawing, {"seed": [1, 2, 3]}, output=tmp_path / "out", progress=lambda *step: told.append(step))
         assert mpl.get_backend() == "svg"
     finally:
         mpl.use("Agg")
     assert told[-1][:2] == (3, 3)
-    assert (tmp_path / "out" / "figures" / "sweep.png").is_file()
+    assert (tmp_path / "out" / "figures" / "sweep.png").is_file()  # not that of the file, whose axis is not swept
 
 
 def test_a_wrong_sweep_is_refused_before_a_folder_is_made(path, tmp_path):

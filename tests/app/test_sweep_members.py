@@ -147,7 +147,7 @@ def test_a_run_of_a_sweep_becomes_a_full_one(sweep, capsys):
     assert main(["info", str(sweep), "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["replayed"] == ["4"]
-    assert facts["products"] == ["results.csv", "results.h5", "figures/sweep.png"]
+    assert facts["products"] == ["results.csv", "results.h5", "figures/sweep.png", "figures/series.png"]
 
 
 def test_commands_open_a_run_of_a_sweep(sweep, capsys):
@@ -167,12 +167,13 @@ def test_a_sweep_is_drawn_again_with_another_look(sweep, tmp_path, capsys):
     """Ticks are the three matrices that were swept, and a picture for print has no title."""
     look = ["--theme", "print", "--format", "svg", "--output", str(tmp_path / "drawn")]
     assert main(["plot", str(sweep), *look]) == 0
-    assert capsys.readouterr().out == f"{tmp_path / 'drawn' / 'sweep.svg'}\n"
-    text = (tmp_path / "drawn" / "sweep.svg").read_text(encoding="utf-8")
+    made = [tmp_path / "drawn" / f"{name}.svg" for name in ("sweep", "series")]
+    assert capsys.readouterr().out == f"{made[0]}\n{made[1]}\n"
+    text = made[0].read_text(encoding="utf-8")
     assert "A small sweep of layers" not in text
     assert all(f">{value}</text>" in text for value in ("−0.5", "−0.25", "0.5"))
     assert main(["plot", str(sweep), "--size", "5", "4", "--dpi", "50", "--json"]) == 0
-    (path,) = json.loads(capsys.readouterr().out)["paths"]
+    path, _ = json.loads(capsys.readouterr().out)["paths"]
     assert imread(path).shape[:2] == (200, 250)
 
 
@@ -277,7 +278,7 @@ def test_a_sweep_says_what_it_does_from_the_beginning(swept, tmp_path, capsys):
     words = [line.split()[0] for line in lines]
     assert words.index("planning") < words.index("into") < words.index("sweeping")
     assert "0 %" in lines[words.index("sweeping")]
-    assert lines[-1] == f"open {tmp_path / 'out' / 'figures' / 'sweep.png'}"
+    assert lines[-2:] == [f"open {tmp_path / 'out' / 'figures' / name}" for name in ("sweep.png", "series.png")]
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -69,17 +70,22 @@ def test_stream_yields_windows(whole):
 def test_run_broken_off_is_resumed_bit_for_bit(tmp_path, whole):
     def stop(frames):
         if frames.progress.frames >= 12:
+            time.sleep(0.2)  # so that the seconds before the interrupt are more than those after it
             raise KeyboardInterrupt
 
+    begun = time.perf_counter()
     with pytest.raises(KeyboardInterrupt):
         run(store=tmp_path / "run.h5", progress=stop)
     with pf.Trajectory.open(tmp_path / "run.h5") as part:
         assert part.status == "interrupted"
         assert len(part) == 12
+        before = part.metadata["statistics"]["wall seconds"]
+        assert before >= 0.2
     with run(store=tmp_path / "run.h5", resume=True) as resumed:
         check_same(resumed, whole)
         assert resumed.status == "finished"
         assert resumed.metadata["statistics"]["accepted steps"] == whole.metadata["statistics"]["accepted steps"]
+        assert before < resumed.metadata["statistics"]["wall seconds"] <= time.perf_counter() - begun
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
@@ -110,6 +116,7 @@ def test_resuming_with_other_settings_is_refused(tmp_path):
 
 KILLED = """
 import sys
+import time
 sys.path.insert(0, {folder!r})
 import test_stored_runs as case
 def slow(frames):

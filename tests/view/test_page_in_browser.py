@@ -160,6 +160,8 @@ def test_without_webgl_a_canvas_shows_the_points(show):
     page = show(demo(), before=script, **planted())
     assert state(page).renderer == "canvas"
     assert "no WebGL2" in page.locator("#notice").inner_text()
+    stage, notice = (page.locator(name).bounding_box() for name in ("#stage", "#notice"))
+    assert stage["y"] + stage["height"] <= notice["y"]  # it covers nothing
     first = picture(page)
     page.keyboard.press("End")
     state(page)
@@ -523,6 +525,24 @@ def test_theme_follows_the_system_and_the_button(planted_page):
     assert page.evaluate(background) == light
     page.emulate_media(color_scheme="light")
     page.keyboard.press("t")
+
+
+def test_what_changes_its_size_is_drawn_before_the_next_paint(planted_page):
+    """Read by an observer that comes after those of the page: no paint shows an empty stage or stretched charts."""
+    script = """(width) => new Promise((done) => {
+        const [under, chart] = [document.querySelector("#under"), document.querySelector(".plot canvas")];
+        let changed = false;
+        new ResizeObserver((_, own) => {
+            if (!changed) return;
+            own.disconnect();
+            const ink = (each) => each.getContext("2d").getImageData(0, 0, each.width, each.height).data;
+            const fits = chart.width === Math.round(chart.clientWidth * devicePixelRatio);
+            done({ drawn: ink(under).some(Boolean) && ink(chart).some(Boolean), fits });
+        }).observe(chart.parentElement);
+        requestAnimationFrame(() => { changed = true; document.querySelector("main").style.width = width; });
+    })"""
+    for width in ("1000px", ""):
+        assert planted_page.evaluate(script, width) == {"drawn": True, "fits": True}
 
 
 @pytest.mark.slow

@@ -6,8 +6,8 @@ Only `schema` and `info --system` import JAX.
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from particleflow._support.text import plural, printable
-from particleflow.app.cli.console import duration, note, result, result_json
+from particleflow._support.text import duration, plural, printable
+from particleflow.app.cli.console import note, result, result_json
 from particleflow.app.cli.options import Flag
 from particleflow.errors import UserError
 

@@ -17,12 +17,14 @@ _COLUMNS = 110
 
 
 def kinds(
-    family: Annotated[str | None, Parameter(help="One family, such as kernel or drift; all if left out.")] = None,
+    family: Annotated[
+        str | None, Parameter(help="One family, such as kernel, drift or solver; all if left out.")
+    ] = None,
     /,
     *,
     json: Flag = False,
 ) -> int:
-    """List every kind of kernel, drift, geometry, … that a scenario can name, in one line each.
+    """List every kind of kernel, drift, geometry, …, and every solver, that a scenario can name, in one line each.
 
     Parameters
     ----------

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from particleflow._support import signals
-from particleflow._support.progress import Progress, make_bar
+from particleflow._support.progress import Progress, TimeLeft, make_bar
 from particleflow._support.text import plural, printable
 
 if TYPE_CHECKING:
@@ -43,13 +43,6 @@ def fitted(text: str, columns: int) -> str:
 def result_json(value: Any) -> None:
     """Print a result as one line of JSON, to stdout; never NaN, which JSON lacks."""
     print(json.dumps(value, ensure_ascii=True, allow_nan=False, default=str), flush=True)
-
-
-def duration(seconds: float) -> str:
-    """A time in seconds, minutes or hours: "85 s", "12 min", "3.4 h"."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 class Meter:
@@ -132,7 +125,8 @@ class RunMeter:
         self.meter, self.end, self.frames, self.geometry = meter, end, frames, geometry
         self.linking_distance, self.drift = linking_distance, drift
         self.first: "Trajectory | None" = None  # the first frame, with the facts by which clusters are counted
-        self.begun: tuple[float, int] | None = None  # when the first window was there, and its frames
+        self.time_left = TimeLeft(end)
+        self.begun: float | None = None  # when the first window was there
         self.pairs = 0  # of the windows since then
 
     def __call__(self, frames: Any) -> None:
@@ -151,18 +145,14 @@ class RunMeter:
 
     def _speed(self, frames: Any) -> list[str]:
         """Pairs a second and the time left, from the windows after the first, which had to be compiled."""
-        now = time.monotonic()
+        now, left = time.monotonic(), self.time_left.text(frames.progress.time)
         if self.begun is None:
-            self.begun = now, frames.progress.frames
+            self.begun = now
             return []
-        began, frames_before = self.begun
         self.pairs += frames.pairs
-        seconds = max(now - began, 1e-9)
-        left = seconds * (self.frames - frames.progress.frames) / (frames.progress.frames - frames_before)
-        said = [] if left < 1 else [f"about {duration(left)} left"]
-        if frames.points is not None and self.pairs:
-            said.insert(0, f"{self.pairs / seconds:.1e} pairs/s")
-        return said
+        is_counted = frames.points is not None and self.pairs
+        speed = f"{self.pairs / max(now - self.begun, 1e-9):.1e} pairs/s" if is_counted else ""
+        return [part for part in (speed, left) if part]
 
     def _clusters(self, frames: Any) -> list[str]:
         """The number of clusters at the threshold of the analysis; not for large clouds, where it takes too long."""

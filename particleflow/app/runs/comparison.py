@@ -129,14 +129,19 @@ def _shared(runs: "tuple[Trajectory, Trajectory]") -> list[str]:
 def _counts(runs: "tuple[Trajectory, Trajectory]", folders: tuple[Path, Path]) -> list[Any] | None:
     """The clusters of both runs through time, each at its own threshold, or the peaks of two densities.
 
-    None where they cannot be compared: in an ensemble, or of particles and a density.
+    None where they cannot be compared: in an ensemble, of particles and a density, or where clusters mean nothing since
+    noise, repulsion or the flow keeps the particles of a run apart.
     """
+    from particleflow.view.findings import worth_showing
+
     if any(run.runs is not None for run in runs) or is_density(runs[0]) != is_density(runs[1]):
         return None
     try:
         found = [track(run, kept_threshold(folder)) for run, folder in zip(runs, folders, strict=True)]
     except ParticleflowError:
         return None
+    if not is_density(runs[0]):
+        found = [worth_showing(run, each) for run, each in zip(runs, found, strict=True)]
     return None if any(each is None for each in found) else found
 
 

@@ -28,7 +28,7 @@ FILES = {
     "page": (PAGE_FILE,),
 }
 PRODUCTS = tuple(FILES)
-SWEEP_PRODUCTS = ("results.csv", "results.h5", "figures/sweep.png", "figures/phase_diagram.png")
+SWEEP_PRODUCTS = ("results.csv", "results.h5", "figures/sweep.png", "figures/phase_diagram.png", "figures/series.png")
 GIVEN = "given"  # the reason of a threshold that a user has chosen
 _LARGEST_SUMMARY = 2**30
 _DEEPEST = 2  # outputs/<scenario>/<run>

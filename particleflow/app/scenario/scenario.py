@@ -23,6 +23,7 @@ from particleflow._support import toml
 from particleflow._support.files import reason_of
 from particleflow._support.text import nearest_name
 from particleflow._support.user_code import blamed, importable
+from particleflow.app.runs.folder_contents import MANIFEST_FILE, SCENARIO_FILE, TRAJECTORY_FILE
 from particleflow.errors import ParticleflowError, StartMoved, UserError
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ __all__ = [
 ]
 
 _LARGEST_FILE = 4 * 2**20
+_HDF5 = b"\x89HDF\r\n\x1a\n"  # how every HDF5 file begins
 _THEME = "Theme:"  # begins the line of a comment that names what a scenario is listed under
 _ROUNDED = 1e-5  # by which numbers in a file may be off where they are written with five digits
 
@@ -242,6 +244,8 @@ def find(path: str | Path) -> Path:
             return file
     except OSError as error:
         raise UserError(f"{str(path)[:100]!r} cannot be opened: {error.strerror}.") from error
+    if file.is_dir() and (hint := _stored_hint(file)):
+        raise UserError(f"{file} is the folder of a run or of a sweep and no scenario.{hint}")
     name = file.stem if file.suffix == ".toml" else file.name
     if len(file.parts) == 1 and name in shipped():
         return shipped()[name]
@@ -284,11 +288,33 @@ def describe(path: Path) -> dict[str, Any]:
 def read_text(path: Path) -> str:
     """The text of a scenario file."""
     try:
+        with path.open("rb") as file:
+            if file.read(len(_HDF5)) == _HDF5:
+                raise UserError(
+                    f"{path} is an HDF5 file, such as holds the frames of a run, and no scenario, which is TOML."
+                    f"{_stored_hint(path)}"
+                )
         if path.stat().st_size > _LARGEST_FILE:
             raise UserError(f"{path} is larger than {_LARGEST_FILE} bytes; put arrays into .npy files.")
         return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is no text, but a scenario is a TOML file.") from error
+    except OSError as error:
         raise UserError(f"{path} cannot be read: {reason_of(error)}.") from error
+
+
+def _stored_hint(path: Path) -> str:
+    """What can be done with a file that a run or a sweep left, or with the folder of one; empty for anything else."""
+    folder = path if path.is_dir() else path.parent
+    if (folder / MANIFEST_FILE).is_file():
+        shows = f"`particleflow info {folder}` shows that sweep, `particleflow plot {folder}` draws it"
+    elif path.is_file() or (folder / TRAJECTORY_FILE).is_file():
+        shows = f"`particleflow info {path}` shows what it holds, `plot`, `animate` and `view` draw it"
+    else:
+        return ""
+    own = folder / SCENARIO_FILE
+    again = f", and `particleflow resume {folder}` continues it; its scenario is {own}" if own.is_file() else ""
+    return f" {shows}{again}."
 
 
 def key_for(seed: int, name: str) -> "Array":

@@ -14,6 +14,7 @@ from particleflow.app.sweep.manifest import DONE, Manifest
 from particleflow.errors import UserError
 from particleflow.trajectory.frame import weights_of
 
+ERROR = "_error"  # behind the name of a number: the standard error of its mean
 _OBSERVABLE = "observable."
 
 
@@ -63,6 +64,51 @@ def table(manifest: Manifest) -> list[dict[str, Any]]:
                 weights = weights_of(group["log_weights"][place]) if "log_weights" in group else None
                 rows[number]["clusters"] = cluster_count(points, threshold, weights=weights)
     return rows
+
+
+def mean_series(manifest: Manifest, axes: list[str]) -> list[dict[str, Any]]:
+    """The mean and its error along time of every observable that is one number a frame, one row for each place on axes.
+
+    A row holds the swept values, how many `runs` are done there, the `times` that all of them have, and of each name
+    its mean and, as NAME_error, s/√n with the unbiased variance s², NaN of a single run.
+    """
+    places: dict[str, tuple[dict[str, Any], list[tuple[int, dict[str, Any]]]]] = {}
+    for numbers, group in finished_groups(manifest):
+        for place, number in enumerate(numbers):
+            run = manifest.runs[number]
+            if run["state"] == DONE:
+                at = {key: run["values"][key] for key in axes}
+                places.setdefault(repr(list(at.values())), (at, []))[1].append((number, _series_of(group, place)))
+    return [{**at, **_mean_series([run for _, run in runs])} for at, runs in _in_order(places.values())]
+
+
+def _in_order(places: Any) -> list[Any]:
+    """Places in the order of the sweep, by the first of their runs, which may be in any group."""
+    return sorted(places, key=lambda place: min(number for number, _ in place[1]))
+
+
+def _series_of(group: dict[str, np.ndarray], place: int) -> dict[str, np.ndarray]:
+    """The times (T,) of a run of a group and what was recorded of it as one number a frame, (T,)."""
+    names = [name for name, values in group.items() if name.startswith(_OBSERVABLE) and values.ndim == 2]
+    series = {name.removeprefix(_OBSERVABLE): np.asarray(group[name][place], float) for name in names}
+    return {"times": group["times"], **series}
+
+
+def _mean_series(runs: list[dict[str, np.ndarray]]) -> dict[str, Any]:
+    """The means of the series of some runs with their errors, at the times that all of the runs have."""
+    times = runs[0]["times"]
+    for run in runs[1:]:
+        times = np.intersect1d(times, run["times"])
+    found: dict[str, Any] = {"runs": len(runs), "times": times}
+    for name in runs[0]:
+        if name == "times" or not all(name in run for run in runs):
+            continue
+        values = np.stack([run[name][np.isin(run["times"], times)] for run in runs])
+        with np.errstate(invalid="ignore", over="ignore"):  # a run may hold infinities
+            found[name] = np.mean(values, axis=0)
+            spread = np.std(values, axis=0, ddof=1) if len(runs) > 1 else np.full(times.shape, np.nan)
+        found[name + ERROR] = spread / np.sqrt(len(runs))
+    return found
 
 
 def phase_values(manifest: Manifest, x: str, y: str, value: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -1,4 +1,7 @@
-"""Pictures of a sweep: the phase diagram its table names, or else its numbers over the one or two keys it sweeps."""
+"""Pictures of a sweep: the phase diagram its table names, or else its numbers over the one or two keys it sweeps.
+
+Where runs repeat for several seeds, their series along time are drawn, too.
+"""
 
 from collections import Counter
 from collections.abc import Callable
@@ -16,6 +19,7 @@ from particleflow.app.scenario.key_labels import key_label
 from particleflow.app.scenario.schema.sweep_table import PhaseTable
 from particleflow.app.sweep.manifest import DONE, Manifest
 from particleflow.app.sweep.results import finished_groups, is_number, phase_values, repetitions, table
+from particleflow.app.sweep.series_figure import repeated_series, series_figure
 from particleflow.errors import UserError
 
 _MOST_PANELS = 6
@@ -38,7 +42,7 @@ class Look:
 
 
 def draw_figures(manifest: Manifest, look: Look | None = None) -> list[Path]:
-    """Draw the phase diagram that the [sweep] table names, or else the figure for its one or two axes.
+    """Draw the phase diagram that the [sweep] table names, or else the figure for its one or two axes, and the series.
 
     The table is read from the scenario in the folder of the sweep.
     """
@@ -52,7 +56,7 @@ def draw_figures(manifest: Manifest, look: Look | None = None) -> list[Path]:
     except (OSError, ValueError, KeyError, AttributeError) as error:
         raise UserError(f"{path} cannot be read as the scenario of a sweep: {reason_of(error)}.") from error
     drawn = draw_sweep(manifest, look) if phase is None else draw_phase_diagram(manifest, phase, count, look)
-    return [] if drawn is None else [drawn]
+    return [path for path in (drawn, draw_series(manifest, look)) if path is not None]
 
 
 def draw_phase_diagram(
@@ -98,6 +102,19 @@ def draw_sweep(manifest: Manifest, look: Look | None = None) -> Path | None:
             else:
                 ax.set_visible(False)
         return _saved(figure, manifest, "sweep", look)
+
+
+def draw_series(manifest: Manifest, look: Look) -> Path | None:
+    """Draw the means along time over the seeds into figures/series.png; None where no run repeats for another seed."""
+    from particleflow import view
+
+    axes = [key for key in manifest.keys if key != "seed"]
+    rows = repeated_series(manifest, axes)
+    if not rows:
+        return None
+    with view.style.use(view.style.sized(look.theme, look.size, look.dpi)) as theme:
+        figure = series_figure(rows, axes, manifest.title if theme.annotated else "")
+        return _saved(figure, manifest, "series", look)
 
 
 def _statistic(rows: list[Row], axes: list[str]) -> str:

@@ -6,6 +6,7 @@ there are any, are computed again, to the same bits.
 """
 
 import contextlib
+import time
 import warnings
 from collections.abc import Callable
 from functools import cached_property, partial
@@ -63,6 +64,7 @@ class Recorder:
     """
 
     def __init__(self, plan: Plan, recording: Recording):
+        self._began, self._seconds_before = time.perf_counter(), 0.0
         count = plan.start.points.shape[-2]
         self.plan, self.recording, self.path = plan, recording, recording.store
         self.labels = recording.labels
@@ -114,12 +116,12 @@ class Recorder:
         assert self._progress is not None
         self._progress = self._progress._replace(status=Status.INTERRUPTED, message="stopped by a signal")
 
-    def finish(self, seconds: float) -> Trajectory:
+    def finish(self) -> Trajectory:
         """Close the run and return its trajectory."""
         progress = self._progress or self.resumed
         assert progress is not None
         status = Status.INTERRUPTED if progress.status == Status.RUNNING else progress.status
-        statistics = self._statistics(progress, seconds)
+        statistics = self._statistics(progress)
         if self._writer is None:
             outcome = {"status": status, "message": progress.message, "statistics": statistics}
             describe = self._describe  # lazily: it takes longer than a short run of a few particles, and is rarely read
@@ -142,11 +144,15 @@ class Recorder:
         with contextlib.suppress(StoreError):
             stopped = isinstance(error, KeyboardInterrupt | GeneratorExit)
             progress = self._progress or self.resumed
-            statistics = self._statistics(progress, 0.0) if progress is not None else {}
+            statistics = self._statistics(progress) if progress is not None else {}
             self._writer.set_status(Status.INTERRUPTED if stopped else Status.FAILED, str(error)[:500], statistics)
             self._writer.close()
 
-    def _statistics(self, progress: RunProgress, seconds: float) -> dict[str, Any]:
+    def _seconds(self) -> float:
+        """The seconds that the run has taken in all sessions, but for those that a killed one lost."""
+        return round(self._seconds_before + time.perf_counter() - self._began, 3)
+
+    def _statistics(self, progress: RunProgress) -> dict[str, Any]:
         """The metadata of a run at its end: steps, evaluations, time, and the solver and sums that were chosen."""
         accepted, rejected = int(np.sum(progress.accepted)), int(np.sum(progress.rejected))
         how = self.plan.discretization
@@ -155,7 +161,7 @@ class Recorder:
             "accepted steps": accepted,
             "rejected steps": rejected,
             "field evaluations": int(np.sum(progress.evaluations)),
-            "wall seconds": round(seconds, 3),
+            "wall seconds": self._seconds(),
             "window bytes": held,
             "end time": progress.time,
             **({} if progress.step_error is None else {"error of a step": progress.step_error}),
@@ -215,6 +221,8 @@ class Recorder:
         self._compare_surroundings(checkpoint.info if checkpoint else stored.provenance)
         if checkpoint is None:
             return 0
+        told = (stored.record.get("statistics") or {}, checkpoint.info)  # not the same after an interrupt, or a kill
+        self._seconds_before = max(float(each.get("wall seconds", 0.0)) for each in told)
         arrays, info = checkpoint.arrays, checkpoint.info
         structure = jax.tree_util.tree_structure(self.plan.begin())
         state = [arrays[f"{_STATE}{index}"] for index in range(structure.num_leaves)]
@@ -318,6 +326,7 @@ class Recorder:
             "sums": progress.sums,
             "solvers": progress.solvers,
             "step error": progress.step_error,
+            "wall seconds": self._seconds(),
             "run format": RUN_FORMAT,
             "fingerprint": self.provenance["fingerprint"],
             **{name: self.provenance[name] for name in SURROUNDINGS},

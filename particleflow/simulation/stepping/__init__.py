@@ -7,8 +7,10 @@ newton          their equations, by Newton's method with a matrix that is kept w
 positive_steps  Runge–Kutta steps made of Euler steps, which keep densities positive
 event_search    steps that search for an event between their ends
 solve_outcome   the state or the error of a single solve
+solver_list     the solvers by their names, with what each can do
 """
 
+from particleflow.simulation.stepping.solver_list import SolverFacts, solver_facts
 from particleflow.simulation.stepping.step_control import Numbers
 from particleflow.simulation.stepping.window import (
     ADAPTIVE_SOLVERS,
@@ -31,10 +33,12 @@ __all__ = [
     "Method",
     "Numbers",
     "SolvedWindow",
+    "SolverFacts",
     "compiled_frame",
     "fields_per_step",
     "final_state",
     "frame",
     "moved_by_a_layer",
     "solve_window",
+    "solver_facts",
 ]

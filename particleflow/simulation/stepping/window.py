@@ -42,7 +42,7 @@ from particleflow.simulation.stepping.step_control import (
     error_controller,
 )
 
-_EXPLICIT: dict[str, Callable[[], diffrax.AbstractSolver]] = {
+EXPLICIT: dict[str, Callable[[], diffrax.AbstractSolver]] = {
     "bosh3": diffrax.Bosh3,
     "dopri5": diffrax.Dopri5,
     "dopri8": diffrax.Dopri8,
@@ -52,7 +52,7 @@ _EXPLICIT: dict[str, Callable[[], diffrax.AbstractSolver]] = {
     "ralston": diffrax.Ralston,
     "tsit5": diffrax.Tsit5,
 }
-ADAPTIVE_SOLVERS = (*(name for name in _EXPLICIT if name != "euler"), SHU_OSHER, *TABLEAUX)
+ADAPTIVE_SOLVERS = (*(name for name in EXPLICIT if name != "euler"), SHU_OSHER, *TABLEAUX)
 STOCHASTIC_SOLVERS = ("heun", "midpoint", "ralston")
 MAP = "map"
 # Methods that evaluate the field at the beginning of a step only, so that a jump at its end does not affect them.
@@ -85,7 +85,7 @@ class Method:
     adjoint: str = "recursive_checkpoint"
 
     def __post_init__(self):
-        known = (*_EXPLICIT, SHU_OSHER, *TABLEAUX, MAP)
+        known = (*EXPLICIT, SHU_OSHER, *TABLEAUX, MAP)
         if self.solver not in known:
             raise ArgumentError(f"Argument `solver` must be one of {', '.join(known)}, but is {self.solver!r}.")
         if self.adjoint not in ADJOINTS:
@@ -116,7 +116,7 @@ def fields_per_step(solver: str) -> int | None:
         return None
     if solver == SHU_OSHER:
         return STAGES
-    tableau = getattr(_EXPLICIT.get(solver), "tableau", None)  # Euler's method and maps have none
+    tableau = getattr(EXPLICIT.get(solver), "tableau", None)  # Euler's method and maps have none
     return 1 if tableau is None else tableau.num_stages - tableau.fsal
 
 
@@ -361,7 +361,7 @@ class _Problem(eqx.Module):
             if not method.adaptive:
                 plain = Implicit(name, self.windowed, self._eps, newton_to_rounding(self.precision))
         else:
-            plain = _EXPLICIT[name]()
+            plain = EXPLICIT[name]()
         # Maps and noise have no states between the ends of their steps.
         return plain if self.event is None or method.noisy else self._watching(plain, end)
 

@@ -22,7 +22,7 @@ from particleflow.app.scenario.schema.registry import Registry
 from particleflow.app.scenario.schema.tables import model_of
 from particleflow.errors import UserError
 
-TABLE = "table"
+SOLVER, TABLE = "solver", "table"
 _IN_NAMES = string.ascii_letters + "_`"
 
 
@@ -84,13 +84,13 @@ def all_kinds(family: str | None = None) -> list[Kind]:
     registry = Registry()
     registry.load_plugins()
     names = [each.name for each in registry.families]
-    if family is not None and family not in (*names, TABLE):
-        wish = family.removesuffix("s") if family.removesuffix("s") in (*names, TABLE) else family
+    if family is not None and family not in (*names, SOLVER, TABLE):
+        wish = family.removesuffix("s") if family.removesuffix("s") in (*names, SOLVER, TABLE) else family
         if wish == family:
-            raise UserError(f"There is no family {family[:80]!r}: {suggestion(family, [*names, TABLE])}")
+            raise UserError(f"There is no family {family[:80]!r}: {suggestion(family, [*names, SOLVER, TABLE])}")
         family = wish
     found = [_kind(name, kind, target) for name in names for kind, target in sorted(registry.kinds(name).items())]
-    return [kind for kind in (*found, *_tables()) if family in (None, kind.family)]
+    return [kind for kind in (*found, *_solvers(), *_tables()) if family in (None, kind.family)]
 
 
 def find_kinds(name: str) -> list[Kind]:
@@ -123,6 +123,14 @@ def _parameters(fields: Mapping[str, FieldInfo], *docstrings: str) -> Iterator[K
 def _docstring(target: Any) -> str:
     """The docstring of a class or a function of its own; that of a class it descends from says nothing about it."""
     return inspect.cleandoc(vars(target).get("__doc__") or target.__doc__ or "")
+
+
+def _solvers() -> Iterator[Kind]:
+    """The solvers, which the key `solver` of [time] names."""
+    from particleflow.simulation.stepping import solver_facts
+
+    for each in solver_facts():
+        yield Kind(SOLVER, each.name, each.sentence(), (), f'[time]\nsolver = "{each.name}"')
 
 
 def _tables() -> Iterator[Kind]:

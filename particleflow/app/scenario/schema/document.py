@@ -62,9 +62,9 @@ class TimeTable(BaseModel):
     single precision) and `atol` a hundredth of `rtol`; a run reports that these were chosen.
 
     `spacing`, that of the instants; `solver`, by its name, such as "tsit5", "dopri8", "kvaerno5", "euler", "heun" or
-    "map" (explicit layers), chosen if left out; `max_steps`, how many steps may lie in a window; `window`, how many
-    frames are computed at a time, with a step that ends at the last of them; chosen if left out, and then frames of
-    large clouds cost no steps.
+    "map" (explicit layers), chosen if left out, and all listed by `particleflow kinds solver`; `max_steps`, how many
+    steps may lie in a window; `window`, how many frames are computed at a time, with a step that ends at the last of
+    them; chosen if left out, and then frames of large clouds cost no steps.
     """
 
     model_config = _FORBID

@@ -37,10 +37,19 @@ def json_schema() -> dict[str, Any]:
     schema["$defs"] = {
         name: each if name == "SweepTable" else _with_expressions(each) for name, each in definitions.items()
     }
+    _name_solvers(schema["$defs"]["TimeTable"]["properties"]["solver"])
     schema["$defs"][expressions.KEY] = expressions.SCHEMA
     schema["properties"] = _with_expressions(schema["properties"])
     found = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "particleflow scenario"}
     return _with_references(found)
+
+
+def _name_solvers(key: dict[str, Any]) -> None:
+    """Replace a text, of the key `solver` of [time], by the choice among the names of the solvers."""
+    from particleflow.simulation.stepping import solver_facts
+
+    names = {"enum": [each.name for each in solver_facts()]}
+    key["anyOf"] = [names if each.get("type") == "string" else each for each in key["anyOf"]]
 
 
 def _with_expressions(node: Any) -> Any:

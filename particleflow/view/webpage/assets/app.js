@@ -63,8 +63,11 @@ class App {
   }
 
   watch() {
-    new ResizeObserver(() => this.resize()).observe(byId("stage"));
-    new ResizeObserver(() => this.invalidate("panels")).observe(byId("panels"));
+    // A canvas of a new size is empty, and one of an old size is stretched: both are drawn again before the next paint.
+    const redraw = (change) => new ResizeObserver(() => { change(); this.draw(); });
+    redraw(() => this.resize()).observe(byId("stage"));
+    const plots = redraw(() => this.invalidate("panels"));
+    for (const panel of this.panels.list) plots.observe(panel.plot);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.recolor());
   }
 
