@@ -401,3 +401,11 @@ def test_runs_keep_what_kind_they_are():
     assert schedule is not None
     assert [schedule(time) for time in (0.0, 1.0, 2.0, 5.0)] == pytest.approx([1, 4, 16, 16], rel=2e-3)
     assert kept(attend + attend).schedule is None
+
+
+@pytest.mark.parametrize(("count", "shown"), [(5, "kymograph"), (100, "density")])
+def test_few_particles_that_repel_on_a_line_are_lines(count, shown):
+    run = make(1, count=count, metadata=facts(FLAT, interactions=[attention_of(value=-1.0)]))
+    names = view.figure_names(run, False)
+    assert shown in names[:2]
+    assert ("density" in names) is (count > 32)

@@ -64,6 +64,7 @@ FORMATS = ("png", "svg", "pdf")
 MAX_TREE = 2000  # merges that are drawn
 _LOOKED_AT = 400  # frames of labels
 ALL = "all"
+_FEW = 32  # particles: their lines can be told apart, and a density of them means nothing
 _MIN_DEFAULT, _MAX_DEFAULT = 3, 5  # how many figures of a run are drawn by default
 # What a run is about, by its kind and the kind of its picture: the lead picture, then the figures that explain it.
 _WISHES: dict[tuple[str, str], tuple[str, ...]] = {
@@ -78,6 +79,7 @@ _WISHES: dict[tuple[str, str], tuple[str, ...]] = {
     ("crowd", "line"): ("density", "snapshots", "schedule", "covariance", "energy"),
     ("crowd", ""): ("snapshots", "density", "schedule", "covariance", "energy"),
     ("moves", ""): ("paths", "snapshots", "energy", "covariance", "schedule"),
+    ("repels", "few on a line"): ("kymograph", "snapshots", "nearest_neighbours", "schedule", "energy"),
     ("repels", ""): (
         "snapshots",
         "observable_uniformity",
@@ -206,7 +208,7 @@ def _wishes(run: "Trajectory", known: Character, suited: Mapping[str, Draw]) -> 
     if known.temperature > 0 or is_crowd(run):
         return _WISHES["crowd", "line" if around == "line" else ""]
     if known.repels:
-        return _WISHES["repels", ""]
+        return _WISHES["repels", "few on a line" if around == "line" and run.count <= _FEW else ""]
     if run.words is not None:
         return _WISHES["words", ""]
     if around not in ("line", "pca") and not {"staircase", "merge_tree"} & suited.keys():
@@ -328,7 +330,8 @@ def _frame_of_blocks(labels: Any) -> int:
 def _motion(trajectory: "Trajectory", known: Character, kind: str, camera: Camera | None) -> Iterator[tuple[str, Draw]]:
     """Pictures of motion: lines where particles gather, densities where noise or repulsion would tangle lines."""
     run = first_run(trajectory)
-    if not known.gathers or is_crowd(run):
+    lines = known.temperature == 0 and kind == "line" and run.count <= _FEW
+    if (not known.gathers and not lines) or is_crowd(run):
         yield "density", lambda: particle_density(trajectory)
     if known.temperature == 0:
         if kind != "pca" or _tells_apart(run):
