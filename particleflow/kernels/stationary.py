@@ -285,9 +285,9 @@ class InverseDistance(AbstractRadialKernel):
         return -0.5 * self.power * jnp.log(squares + jnp.square(jnp.maximum(self.softening, least)))
 
     def shape(self, dimension: int) -> Shape:
-        """A power, p = power/2, of ρ = r/softening, times softening^{−power}."""
+        """A power, p = power/2, of ρ = r/softening, times softening^{−power}; too narrow for low rank."""
         softening = jnp.maximum(self.softening, float(jnp.finfo(jnp.result_type(self.softening)).tiny) ** 0.25)
-        return Shape("power", 1 / softening, 0.5 * self.power, -self.power * jnp.log(softening))
+        return Shape("inverse", 1 / softening, 0.5 * self.power, -self.power * jnp.log(softening))
 
     def power_law(self, dimension: int) -> PowerLaw:
         """The law itself: (r² + softening²)^{−power/2}."""
