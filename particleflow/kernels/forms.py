@@ -97,14 +97,14 @@ class Bilinear(NamedTuple):
         )
 
 
-Curve = Literal["gaussian", "exponential", "power", "ball", "parabola", "triangle"]
+Curve = Literal["gaussian", "exponential", "power", "inverse", "ball", "parabola", "triangle"]
 
 
 class Shape(NamedTuple):
     """A profile as one of a few known curves of ρ = scale · r: log K = curve + log_factor.
 
-    gaussian −ρ², exponential −ρ, power −p log(1 + ρ²), ball 0 (ρ² < p), parabola log(1 − ρ²)₊, triangle log(1 − ρ)₊,
-    where p is `power`.
+    gaussian −ρ², exponential −ρ, power and inverse −p log(1 + ρ²), of a width and of a softening; ball 0 (ρ² < p),
+    parabola log(1 − ρ²)₊, triangle log(1 − ρ)₊, where p is `power`.
     """
 
     curve: Curve

@@ -267,8 +267,9 @@ class InverseDistance(AbstractRadialKernel):
     """K(x, y) = (r² + softening²)^{−power/2}: no scale of its own, so that every distance counts.
 
     Its local mean is Shepard's interpolation (1968): without softening K is infinite at r = 0, and a query on a point
-    takes the value of the point; here r² + softening² is at least the smallest normal number. `power = 1` in three
-    dimensions is the potential of gravity, with the softening of N-body codes (Aarseth 1963).
+    takes the value of the point; here the softening is at least the fourth root of the smallest normal number, 1e-77,
+    in single precision 3e-10. `power = 1` in three dimensions is the potential of gravity, with the softening of N-body
+    codes (Aarseth 1963).
     """
 
     power: Nonnegative
@@ -280,10 +281,13 @@ class InverseDistance(AbstractRadialKernel):
 
     def log_profile(self, squares: Float[Array, "m n"], dimension: int) -> Float[Array, "m n"]:
         """−power/2 · log(r² + softening²)."""
-        softened = squares + jnp.square(self.softening)
-        least = jnp.finfo(squares.dtype).tiny
-        near = softened <= least  # a gradient of 0, not of NaN, on a point
-        return -0.5 * self.power * jnp.log(jnp.where(near, least, softened))
+        least = float(jnp.finfo(squares.dtype).tiny) ** 0.25
+        return -0.5 * self.power * jnp.log(squares + jnp.square(jnp.maximum(self.softening, least)))
+
+    def shape(self, dimension: int) -> Shape:
+        """A power, p = power/2, of ρ = r/softening, times softening^{−power}; too narrow for low rank."""
+        softening = jnp.maximum(self.softening, float(jnp.finfo(jnp.result_type(self.softening)).tiny) ** 0.25)
+        return Shape("inverse", 1 / softening, 0.5 * self.power, -self.power * jnp.log(softening))
 
     def power_law(self, dimension: int) -> PowerLaw:
         """The law itself: (r² + softening²)^{−power/2}."""

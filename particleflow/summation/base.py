@@ -42,7 +42,7 @@ NATIVE_TIME, XLA_TIME = 1.0, 3.0
 _EXPONENTIAL_OPERATIONS = 12  # what an exponential costs, in multiply-adds
 _OPERATIONS_IN_SPACE = 6  # multiply-adds of a pair in three dimensions with three values
 _DISTANCE_OPERATIONS, _OPERATIONS_A_DIFFERENCE = 2.0, 0.5  # more than an inner product, and that for each coordinate
-_CURVE_OPERATIONS = {"exponential": 12.0, "power": 20.0}  # a root; a logarithm
+_CURVE_OPERATIONS = {"exponential": 12.0, "power": 20.0, "inverse": 20.0}  # a root; a logarithm
 
 
 class Limits(NamedTuple):

@@ -3,7 +3,7 @@
     python tests/benchmarks/far.py [--count 100000] [--repetitions 3] [--rows 0 1] [--gradients] [--slopes]
 
 One field of N points that look at themselves, and on request its gradient by the points. The exact sum (`Auto` without
-a tolerance: native code for Cauchy, XLA for 1/r) is timed on some of the queries and multiplied; the two take turns.
+a tolerance: native code) is timed on some of the queries and multiplied; the two take turns.
 Times are of processors, which a busy machine disturbs less. Errors are the largest over those queries: of the log-mass,
 and of the mean relative to the largest point. `--slopes` prints the exponent of the cost from N = 10⁴ to 10⁶.
 """

@@ -44,6 +44,7 @@ from comment_oracles import (
 )
 from particleflow.analysis import choose_threshold
 from particleflow.app.scenario.scenario import shipped
+from particleflow.summation import ewald
 from shares import by_default, skip_without_extra
 
 LINK = np.sqrt(0.002)
@@ -358,6 +359,26 @@ def gravity(of: Shipped) -> None:
     assert np.mean(np.sum(frame_at(run, time.value) ** 2, axis=-1)) == last.rounded
     assert -slope(run.times, squares, 0, 1) == rate.rounded
     assert np.mean(pdist(cloud[0]) < radius.value) == share.rounded
+
+
+def gravity_cut_off(of: Shipped) -> None:
+    """Nearer pairs alone begin the fall; the run without the cut-off goes on as `gravity` does."""
+    radius, rate, whole, last, kept = of.says(
+        "cut off at radius {}: the mean of |x|^2 begins to fall at the rate {} in place of {}, "
+        "and is {} at t = 1, not {}"
+    )
+    run = of.run()
+    cloud = np.asarray(points(run))
+    distances = pdist(cloud[0])
+    squares = np.mean(np.sum(cloud**2, axis=-1), axis=1)
+    pulls = distances**2 / (distances**2 + 0.01) * (1 - 1 / len(cloud[0]))
+    assert of.table["drift"][0]["kernel"]["kernels"][1]["radius"] == radius.value
+    assert np.mean(np.where(distances < radius.value, pulls, 0)) == rate.rounded
+    assert np.mean(pulls) == whole.rounded
+    assert squares[-1] == last.rounded
+    uncut = of.table["drift"][0]["kernel"]["kernels"][0]
+    others = points(of.run(drift=[of.table["drift"][0] | {"kernel": uncut}]))
+    assert np.mean(np.sum(others[-1] ** 2, axis=-1)) == kept.rounded
 
 
 def heat_flow(of: Shipped) -> None:
@@ -1032,6 +1053,27 @@ def two_heads(of: Shipped) -> None:
     assert (np.diff(turned) > 0.05).all() or (np.diff(turned) < -0.05).all()
 
 
+def wigner_crystal(of: Shipped) -> None:
+    """Neighbours among all copies; energies by Ewald's sum, that of the body-centred lattice by its known constant."""
+    time, neighbours, distance = of.says("at t = {} each has {} neighbours at {}, a body-centred cubic lattice")
+    (last,) = of.says("the energy of a charge falls to {}, that of the lattice")
+    run, side = of.run(), of.table["drift"][0]["drift"]["side"]
+    end = frame_at(run, time.value)
+    steps = end[:, None] - end[None]
+    steps -= side * np.round(steps / side)
+    lengths = np.sort(np.linalg.norm(steps, axis=-1), axis=1)[:, 1:]
+    near = lengths[:, : int(neighbours.value)]
+    assert near.min() == distance.rounded
+    assert near.max() == distance.rounded
+    assert lengths[:, int(neighbours.value)].min() > 1.1 * near.max()
+    count = len(end)
+    first, ours = (float(ewald(x, np.ones(count), side, background=True).energy) / count for x in (points(run)[0], end))
+    assert ours == last.rounded
+    assert first > ours
+    radius = (3 * side**3 / (4 * np.pi * count)) ** (1 / 3)
+    assert -0.895929255682 / radius == last.rounded
+
+
 def word_analogies(of: Shipped) -> None:
     """A pair or a group meets when it is one cluster."""
     (beta,) = of.says("at beta = {}: ")
@@ -1102,7 +1144,8 @@ CHECKS: dict[str, Callable[[Shipped], None]] = {
         alibi, annealed_sampling, annealing, blurring_mean_shift, bounded_confidence, causal, circle_instability,
         condensing_density, contrastive, cross_attention, density_circle, density_line, density_sphere,
         depth_refinement, differential, encoder_decoder, equiangular, first_marked, first_merge, flow_of_measures,
-        flow_of_points, from_file, gaussian_blow_up, gaussian_law, gpt_random, gradient_flow, gravity, heat_flow,
+        flow_of_points, from_file, gaussian_blow_up, gaussian_law, gpt_random, gradient_flow, gravity, gravity_cut_off,
+        heat_flow,
         hopfield, hysteresis, image_patches, kernel_regression, kuramoto, label_propagation, layer_norm, layers,
         linear_attention, linear_neighbourhoods, linearised_attention,
         local_autoregression, long_contexts, million_tokens, minilm_attention, minilm_feed_forward, minilm_repeated,
@@ -1111,7 +1154,7 @@ CHECKS: dict[str, Callable[[Shipped], None]] = {
         pre_norm, redrawn_values, relaxation_labelling, repulsion, rescaled_polytope, rings, self_localization,
         sentence,
         set_norm_attraction, set_norm_density, set_norm_moons, set_norm_moons_density, set_norm_repulsion, sharpening,
-        six_local_means, sliding_window, sqrt_scaled, transformer_block, two_heads, word_analogies,
+        six_local_means, sliding_window, sqrt_scaled, transformer_block, two_heads, wigner_crystal, word_analogies,
     )
 }  # fmt: skip
 # Their numbers are those of the file: nothing is run.

@@ -280,3 +280,16 @@ def test_ten_thousand_calls_beside_forks_take_no_memory():
             os._exit(0)
     assert hashlib.sha256(np.asarray(result).tobytes()).hexdigest() == first
     assert psutil.Process().memory_info().rss - before < 20 * 2**20
+
+
+@pytest.mark.parametrize("softening", [0.0, 0.3])
+def test_inverse_distances_are_native_and_right_without_softening(softening):
+    rng = np.random.default_rng(20)
+    points, queries = rng.normal(size=(300, 3)), rng.normal(size=(40, 3))
+    kernel, measure = k.InverseDistance(3.0, softening), Measure.uniform(jnp.asarray(points))
+    chosen = Auto().select(kernel, measure, jnp.asarray(queries)).summation
+    assert isinstance(chosen, Native) or not library().key
+    found = chosen.moments(kernel, measure, jnp.asarray(queries))
+    weights = (np.sum((queries[:, None] - points[None]) ** 2, axis=-1) + softening**2) ** -1.5
+    np.testing.assert_allclose(found.log_mass, np.log(weights.mean(axis=1)), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(found.mean, weights @ points / weights.sum(axis=1, keepdims=True), atol=1e-12)

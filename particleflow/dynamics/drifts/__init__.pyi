@@ -17,6 +17,7 @@ from .mean_shift import MeanShift as MeanShift
 from .moving_values import Propagate as Propagate
 from .moving_values import RelaxationLabelling as RelaxationLabelling
 from .pair_force import PairForce as PairForce
+from .periodic_force import PeriodicForce as PeriodicForce
 from .pointwise import Confinement as Confinement
 from .pointwise import FeedForward as FeedForward
 from .pointwise import Linear as Linear

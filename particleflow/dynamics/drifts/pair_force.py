@@ -80,13 +80,13 @@ class PairForce(AbstractDrift):
             raise ArgumentError(
                 "Argument `charged` needs the charge of every particle as its value, but there are no values."
             )
-        ours, theirs = _charges(queries.values, "query"), _charges(measure.values, "particle")
+        ours, theirs = charges_of(queries.values, "query"), charges_of(measure.values, "particle")
         moments = interaction.moments(queries, measure, jnp.concatenate([theirs * measure.points, theirs], axis=1))
         push = moments.mean[:, -1:] * queries.points - moments.mean[:, :-1]
         return ours * jnp.exp(moments.log_mass)[:, None] * push
 
 
-def _charges(values: Any, whose: str) -> Float[Array, "n 1"]:
+def charges_of(values: Any, whose: str) -> Float[Array, "n 1"]:
     """The charges of some particles, as a column."""
     if values is None:
         raise ArgumentError(f"Argument `charged` needs the charge of every {whose} as its value, but there is none.")

@@ -110,7 +110,7 @@ def obstacle(kernel: AbstractKernel, dimension: int) -> str | None:
         if shape is not None and shape.curve in _STRETCH:
             continue
         if factor.bilinear() is None:
-            if shape is not None:
+            if shape is not None and shape.curve != "inverse":
                 return f"the curve of its factor {name} is the Fourier transform of no positive law in all dimensions"
             return f"its factor {name} is neither bilinear nor a known curve of a distance"
     return None

@@ -11,6 +11,7 @@
 #include <memory>
 #include <unordered_map>
 #include "cells.h"
+#include "far_pairs.h"
 #include "far_problem.h"
 #include "polynomials.h"
 #include "rows.h"
@@ -21,7 +22,7 @@ namespace particleflow {
 
 // Costs, measured: operations of a pair beside those for coordinates and columns; and in such operations, a product of a
 // translation and moving a number to and from it.
-constexpr double PAIR_OPERATIONS = 14, PRODUCT = 2.0, MOVE = 40.0;
+constexpr double PAIR_OPERATIONS = 14, OPERATIONS_AFTER_STEPS[] = {3, 6, 9}, PRODUCT = 2.0, MOVE = 40.0;
 
 class FarSum {
   using Lanes = Vector<double>;
@@ -30,6 +31,7 @@ class FarSum {
   const FarProblem &p;
   const Cells tree;
   const int given, wanted, paired;  // columns of charges, of results, and of sums over pairs
+  const AddPairs adder;  // null where near pairs are summed by passes over blocks
   std::vector<double> charges, results;  // by row of the tree
   std::unique_ptr<Fits> fits;
   std::unique_ptr<Monomials> basis;
@@ -54,7 +56,9 @@ public:
       : p(p), tree(p.dims, p.query_points, p.queries, p.key_points, p.sources),
         given(p.kind == DIPOLES ? p.columns * p.dims : p.columns),
         wanted(p.kind == GRADIENTS ? p.columns * p.dims : p.columns),
-        paired(p.kind == SUMS_OF_KERNEL ? p.columns : p.columns * (1 + p.dims)) {}
+        paired(p.kind == SUMS_OF_KERNEL ? p.columns : p.columns * (1 + p.dims)),
+        adder(p.kind == SUMS_OF_KERNEL && !p.law.logarithmic ? pairs_adder(p.dims, p.columns, p.law.power, p.error)
+                                                             : nullptr) {}
 
   void sum(const Workers &workers) {
     charges.assign(tree.keys.size() / p.dims * given, 0.0), results.assign(tree.queries.size() / p.dims * wanted, 0.0);
@@ -85,14 +89,14 @@ private:
   void prepare() {
     const int more = p.kind == SUMS_OF_KERNEL ? 0 : 2;
     fits = std::make_unique<Fits>(p.dims, p.law, 2 * tree.radius, p.error, more, nodes());
-    Fits scale_free(p.dims, {p.law.power, 0, false}, 1.0, p.error, more, nodes());
+    const int level = first_level();
     int order = 1, classes = 0;
     double products = 0;
     const int flat = p.dims < 2 ? 0 : 3, deep = p.dims < 3 ? 0 : 3;
     for (int i = 2; i <= 3; i++)
       for (int j = 0; j <= std::min(i, flat); j++)
         for (int k = 0; k <= std::min(j, deep); k++) {
-          const int found = scale_free.fit(0, {i, j, k}).order;
+          const int found = fits->fit(level, {i, j, k}).order;
           order = std::max(order, found);
           if (found >= 0) products += translation(found), classes++;
         }
@@ -103,7 +107,27 @@ private:
     few = (int)std::clamp(std::sqrt((1 << p.dims) * balanced), 48.0, 2048.0);
   }
 
-  double pair_operations() const { return p.dims * 2 + paired + PAIR_OPERATIONS; }
+  // The coarsest level on which cells can be two sides apart: softened kernels take the highest orders there.
+  int first_level() const {
+    std::array<double, 3> least, most;
+    least.fill(INFINITY), most.fill(-INFINITY);
+    for (const std::vector<double> *points : {&tree.queries, &tree.keys})
+      for (size_t i = 0; i < points->size(); i++) {
+        const int a = (int)(i % p.dims);
+        least[a] = std::min(least[a], (*points)[i]), most[a] = std::max(most[a], (*points)[i]);
+      }
+    for (int level = 0; level < DEEPEST; level++)
+      for (int a = 0; a < p.dims; a++) {
+        const double side = 2 * tree.half_side(level);
+        if (std::floor((most[a] + tree.radius) / side) - std::floor((least[a] + tree.radius) / side) >= 2) return level;
+      }
+    return DEEPEST;
+  }
+
+  double pair_operations() const {
+    if (!adder) return p.dims * 2 + paired + PAIR_OPERATIONS;
+    return p.dims * 2 + paired + OPERATIONS_AFTER_STEPS[steps_for(p.error, (int)(2 * p.law.power))];
+  }
   // What a translation takes in operations of a pair: C(q + 2d, 2d) products for every column, and moving the numbers.
   double translation(int order) const {
     double products = 1, terms = 1;
@@ -417,8 +441,37 @@ private:
   void add_near(const Pair *pairs, int count) {
     const Cell &cell = tree.cells[pairs[0].ours];
     int first = cell.query;
+    if (adder)
+      for (; cell.query_end - first > WIDE; first += PAIRS_AT_ONCE * WIDE) add_in_registers(pairs, count, first);
     for (; cell.query_end - first > 2 * WIDE; first += QUERIES * WIDE) add_tile<QUERIES>(pairs, count, first);
     for (; first < cell.query_end; first += WIDE) add_tile<1>(pairs, count, first);
+  }
+
+  void add_in_registers(const Pair *pairs, int count, int first) {
+    const Cell &cell = tree.cells[pairs[0].ours];
+    const int rows = std::min(PAIRS_AT_ONCE * WIDE, cell.query_end - first);
+    const double softening = std::max(p.law.softening, least_base());
+    Lanes features[3 * PAIRS_AT_ONCE], sums[4 * PAIRS_AT_ONCE], totals[8 * PAIRS_AT_ONCE] = {};
+    spread_rows<double, PAIRS_AT_ONCE>(tree.queries.data() + (size_t)first * p.dims, 0, rows, p.dims, features);
+    for (int i = 0; i < count; i++) {
+      const Cell &other = tree.cells[pairs[i].theirs];
+      for (int begin = other.key; begin < other.key_end; begin += BLOCK) {
+        const int here = std::min(BLOCK, other.key_end - begin);
+        adder(here, softening, features, &tree.keys[(size_t)begin * p.dims], &charges[(size_t)begin * given], sums);
+        for (int n = 0; n < p.columns * PAIRS_AT_ONCE; n++) add_exactly<double>(totals[2 * n], totals[2 * n + 1], sums[n]);
+      }
+    }
+    for (int c = 0; c < p.columns; c++)
+      for (int i = 0; i < rows; i++) {
+        const Lanes *total = &totals[2 * (c * PAIRS_AT_ONCE + i / WIDE)];
+        results[(size_t)(first + i) * wanted + c] += total[0][i % WIDE] + total[1][i % WIDE];
+      }
+  }
+
+  // On a point the kernel would be infinite: there it is at most e^638, which outweighs all others.
+  double least_base() const {
+    const double power = p.law.power + (p.kind == SUMS_OF_KERNEL ? 0 : 1);
+    return std::max(2.2250738585072014e-308, std::exp(-638 / power));
   }
 
   // Sums over all pairs of a tile of queries and of the sources of some cells.
@@ -494,8 +547,7 @@ private:
   template <int V, int TWICE> NOINLINE void weigh(int count, Lanes *squares) const {
     const bool slopes = p.kind != SUMS_OF_KERNEL;
     const double power = p.law.power + slopes, softening = p.law.softening;
-    // On a point the kernel would be infinite: there it is at most e^638, which outweighs all others.
-    const Lanes least = all<double>(std::max(2.2250738585072014e-308, std::exp(-638 / power)));
+    const Lanes least = all<double>(least_base());
     for (int j = 0; j < count; j++, squares += V)
       UNROLL for (int v = 0; v < V; v++) {
         const Lanes given = squares[v] + softening, base = given < least ? least : given;

@@ -23,7 +23,7 @@ from particleflow.summation.exact.dense import Dense
 from particleflow.summation.moments import Moments
 
 # The curves of `kernels.forms.Shape` as native code numbers them.
-CURVES = {None: 0, "gaussian": 1, "exponential": 2, "power": 3, "ball": 4, "parabola": 5, "triangle": 6}
+CURVES = {None: 0, "gaussian": 1, "exponential": 2, "power": 3, "inverse": 3, "ball": 4, "parabola": 5, "triangle": 6}
 _DENSE_PAIRS = 2**21  # so many pairs at once; more go block by block
 
 
@@ -60,7 +60,7 @@ def log_curve(curve: str, squares: Array, power: Array | float) -> Array:
         return -squares
     if curve == "exponential":
         return -safe_root(squares)
-    if curve == "power":
+    if curve in ("power", "inverse"):
         return -power * jnp.log1p(squares)
     if curve == "ball":
         return jnp.where(squares < power, jnp.zeros_like(squares), -jnp.inf)

@@ -64,18 +64,8 @@ def ewald(
     alpha = float(np.sqrt(np.pi) * len(amounts) ** (1 / 6) / side) if splitting is None else float(splitting)
     if not alpha > 0:
         raise ArgumentError(f"Argument `splitting` must be positive, but is {alpha}.")
-    reach = float(np.sqrt(np.log(1 / tolerance)) + 1)  # erfc(reach) and e^{−reach²} are below the tolerance
-    copies = _lattice(int(np.ceil(reach / (alpha * side) + 0.9)))  # of places at most L√3/2 apart
-    waves = _lattice(int(np.ceil(reach * alpha * side / np.pi)))
-    waves = waves[np.any(waves != 0, axis=1)]
-    half = waves[np.lexsort(waves.T[::-1])][len(waves) // 2 :]  # one of k and −k
-    operands = (
-        places / side,
-        amounts,
-        alpha * side,
-        jnp.asarray(copies, places.dtype),
-        jnp.asarray(half, places.dtype),
-    )
+    copies, waves = (jnp.asarray(each, places.dtype) for each in near_and_waves(alpha * side, tolerance))
+    operands = (places / side, amounts, alpha * side, copies, waves)
 
     def energy_of(places: Array) -> Array:
         return 0.5 * jnp.sum(amounts * _potentials(places, *operands[1:]))
@@ -86,6 +76,55 @@ def ewald(
     slopes = jax.lax.select(jnp.broadcast_to(charged, slopes.shape), slopes, jnp.zeros_like(slopes))
     gradients = slopes / jnp.where(amounts == 0, 1.0, amounts)[:, None]
     return Periodic(potentials, gradients, 0.5 * jnp.sum(amounts * potentials))
+
+
+def near_and_waves(splitting: float, tolerance: float) -> tuple[np.ndarray, np.ndarray]:
+    """The copies of a cube of side 1, and one of k and −k of the waves in it, that are not below the tolerance."""
+    reach = float(np.sqrt(np.log(1 / tolerance)) + 1)  # erfc(reach) and e^{−reach²} are below the tolerance
+    copies = _lattice(int(np.ceil(reach / splitting + 0.5)))
+    gaps = np.linalg.norm(np.maximum(np.abs(copies) - 0.5, 0), axis=1)  # of places in the cube to their copies
+    waves = _lattice(int(np.ceil(reach * splitting / np.pi)))
+    waves = waves[np.lexsort(waves.T[::-1])][len(waves) // 2 + 1 :]
+    return copies[gaps <= reach / splitting], waves[np.linalg.norm(waves, axis=1) <= reach * splitting / np.pi]
+
+
+def ewald_gradients(
+    queries: Float[Array, "m 3"],
+    points: Float[Array, "n 3"],
+    charges: Float[Array, " n"],
+    side: float,
+    splitting: float,
+    tolerance: float,
+) -> Float[Array, "m 3"]:
+    """∇φ at any queries, in a background that makes the box neutral; a charge at a query itself exerts nothing.
+
+    Parameters: as of `ewald`, with the `splitting` α L; the side and both others are plain numbers.
+    """
+    copies, waves = (jnp.asarray(each, points.dtype) for each in near_and_waves(splitting, tolerance))
+    places, sources = queries / side, points / side
+    steps = places[:, None] - sources[None]
+    steps = steps - jax.lax.stop_gradient(jnp.round(steps))
+
+    def near(so_far: Array, copy: Array) -> tuple[Array, None]:
+        moved = steps + copy[None, None]
+        squares = jnp.sum(jnp.square(moved), axis=-1)
+        apart = squares > 0
+        safe = jnp.where(apart, squares, 1.0)
+        distances = jnp.sqrt(safe)
+        whole = jax.scipy.special.erfc(splitting * distances) / (distances * safe)
+        slope = whole + 2 * splitting / np.sqrt(np.pi) * jnp.exp(-(splitting**2) * safe) / safe
+        return so_far - jnp.einsum("ij,ija->ia", jnp.where(apart, slope, 0.0) * charges[None], moved), None
+
+    def far(so_far: Array, wave: Array) -> tuple[Array, None]:
+        square = (2 * np.pi) ** 2 * jnp.sum(jnp.square(wave))
+        ours, theirs = 2 * np.pi * (places @ wave), 2 * np.pi * (sources @ wave)
+        factor = 16 * np.pi**2 * jnp.exp(-square / (4 * splitting**2)) / square
+        sums = jnp.cos(ours) * (charges @ jnp.sin(theirs)) - jnp.sin(ours) * (charges @ jnp.cos(theirs))
+        return so_far + factor * sums[:, None] * wave[None], None
+
+    zeros = jnp.zeros_like(places)
+    in_space, in_waves = (jax.lax.scan(part, zeros, over)[0] for part, over in ((near, copies), (far, waves)))
+    return (in_space + in_waves) / side**2
 
 
 def _lattice(most: int) -> np.ndarray:
