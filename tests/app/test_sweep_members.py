@@ -12,6 +12,7 @@ from matplotlib.image import imread
 import particleflow as pf
 from particleflow import scenario
 from particleflow.app.cli import main
+from particleflow.app.scenario.schema.sweep_table import PhaseTable
 from particleflow.app.sweep import Manifest, member_scenario, plan_sweep, start_sweep
 from particleflow.app.sweep import sweep_figures as figures
 from particleflow.app.sweep.results import table
@@ -294,3 +295,15 @@ def test_what_runs_may_choose_for_themselves_is_left_to_them(sweep, chosen, tmp_
     assert {name: frozen["time"].get(name) for name in ("rtol", "atol") if name in frozen["time"]} == chosen
     first = member_scenario(tmp_path / "out", 0).document.time
     assert (first.step, first.rtol) == ((None, 1e-6) if chosen else (0.5, None))
+
+
+def test_doubled_values_are_evenly_spaced_in_a_phase_diagram(tmp_path, kept, monkeypatch):
+    counts, gammas = np.array([8.0, 16.0, 32.0, 64.0]), np.array([0.0, 0.5, 1.0])
+    monkeypatch.setattr(figures, "phase_values", lambda *asked: (gammas, counts, np.ones((4, 3))))
+    monkeypatch.setattr(figures, "repetitions", lambda *asked: None)
+    phase = PhaseTable(x="gamma", y="initial.count", value="energy")
+    assert figures.draw_phase_diagram(Manifest(tmp_path, "t", [], [], []), phase) == "phase_diagram"
+    ax = kept[0].axes[0]
+    assert (ax.get_xscale(), ax.get_yscale()) == ("linear", "log")
+    places = ax.transData.transform(np.column_stack([np.zeros(4), counts]))[:, 1]
+    np.testing.assert_allclose(np.diff(places), np.diff(places)[0])

@@ -62,7 +62,10 @@ def draw_figures(manifest: Manifest, look: Look | None = None) -> list[Path]:
 def draw_phase_diagram(
     manifest: Manifest, phase: PhaseTable, count: int | None = None, look: Look | None = None
 ) -> Path:
-    """Draw the mean of one observable over two keys (one may be "time") into figures/phase_diagram.png."""
+    """Draw the mean of one observable over two keys (one may be "time") into figures/phase_diagram.png.
+
+    An axis whose values are even in the logarithm is logarithmic.
+    """
     from particleflow import view
 
     x, y, values = phase_values(manifest, phase.x, phase.y, phase.value)
@@ -70,6 +73,7 @@ def draw_phase_diagram(
     with view.style.use(view.style.sized(look.theme, look.size, look.dpi)) as theme:
         axes = view.phase_diagram(
             x, y, values, x_label=key_label(phase.x), y_label=key_label(phase.y), value_label=key_label(phase.value),
+            log_x=_is_log(x), log_y=_is_log(y),
             overlay=overlay, overlay_label="equiangular tokens" if overlay is not None else "",
             title=manifest.title if theme.annotated else "", runs=repetitions(manifest, {phase.x, phase.y} - {"time"}),
         )  # fmt: skip
