@@ -133,6 +133,18 @@ def test_growth_rate_of_a_planted_mode_and_its_window():
     assert amplitudes[window[1], 2] <= 0.05 < amplitudes[window[1] + 1, 2]
 
 
+def test_modes_that_only_follow_others_have_no_rate_of_their_own():
+    """Mode 1 grows at 0.35; mode 2, stable by itself, is driven by its square, and mode 3 by both; mode 4 is free."""
+    times = np.linspace(0, 12, 240)
+    first = 1e-3 * np.exp(0.35 * times)
+    fits = growth_rates(times, np.stack([first, 0.6 * first**2, 0.4 * first**3, 2e-4 * np.exp(0.2 * times)], axis=1))
+    assert [fit is None for fit in fits] == [False, True, True, False]
+    assert fits[0] is not None
+    assert fits[0].rate == pytest.approx(0.35)
+    assert fits[3] is not None
+    assert fits[3].rate == pytest.approx(0.2)
+
+
 def test_decay_is_fitted_down_to_rounding_and_short_windows_are_refused():
     times = np.linspace(0, 50, 300)
     fit = growth_rates(times, (0.03 * np.exp(-times) + 1e-17)[:, None])[0]

@@ -189,3 +189,18 @@ def test_a_table_in_a_pipe_is_whole(tmp_path, capsys, monkeypatch):
     said = capsys.readouterr().out
     assert "b" + words not in said
     assert "…" in said
+
+
+def test_inputs_of_one_name_with_other_contents_are_a_difference(runs, tmp_path, capsys):
+    for run, text in zip(runs, ("one", "other"), strict=True):
+        (run / "inputs").mkdir()
+        (run / "inputs" / "initial.npz").write_text(text)
+        (run / "inputs" / "same.npz").write_text("same")
+    main(["compare", *map(str, runs), "--json"])
+    found = {
+        each["key"]: (each["first"], each["second"]) for each in json.loads(capsys.readouterr().out)["differences"]
+    }
+    first, second = found["inputs/initial.npz"]
+    assert first.startswith("contents ")
+    assert first != second
+    assert "inputs/same.npz" not in found

@@ -15,7 +15,8 @@ from particleflow.app.cli import main
 from particleflow.app.scenario.schema.sweep_table import PhaseTable
 from particleflow.app.sweep import Manifest, member_scenario, plan_sweep, start_sweep
 from particleflow.app.sweep import sweep_figures as figures
-from particleflow.app.sweep.results import table
+from particleflow.app.sweep.results import ERROR, table
+from particleflow.app.sweep.series_figure import series_figure
 
 LAYERS = """
 # What to look for.
@@ -307,3 +308,17 @@ def test_doubled_values_are_evenly_spaced_in_a_phase_diagram(tmp_path, kept, mon
     assert (ax.get_xscale(), ax.get_yscale()) == ("linear", "log")
     places = ax.transData.transform(np.column_stack([np.zeros(4), counts]))[:, 1]
     np.testing.assert_allclose(np.diff(places), np.diff(places)[0])
+
+
+@pytest.mark.parametrize(("energies", "scale"), [([1.8, 401.0, 5.2e14], "log"), ([1.8, 40.0, 400.0], "linear")])
+def test_values_of_many_decades_do_not_hide_each_other(energies, scale, tmp_path, kept, monkeypatch):
+    rows = [row(n, beta=float(n), energy=each) for n, each in enumerate(energies)]
+    monkeypatch.setattr(figures, "table", lambda manifest: rows)
+    assert figures.draw_sweep(Manifest(tmp_path, "t", ["beta"], [], [])) == "sweep"
+    assert kept[0].axes[0].get_yscale() == scale
+    times = np.linspace(0.0, 1.0, 3)
+    along = [
+        {"beta": float(n), "runs": 2, "times": times, "energy": 1.0 + each * times, f"energy{ERROR}": 0.0 * times}
+        for n, each in enumerate(energies)
+    ]
+    assert series_figure(along, ["beta"], "").axes[0].get_yscale() == scale

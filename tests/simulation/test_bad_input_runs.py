@@ -118,6 +118,14 @@ CASES = {
         ArgumentError,
         "that float32 can give",
     ),
+    "a tolerance that keeps nothing": (
+        SPHERE,
+        START,
+        TIMES,
+        {"rtol": 2.0, "atol": 0.0},
+        ArgumentError,
+        "`rtol` is 2, above 0.1: such steps do not follow the flow",
+    ),
     "negative tolerance": (
         SPHERE,
         START,

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from particleflow.trajectory.trajectory import Trajectory
 
 _ABSENT = 1e-13  # amplitude up to which a mode is not in the start: rounding of a sum over thousands of points
+_OWN = 10.0  # times the products of two others, from which on a mode grows by itself
 _LOOKED_AT = 64  # modes of the start, to find its symmetry
 
 
@@ -142,6 +143,9 @@ def growth_rates(
 ) -> list[RateFit | None]:
     """Fit A_k(t) ≈ A_k(0) e^{rate·t} for every mode over its `growth_window`; None for a mode without one.
 
+    Times at which a mode may only follow others are left out: products A_p A_q with p ± q = k drive it, so that a mode
+    which is stable by itself grows as fast as both together. It is its own where it is above ten times all of them.
+
     amplitudes: (T, K) from `mode_amplitudes`. times: (T,); lower, upper: those of `growth_window`; level: the
     confidence of the intervals.
     """
@@ -149,15 +153,27 @@ def growth_rates(
     if table.ndim != 2:
         raise ShapeError(f"`amplitudes` must have shape (T, K), but has shape {table.shape}.")
     fits: list[RateFit | None] = []
-    for column in table.T:
+    for column, driven in zip(table.T, _driven(table).T, strict=True):
         clock, series = as_series(times, column, "amplitudes")
-        window = growth_window(series, lower=lower, upper=upper)
+        window = growth_window(np.where(driven, np.nan, series), lower=lower, upper=upper)
         if window is None or clock[window[0]] == clock[window[1]]:
             fits.append(None)
             continue
         chosen = slice(window[0], window[1] + 1)
         fits.append(fit_exponential(clock[chosen], series[chosen], level=level))
     return fits
+
+
+def _driven(amplitudes: FloatArray) -> BoolArray:
+    """Where a mode may only follow two others: it is not above ten times A_p A_q for all p ± q = k."""
+    orders = np.arange(amplitudes.shape[1])
+    products = amplitudes[:, :, None] * amplitudes[:, None, :]
+    strongest = np.zeros_like(amplitudes)
+    for place in orders:  # mode place + 1, of modes p + 1 and q + 1
+        first, second = np.meshgrid(orders, orders, indexing="ij")
+        meet = (first + second + 1 == place) | (np.abs(first - second) == place + 1)
+        strongest[:, place] = np.max(products[:, meet], axis=1, initial=0.0)
+    return ~(amplitudes > _OWN * strongest)
 
 
 def _harmonic(degree: int, order: int, polar: FloatArray, azimuth: FloatArray) -> "np.ndarray":

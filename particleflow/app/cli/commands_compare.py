@@ -28,6 +28,7 @@ def compare(first: Run, second: Run, /, *, output: Path | None = None, json: Fla
     from particleflow.app.runs.comparison import (
         draw_comparison,
         folder_names,
+        input_differences,
         run_names,
         scenario_differences,
         scenario_of,
@@ -37,7 +38,7 @@ def compare(first: Run, second: Run, /, *, output: Path | None = None, json: Fla
     with run_folder.open_run(first) as one, run_folder.open_run(second) as other:
         labels = folder_names(folders)
         scenarios = (scenario_of(one, folders[0]), scenario_of(other, folders[1]))
-        found = scenario_differences(*scenarios)
+        found = [*scenario_differences(*scenarios), *input_differences(folders)]
         own = folders[0] / COMPARISONS_FOLDER
         refuse_link(own)
         target = output or own / f"{safe_label(labels[1])}.png"

@@ -1,6 +1,7 @@
 """Runs side by side: how their scenarios differ, names that say it, and what two of them recorded in one picture."""
 
 import contextlib
+import hashlib
 import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from particleflow._support import toml
 from particleflow.analysis.density.cells import is_density
-from particleflow.app.runs.folder_contents import SCENARIO_FILE, kept_threshold
+from particleflow.app.runs.folder_contents import INPUTS_FOLDER, SCENARIO_FILE, kept_threshold
 from particleflow.app.runs.run_outputs import track
 from particleflow.app.scenario.key_labels import key_label, value_label
 from particleflow.errors import ParticleflowError, ShapeError, UserError
@@ -24,6 +25,20 @@ _LONGEST_NAME = 40
 def scenario_differences(first: dict[str, Any], second: dict[str, Any]) -> list[tuple[str, str, str]]:
     """Where two scenarios differ: key, value in the first, value in the second ("" where there is none)."""
     return [(key, _shown(a), _shown(b)) for key, a, b in _differing(first, second)]
+
+
+def input_differences(folders: Sequence[Path]) -> list[tuple[str, str, str]]:
+    """The inputs that two run folders keep under one name with other contents: name, and a part of each one's hash."""
+    one, other = (_hashes(folder / INPUTS_FOLDER) for folder in folders)
+    return [
+        (f"{INPUTS_FOLDER}/{name}", one[name], other[name]) for name in one if one[name] != other.get(name, one[name])
+    ]
+
+
+def _hashes(folder: Path) -> dict[str, str]:
+    """The beginning of the SHA-256 of every file of a folder, by name; links are not followed."""
+    files = sorted(each for each in folder.glob("*") if each.is_file() and not each.is_symlink())
+    return {each.name: f"contents {hashlib.sha256(each.read_bytes()).hexdigest()[:8]}…" for each in files}
 
 
 def _differing(first: dict[str, Any], second: dict[str, Any]) -> list[tuple[str, Any, Any]]:

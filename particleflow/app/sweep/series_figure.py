@@ -53,6 +53,7 @@ def _draw_series(ax: Any, rows: list[dict[str, Any]], axes: list[str], name: str
     from particleflow.analysis.reading import is_log_spaced
     from particleflow.view import style
     from particleflow.view.plots.base import drawn_times, time_axis
+    from particleflow.view.plots.time.series import spans_decades
 
     times = np.unique(np.concatenate([row["times"] for row in rows]))
     log = time_axis(ax, times, is_log_spaced(times))
@@ -64,6 +65,9 @@ def _draw_series(ax: Any, rows: list[dict[str, Any]], axes: list[str], name: str
         label = ", ".join(value_label(key, row[key]) for key in axes)
         ax.plot(shown, mean, color=color, label=style.clean(label, 40))
         ax.fill_between(shown, mean - error, mean + error, color=color, alpha=0.25, linewidth=0)
+    means = np.concatenate([row[name] for row in rows if name in row])
+    if spans_decades(means):
+        ax.set_yscale("log")
     ax.set_ylabel(style.clean(key_label(name)))
     ax.grid(True, axis="y")
 

@@ -145,6 +145,7 @@ def drawn_values(keys: list[str], rows: list[Row]) -> list[str]:
 def _draw_line(ax: Any, rows: list[Row], axes: list[str], value: str) -> None:
     """The median of a number over one key, with a band where several runs share a value of the key."""
     from particleflow.view import style
+    from particleflow.view.plots.time.series import spans_decades
 
     kept = [row for row in rows if _is_finite(row.get(value))]
     places, names = _places([row[axes[0]] for row in kept])
@@ -166,6 +167,8 @@ def _draw_line(ax: Any, rows: list[Row], axes: list[str], value: str) -> None:
     ax.set(xlabel=style.clean(key_label(axes[0])), ylabel=style.clean(key_label(value)))
     if names is None and _is_log(xs):
         ax.set_xscale("log")
+    if spans_decades(numbers):
+        ax.set_yscale("log")
     _set_ticks(ax.xaxis, xs, names)
     ax.grid(True, axis="y")
 

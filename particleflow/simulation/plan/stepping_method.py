@@ -22,6 +22,7 @@ IMPLICIT = "kvaerno5"
 IMPLICIT_UNKNOWNS = 1024  # Newton's matrices have this many rows at most
 _CHOSEN_RTOL = {"float64": 1e-6, "float32": 1e-4}  # of adaptive steps, by the precision of the run
 _ATOL_SHARE = 0.01  # of rtol
+_LOOSEST = 0.1  # rtol, from which on a run is not that of its flow
 FEW_POINTS = 32  # up to so many points an implicit step takes about as long as ten explicit ones, and is taken at once
 # An implicit step of m unknowns takes as long as m²/500 explicit ones (measured, m = 80 to 400), and ten at least;
 # every frame takes one or more.
@@ -134,7 +135,7 @@ def _check_sizes(stepping: Stepping, solver: str, start: Measure) -> None:
 
 
 def _check_tolerances(start: Measure, rtol: float, atol: float) -> None:
-    """Raise unless both are finite, none is negative, and `rtol` is above the rounding of the points."""
+    """Raise unless both are finite, none is negative, and `rtol` is above the rounding of the points and at most .1."""
     rounding = float(jnp.finfo(start.points.dtype).eps)
     for name, tolerance in (("rtol", rtol), ("atol", atol)):
         if not tolerance >= 0 or not np.isfinite(tolerance):
@@ -143,6 +144,8 @@ def _check_tolerances(start: Measure, rtol: float, atol: float) -> None:
         raise ArgumentError(
             f"Argument `rtol` is {rtol}, below the {10 * rounding:.1e} that {start.points.dtype} can give."
         )
+    if rtol > _LOOSEST:
+        raise ArgumentError(f"Argument `rtol` is {rtol:g}, above {_LOOSEST:g}: such steps do not follow the flow.")
 
 
 def _default_solver(start: Measure, stepping: Stepping, duration: float, *, noisy: bool, single: bool) -> str:

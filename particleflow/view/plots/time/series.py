@@ -41,6 +41,13 @@ _LARGEST = 1e250  # that is drawn: an axis needs room above
 _SQUARES = ("covariance", "dissipation", "largest_variance")  # observables that are squares of what is rounded
 
 
+def spans_decades(values: Any) -> bool:
+    """Whether positive values differ by more than a factor of 10,000, so that a linear axis would hide the small."""
+    known = np.asarray(values, float)
+    known = known[np.isfinite(known)]
+    return bool(known.size) and 0 < known.min() < known.max() / _WIDE_RANGE
+
+
 def observable_values(trajectory: "Trajectory", name: str) -> np.ndarray:
     """A scalar observable, (T,) or (T, R), NaN where it overflowed; an unknown name is an error with the known ones."""
     check_trajectory(trajectory)
