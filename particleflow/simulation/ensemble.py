@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Array
 
 from particleflow._support.arrays import signature
+from particleflow.simulation.over_devices import solve_over_devices
 from particleflow.simulation.plan import Plan, WindowTimes
 from particleflow.simulation.stepping import Method, Numbers, SolvedWindow, solve_window
 
@@ -60,10 +61,13 @@ def _solved_by(
     # A compiled program converts NumPy arrays when it is called, all at once; converting each before the call takes as
     # long as evaluating the field of a few particles.
     alone = jax.tree_util.tree_map(lambda leaf: np.asarray(leaf[0]), (state, proposed))
-    window = _solve_one(
-        method, plan.observe, plan.event, plan.flow, plan.discretization, alone[0], entered, asked.times,
-        alone[1], plan.numbers, asked.passing,
-    )  # fmt: skip
+    if plan.devices is not None:
+        window = solve_over_devices(plan, method, entered, asked, *alone)
+    else:
+        window = _solve_one(
+            method, plan.observe, plan.event, plan.flow, plan.discretization, alone[0], entered, asked.times,
+            alone[1], plan.numbers, asked.passing,
+        )  # fmt: skip
     return jax.tree_util.tree_map(lambda leaf: np.asarray(leaf)[None], window)
 
 

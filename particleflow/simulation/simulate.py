@@ -23,6 +23,7 @@ from particleflow.errors import ArgumentError, RunError
 from particleflow.measure import Measure
 from particleflow.simulation.events import AbstractEvent
 from particleflow.simulation.observables import Observable
+from particleflow.simulation.over_devices import local_devices
 from particleflow.simulation.plan import (
     Plan,
     Stepping,
@@ -59,6 +60,7 @@ def stream(
     key: Array | None = None,
     window: int | None = None,
     max_steps: int = 200_000,
+    devices: int | None = None,
 ) -> Iterator[Frames]:
     """Run a flow and yield its frames window by window; memory is one window.
 
@@ -70,11 +72,11 @@ def stream(
     lists observables. `event` stops the run; maps and noisy runs check it at the ends of their steps only. `key` drives
     the noise. `window` is the number of frames computed at once, with a step that ends at the last of them; if left
     out, first two, then more, up to 32, or for large clouds those that the steps of about two seconds pass. `max_steps`
-    is the most steps that one window may take.
+    is the most steps that one window may take. `devices` as for `simulate`.
     """
     plan = make_plan(
         flow, start, times, Stepping(rtol, atol, step, solver, max_steps), discretization=discretization,
-        observe=observe, event=event, key=key, window=window,
+        observe=observe, event=event, key=key, window=window, devices=local_devices(devices),
     )  # fmt: skip
     yield from run_plan(plan)
 
@@ -94,6 +96,7 @@ def simulate(
     key: Array | None = None,
     window: int | None = None,
     max_steps: int = 200_000,
+    devices: int | None = None,
     store: str | Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
@@ -127,6 +130,8 @@ def simulate(
                         them; if left out, first two, then more, up to 32, or for large clouds those that the steps
                         of about two seconds pass, so that more frames do not make more steps
         max_steps       the most steps that one window may take
+        devices         how many devices of this machine share the particles, or the runs of an ensemble; no stored
+                        number depends on how many; one of JAX's choice if left out
     What is kept:
         observe         observables, each a function of the present, stored for every frame
         store           the file that frames are streamed to; folders above it are made; in memory if left out
@@ -146,7 +151,7 @@ def simulate(
     """
     plan = make_plan(
         flow, start, times, Stepping(rtol, atol, step, solver, max_steps), discretization=discretization,
-        observe=observe, event=event, key=key, window=window,
+        observe=observe, event=event, key=key, window=window, devices=local_devices(devices),
     )  # fmt: skip
     kept = Recording(
         None if store is None else Path(store), resume, overwrite, storage, particles, labels, words, title, fsync,

@@ -83,7 +83,7 @@ class Plan:
     steps in; None where it never does. `approximates`: the
     summation is chosen for every window, within the tolerance that the user has given; never in an ensemble. `runs` is
     None for a single run; in an ensemble the arrays of `start`, and with `flow_per_run` those of `flow`, have a leading
-    axis of runs.
+    axis of runs. `devices` share the particles of a single run, or the runs of an ensemble; None: there is one.
     """
 
     flow: Flow
@@ -102,6 +102,7 @@ class Plan:
     growing: bool
     choices: dict[str, str]
     approximates: bool
+    devices: tuple[Any, ...] | None = None
 
     @property
     def dtype(self) -> Any:
@@ -212,8 +213,12 @@ def make_plan(
     event: AbstractEvent | None = None,
     key: Array | None = None,
     window: int | None = None,
+    devices: tuple[Any, ...] | None = None,
 ) -> Plan:
-    """Check all arguments, and choose what is left open; parameters as for `simulation.stream`."""
+    """Check all arguments, and choose what is left open; parameters as for `simulation.stream`.
+
+    `devices` is a list of JAX's devices, None for JAX's choice of one.
+    """
     moving = _moving(flow, start, discretization, observe, event)
     how, first = moving.discretization, moving.first_start
     saved_times = as_times(times)
@@ -253,6 +258,7 @@ def make_plan(
             **_tolerance_note(asked, stepping),
         },
         approximates=moving.runs is None and any(allowed_error(each.summation) is not None for each in acting),
+        devices=devices,
     )
 
 

@@ -21,6 +21,7 @@ from particleflow.simulation.stepping.window import (
     final_state,
     frame,
     moved_by_a_layer,
+    shares_rows,
     solve_window,
 )
 
@@ -36,5 +37,6 @@ __all__ = [
     "final_state",
     "frame",
     "moved_by_a_layer",
+    "shares_rows",
     "solve_window",
 ]

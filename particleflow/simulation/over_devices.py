@@ -1,0 +1,117 @@
+"""Windows on several devices: of a single run by its particles, of an ensemble by its runs.
+
+A single run is one program that all devices run together (`jax.shard_map`). Each holds some rows of what moves and of
+the stages of a step, gathers all rows to evaluate the flow, makes its part of the exact sums over all pairs and gathers
+them (`summation.device_axis`). What is not worth sharing, every device computes in full: sums that are linear in the
+number of particles, observables, events. Where all particles are solved for at once (implicit methods), or the state is
+no list of particles (densities), every device has the whole state and exact sums alone are shared.
+
+Of an ensemble each device takes whole groups of runs, with nothing between them.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from particleflow.discretization.discretization_capabilities import MovesRows
+from particleflow.errors import ArgumentError, whole_number
+from particleflow.simulation.plan import Plan, WindowTimes
+from particleflow.simulation.stepping import Method, SolvedWindow, shares_rows, solve_window
+from particleflow.summation.device_axis import PARTICLES, all_rows, rows_each
+
+_ALL, _ROWS, _FRAME_ROWS = PartitionSpec(), PartitionSpec(PARTICLES), PartitionSpec(None, PARTICLES)
+
+
+def solve_over_devices(
+    plan: Plan, method: Method, begin: np.ndarray, asked: WindowTimes, state: Any, proposed: np.ndarray
+) -> SolvedWindow:
+    """One window of a single run, on all devices of its plan.
+
+    Parameters: the `state` of the run and the step that is `proposed`, without an axis of runs.
+    """
+    assert plan.devices is not None
+    mesh, how = Mesh(np.asarray(plan.devices), (PARTICLES,)), plan.discretization
+    count = how.moving_rows(state).shape[0] if isinstance(how, MovesRows) and shares_rows(method) else None
+    if count is not None:
+        state = eqx.tree_at(how.moving_rows, state, _sharded(how.moving_rows(state), mesh))
+    window = _solve(
+        mesh, count, method, plan.observe, plan.event, plan.flow, how, state, begin, asked.times, proposed,
+        plan.numbers, asked.passing,
+    )  # fmt: skip
+    window = jax.tree_util.tree_map(np.asarray, window)
+    if count is None:
+        return window
+    fields = {name: values[:, : plan.start.count] for name, values in window.fields.items()}
+    ended = eqx.tree_at(how.moving_rows, window.state, how.moving_rows(window.state)[:count])
+    return replace(window, fields=fields, state=ended)
+
+
+def _sharded(rows: np.ndarray, mesh: Mesh) -> jax.Array:
+    """Rows as an array of which each device holds some; those that the last devices lack are copies of the first."""
+    size = rows_each(len(rows), mesh.size)
+    shape, sharding = (size * mesh.size, *rows.shape[1:]), NamedSharding(mesh, _ROWS)
+
+    def part(index: tuple[slice, ...]) -> np.ndarray:
+        places = np.arange(*index[0].indices(shape[0]))
+        return rows[np.where(places < len(rows), places, 0)]
+
+    return jax.make_array_from_callback(shape, sharding, part)
+
+
+@eqx.filter_jit
+def _solve(
+    mesh, count, method, observe, event, flow, discretization, state, begin, times, proposed, numbers, passing
+) -> SolvedWindow:
+    """`solve_window` as one program of all devices; with `count`, so many rows move, and each device holds some."""
+    operands = (observe, event, flow, discretization, state, begin, times, proposed, numbers, passing)
+    arrays, rest = eqx.partition(operands, eqx.is_array)
+    held = jax.tree_util.tree_map(lambda _: _ALL, arrays[4])
+    if count is not None:
+        held = eqx.tree_at(discretization.moving_rows, held, _ROWS, is_leaf=_is_spec)
+
+    def one(arrays: Any) -> SolvedWindow:
+        observe, event, flow, how, state, begin, times, proposed, numbers, passing = eqx.combine(arrays, rest)
+        if count is not None:
+            state = eqx.tree_at(how.moving_rows, state, all_rows(how.moving_rows(state), count))
+        return solve_window(
+            method, observe, event, flow, how, state, begin, times, proposed, numbers, passing, rows=count
+        )
+
+    given = (*(_ALL,) * 4, held, *(_ALL,) * 5)
+    results = SolvedWindow(
+        times=_ALL, fields=_ALL if count is None else _FRAME_ROWS, observables=_ALL, end_time=_ALL, state=held,
+        proposed=_ALL, accepted=_ALL, rejected=_ALL, evaluations=_ALL, succeeded=_ALL, stopped_by_event=_ALL,
+        ran_out_of_steps=_ALL,
+    )  # fmt: skip
+    # Native calls have no rule for which values are equal on all devices, so nothing is checked about it.
+    return jax.shard_map(one, mesh=mesh, in_specs=(given,), out_specs=results, check_vma=False)(arrays)
+
+
+def _is_spec(leaf: Any) -> bool:
+    return isinstance(leaf, PartitionSpec)
+
+
+def local_devices(count: Any) -> tuple[Any, ...] | None:
+    """The first `count` of this machine's devices of the default kind; None for None, which leaves the choice to JAX."""
+    if count is None:
+        return None
+    wanted = whole_number(count, "devices")
+    default = jax.config.jax_default_device  # pyright: ignore[reportAttributeAccessIssue]
+    there = jax.local_devices(backend=None if default is None else default.platform)
+    if wanted > len(there):
+        kind = there[0].platform
+        advice = (
+            f"; XLA_FLAGS=--xla_force_host_platform_device_count={wanted} cuts the processor into so many"
+            if kind == "cpu"
+            else ""
+        )
+        raise ArgumentError(f"Argument `devices` is {wanted}, but there {_are(len(there), kind)}{advice}.")
+    return tuple(there[:wanted])
+
+
+def _are(count: int, kind: str) -> str:
+    return f"is 1 device of the kind {kind}" if count == 1 else f"are {count} devices of the kind {kind}"
