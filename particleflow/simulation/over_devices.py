@@ -1,12 +1,12 @@
-"""Windows on several devices: of a single run by its particles, of an ensemble by its runs.
+"""Windows of a single run on several devices, which share its particles.
 
-A single run is one program that all devices run together (`jax.shard_map`). Each holds some rows of what moves and of
+It is one program that all devices run together (`jax.shard_map`). Each holds some rows of what moves and of
 the stages of a step, gathers all rows to evaluate the flow, makes its part of the exact sums over all pairs and gathers
 them (`summation.device_axis`). What is not worth sharing, every device computes in full: sums that are linear in the
 number of particles, observables, events. Where all particles are solved for at once (implicit methods), or the state is
 no list of particles (densities), every device has the whole state and exact sums alone are shared.
 
-Of an ensemble each device takes whole groups of runs, with nothing between them.
+Ensembles are shared by their runs (`ensemble`).
 """
 
 from dataclasses import replace
@@ -18,7 +18,6 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from particleflow.discretization.discretization_capabilities import MovesRows
-from particleflow.errors import ArgumentError, whole_number
 from particleflow.simulation.plan import Plan, WindowTimes
 from particleflow.simulation.stepping import Method, SolvedWindow, shares_rows, solve_window
 from particleflow.summation.device_axis import PARTICLES, all_rows, rows_each
@@ -93,25 +92,3 @@ def _solve(
 
 def _is_spec(leaf: Any) -> bool:
     return isinstance(leaf, PartitionSpec)
-
-
-def local_devices(count: Any) -> tuple[Any, ...] | None:
-    """The first `count` of this machine's devices of the default kind; None for None, which leaves the choice to JAX."""
-    if count is None:
-        return None
-    wanted = whole_number(count, "devices")
-    default = jax.config.jax_default_device  # pyright: ignore[reportAttributeAccessIssue]
-    there = jax.local_devices(backend=None if default is None else default.platform)
-    if wanted > len(there):
-        kind = there[0].platform
-        advice = (
-            f"; XLA_FLAGS=--xla_force_host_platform_device_count={wanted} cuts the processor into so many"
-            if kind == "cpu"
-            else ""
-        )
-        raise ArgumentError(f"Argument `devices` is {wanted}, but there {_are(len(there), kind)}{advice}.")
-    return tuple(there[:wanted])
-
-
-def _are(count: int, kind: str) -> str:
-    return f"is 1 device of the kind {kind}" if count == 1 else f"are {count} devices of the kind {kind}"

@@ -23,7 +23,6 @@ from particleflow.errors import ArgumentError, RunError
 from particleflow.measure import Measure
 from particleflow.simulation.events import AbstractEvent
 from particleflow.simulation.observables import Observable
-from particleflow.simulation.over_devices import local_devices
 from particleflow.simulation.plan import (
     Plan,
     Stepping,
@@ -76,7 +75,7 @@ def stream(
     """
     plan = make_plan(
         flow, start, times, Stepping(rtol, atol, step, solver, max_steps), discretization=discretization,
-        observe=observe, event=event, key=key, window=window, devices=local_devices(devices),
+        observe=observe, event=event, key=key, window=window, devices=devices,
     )  # fmt: skip
     yield from run_plan(plan)
 
@@ -151,7 +150,7 @@ def simulate(
     """
     plan = make_plan(
         flow, start, times, Stepping(rtol, atol, step, solver, max_steps), discretization=discretization,
-        observe=observe, event=event, key=key, window=window, devices=local_devices(devices),
+        observe=observe, event=event, key=key, window=window, devices=devices,
     )  # fmt: skip
     kept = Recording(
         None if store is None else Path(store), resume, overwrite, storage, particles, labels, words, title, fsync,

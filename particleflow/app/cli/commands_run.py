@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from particleflow._support.text import plural
 from particleflow.app.cli.closing_lines import closing_lines
 from particleflow.app.cli.console import Meter, RunMeter, note, result, result_json
-from particleflow.app.cli.options import AllowCode, Device, Flag, Native, Overrides, Quiet, Scenario
+from particleflow.app.cli.options import AllowCode, Device, Devices, Flag, Native, Overrides, Quiet, Scenario
 from particleflow.app.cli.signal_thread import INTERRUPTED
 from particleflow.errors import ResumedElsewhere, UserError
 from particleflow.trajectory.status import Status
@@ -37,6 +37,7 @@ def run(
     movie: Switch = None,
     page: Switch = None,
     device: Device = None,
+    devices: Devices = None,
     native: Native = "on",
     allow_code: AllowCode = False,
     json: Flag = False,
@@ -63,10 +64,10 @@ def run(
     from particleflow.app.runs.driver import PlannedRun, new_run_folder
     from particleflow.app.scenario import scenario as scenarios
 
-    description = prepare(device, native)
+    description = prepare(device, native, devices)
     switches = {"summary": summary, "figures": figures, "movie": movie, "page": page}
     chosen = [f"output.{name}={str(on).lower()}" for name, on in switches.items() if on is not None]
-    loaded = scenarios.load(scenario, [*set_, *chosen], allow_code=allow_code)
+    loaded = scenarios.load(scenario, [*set_, *chosen], allow_code=allow_code, devices=devices)
     if loaded.document.sweep is not None:
         note("This file has a [sweep]; running the scenario alone. `particleflow sweep` runs all of it.", quiet=quiet)
     planned = PlannedRun(loaded)
@@ -82,6 +83,7 @@ def resume(
     *,
     retry: Literal["failed"] | None = None,
     device: Device = None,
+    devices: Devices = None,
     native: Native = "on",
     allow_code: AllowCode = False,
     json: Flag = False,
@@ -108,13 +110,13 @@ def resume(
         from particleflow.app.cli.commands_sweep import resume_sweep
 
         return resume_sweep(
-            folder, device=device, native=native, allow_code=allow_code, retry_failed=retry is not None, json=json,
-            quiet=quiet,
+            folder, device=device, devices=devices, native=native, allow_code=allow_code,
+            retry_failed=retry is not None, json=json, quiet=quiet,
         )  # fmt: skip
     if retry is not None:
         raise UserError(f"Option --retry is for sweeps, but {folder} holds a single run: leave it out.")
-    description = prepare(device, native)
-    loaded = scenarios.load(run_folder.scenario_file(folder), allow_code=allow_code)
+    description = prepare(device, native, devices)
+    loaded = scenarios.load(run_folder.scenario_file(folder), allow_code=allow_code, devices=devices)
     note(f"{loaded.title[:200]}\n  resumed in {folder} on {description}", quiet=quiet)
     return run_and_report(PlannedRun(loaded, resumed=True), folder, json=json, quiet=quiet)
 

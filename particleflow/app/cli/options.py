@@ -60,6 +60,13 @@ Dpi = Annotated[
     float | None, Parameter(help="Pixels an inch; if left out so many that a picture is 1,600 pixels wide.")
 ]
 Device = Annotated[str | None, Parameter(help="Where to compute: cpu, gpu, tpu, or one of several, as in gpu:1.")]
+Devices = Annotated[
+    int | None,
+    Parameter(
+        help="How many devices of this machine share the particles of a run, or the runs of a sweep; no stored number "
+        "depends on how many. If left out, one of JAX's choice."
+    ),
+]
 Native = Annotated[
     Literal["on", "off"], Parameter(help="Whether sums may use native code, which is compiled once for this processor.")
 ]

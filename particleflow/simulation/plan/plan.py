@@ -32,6 +32,7 @@ from particleflow.simulation.plan.checks import (
     check_resolution,
 )
 from particleflow.simulation.plan.companions import with_log_energy
+from particleflow.simulation.plan.device_choice import local_devices
 from particleflow.simulation.plan.inputs import as_flows, as_starts, as_times, joined_flows, laid_out, leaf_of, on_grid
 from particleflow.simulation.plan.stepping_method import (
     FEW_POINTS,
@@ -213,12 +214,9 @@ def make_plan(
     event: AbstractEvent | None = None,
     key: Array | None = None,
     window: int | None = None,
-    devices: tuple[Any, ...] | None = None,
+    devices: int | None = None,
 ) -> Plan:
-    """Check all arguments, and choose what is left open; parameters as for `simulation.stream`.
-
-    `devices` is a list of JAX's devices, None for JAX's choice of one.
-    """
+    """Check all arguments, and choose what is left open; parameters as for `simulation.stream`."""
     moving = _moving(flow, start, discretization, observe, event)
     how, first = moving.discretization, moving.first_start
     saved_times = as_times(times)
@@ -258,7 +256,7 @@ def make_plan(
             **_tolerance_note(asked, stepping),
         },
         approximates=moving.runs is None and any(allowed_error(each.summation) is not None for each in acting),
-        devices=devices,
+        devices=local_devices(devices),
     )
 
 

@@ -357,7 +357,8 @@ def _worst_row(scaled_error: Any) -> Float[Array, ""]:
     worst = jnp.max(jnp.stack(squares))
     positive = worst > 0
     norm = jnp.where(positive, jnp.sqrt(jnp.where(positive, worst, 1.0)), 0.0)
-    return largest(jnp.where(jnp.isnan(worst), jnp.inf, norm))  # a step to a state that is not finite is repeated, shorter
+    norm = jnp.where(jnp.isnan(worst), jnp.inf, norm)  # a step to a state that is not finite is repeated, shorter
+    return largest(norm)
 
 
 class Bisection(optx.Bisection):
