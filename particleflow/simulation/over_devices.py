@@ -9,7 +9,9 @@ no list of particles (densities), every device has the whole state and exact sum
 Ensembles are shared by their runs (`ensemble`).
 """
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import equinox as eqx
@@ -19,6 +21,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from particleflow.discretization.discretization_capabilities import MovesRows
 from particleflow.simulation.plan import Plan, WindowTimes
+from particleflow.simulation.processes import frames_at_first
 from particleflow.simulation.stepping import Method, SolvedWindow, shares_rows, solve_window
 from particleflow.summation.device_axis import PARTICLES, all_rows, rows_each
 
@@ -41,12 +44,25 @@ def solve_over_devices(
         mesh, count, method, plan.observe, plan.event, plan.flow, how, state, begin, asked.times, proposed,
         plan.numbers, asked.passing,
     )  # fmt: skip
-    window = jax.tree_util.tree_map(np.asarray, window)
     if count is None:
-        return window
-    fields = {name: values[:, : plan.start.count] for name, values in window.fields.items()}
-    ended = eqx.tree_at(how.moving_rows, window.state, how.moving_rows(window.state)[:count])
-    return replace(window, fields=fields, state=ended)
+        return jax.tree_util.tree_map(np.asarray, window)
+    fields = {name: _frames(values, plan.start.count, mesh) for name, values in window.fields.items()}
+    rows = _one_frame(mesh)(how.moving_rows(window.state)[None], np.asarray(0))
+    ended = eqx.tree_at(how.moving_rows, window.state, np.asarray(rows)[:count])
+    return jax.tree_util.tree_map(np.asarray, replace(window, fields=fields, state=ended))
+
+
+def _frames(values: jax.Array, count: int, mesh: Mesh) -> Any:
+    """The frames of all particles on this machine; of a run by several processes, on the first of them."""
+    if values.is_fully_addressable:
+        return np.asarray(values)[:, :count]
+    return frames_at_first(values, count, _one_frame(mesh))
+
+
+@cache
+def _one_frame(mesh: Mesh) -> Callable[[jax.Array, Any], jax.Array]:
+    """A compiled function of frames and an index: that frame, whole on every device."""
+    return jax.jit(lambda frames, index: frames[index], out_shardings=NamedSharding(mesh, _ALL))
 
 
 def _sharded(rows: np.ndarray, mesh: Mesh) -> jax.Array:

@@ -35,6 +35,7 @@ from particleflow.simulation.plan import (
     make_numbers,
     make_plan,
 )
+from particleflow.simulation.processes import any_process, from_first
 from particleflow.simulation.recording.recording import Recording
 from particleflow.simulation.stepping import final_state
 from particleflow.simulation.window_loop import Frames, run_plan
@@ -175,18 +176,32 @@ def record(plan: Plan, recording: Recording, progress: bool | Callable[[Frames],
         lambda frames: (frames.progress.frames, f"t = {frames.progress.time:.4g} of {end:.4g}"),
     )  # fmt: skip
     recorder = Recorder(plan, recording)
+    resumed = from_first(plan, recorder.resumed)
     with recorder, heeding(active=stored) as interrupted, bar as report:
         try:
-            for frames in run_plan(plan, recorder.resumed):
+            for frames in run_plan(plan, resumed):
                 recorder.append(frames)
                 report(frames)
-                if interrupted() and frames.progress.status == Status.RUNNING:
+                if any_process(plan, interrupted()) and frames.progress.status == Status.RUNNING:
                     recorder.interrupt()
                     break
         except RunError as error:
             error.trajectory = None if stored else recorder.finish(clock.perf_counter() - began)
             raise
         return recorder.finish(clock.perf_counter() - began)
+
+
+def accompany(plan: Plan, progress: Callable[[Frames], None]) -> None:
+    """Run a plan beside process 0, which records it; to its end, or until any process is asked to stop.
+
+    Parameters: `progress` is called with every window, whose frames only process 0 has.
+    """
+    resumed = from_first(plan, None)
+    with heeding(active=True) as interrupted:
+        for frames in run_plan(plan, resumed):
+            progress(frames)
+            if any_process(plan, interrupted()) and frames.progress.status == Status.RUNNING:
+                break
 
 
 def evolve(

@@ -3,11 +3,14 @@
 import re
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
 from particleflow.errors import UserError
+
+if TYPE_CHECKING:
+    from particleflow.app.processes.joining import Group
 
 # An assignment is a dotted path, an equals sign, and anything: drift.0.kernel.beta=4
 _SET = "--set"
@@ -73,6 +76,27 @@ Native = Annotated[
 AllowCode = Annotated[bool, Parameter(negative=(), help='Let the scenario import code it names as "module:object".')]
 Quiet = Annotated[bool, Parameter(negative=(), help="Print errors only, no messages and no progress.")]
 
+
+@dataclass(frozen=True)
+class Processes:
+    """The processes that make one run together: each has these options, or is started by srun or mpirun."""
+
+    coordinator: Annotated[
+        str | None,
+        Parameter(help="HOST:PORT of the process with number 0, which all others can reach; the port must be free."),
+    ] = None
+    processes: Annotated[int | None, Parameter(help="How many processes make the run.")] = None
+    process: Annotated[int | None, Parameter(help="The number of this one, from 0; number 0 writes the run.")] = None
+
+    def found(self) -> "Group | None":
+        """The group of processes that this one belongs to; None where it is alone."""
+        from particleflow.app.processes.joining import find_group
+
+        group = find_group(self.coordinator, self.processes, self.process)
+        return None if group is None or group.count == 1 else group
+
+
+GroupOptions = Annotated[Processes, Parameter(name="*", group="One run by several processes")]
 
 _SBATCH = {"partition": r"[\w.,-]+", "time": r"(\d+-)?\d+(:\d+){0,2}", "gres": r"[\w.,:-]+"}
 

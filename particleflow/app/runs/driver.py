@@ -96,6 +96,14 @@ def run(planned: PlannedRun, folder: Path, listener: Listener | None = None) -> 
     return trajectory, outcome
 
 
+def has_ended(folder: Path) -> bool:
+    """Whether the run in a folder has come to its end, so that only products may be missing."""
+    trajectory = _ended(folder)
+    if trajectory is not None:
+        trajectory.close()
+    return trajectory is not None
+
+
 def _ended(folder: Path) -> "Trajectory | None":
     """The trajectory in a folder if its run is finished or was stopped by its event, else None."""
     from particleflow.trajectory.trajectory import Trajectory
