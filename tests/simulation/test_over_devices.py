@@ -12,6 +12,7 @@ import pytest
 import runs_on_devices
 from particleflow.app.cli import main
 from particleflow.summation.device_axis import ALIGNED, rows_each
+from same_files import datasets
 
 
 def run_cases(folder: Path, devices: str, cases: str, **variables: str) -> None:
@@ -23,20 +24,6 @@ def run_cases(folder: Path, devices: str, cases: str, **variables: str) -> None:
         env={**os.environ, "XLA_FLAGS": flags, **variables}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
-
-
-def datasets(path: Path) -> dict[str, bytes]:
-    """The bytes of every dataset of a file, by name, with their shape and type; not the times in its metadata."""
-    found: dict[str, bytes] = {}
-
-    def look(name: str, node: object) -> None:
-        if isinstance(node, h5py.Dataset) and name not in ("particleflow/provenance", "particleflow/status"):
-            values = np.asarray(node[()])
-            found[f"{name} {values.shape} {values.dtype}"] = values.tobytes()
-
-    with h5py.File(path, "r") as file:
-        file.visititems(look)
-    return found
 
 
 def differing(folder: Path, case: str, devices: str) -> list[str]:

@@ -17,16 +17,14 @@ import socket
 import sys
 import threading
 import time
-from typing import Any, NamedTuple
-
-from particleflow.errors import RunError
+from typing import NamedTuple
 
 SILENCE_SECONDS = 15.0
 _PERIOD_SECONDS = 0.5
 _LONGEST = 2000  # characters of a reason
 
 
-class _Line(NamedTuple):
+class Line(NamedTuple):
     """A connection to another process, and the number of that process."""
 
     process: int
@@ -39,7 +37,7 @@ class Watch:
     Parameters: the `index` of this process, and its `lines`: of process 0 to all others, of others to process 0.
     """
 
-    def __init__(self, index: int, lines: list[_Line]):
+    def __init__(self, index: int, lines: list[Line]):
         self.index, self.lines = index, lines
         self.windows = 0  # that this process has finished
         self._ending = threading.Event()
@@ -49,11 +47,6 @@ class Watch:
         self._threads.append(threading.Thread(target=self._speak, daemon=True))
         for thread in self._threads:
             thread.start()
-
-    @staticmethod
-    def begun(count: int, index: int) -> "Watch":
-        """Connect all processes of a group that JAX has connected, and begin to watch."""
-        return Watch(index, _connections(count, index))
 
     def window(self) -> None:
         """Count a window that this process has finished."""
@@ -85,7 +78,7 @@ class Watch:
         while not self._ending.wait(_PERIOD_SECONDS):
             self._send(f"alive {self.windows}")
 
-    def _listen(self, line: _Line) -> None:
+    def _listen(self, line: Line) -> None:
         """Read what another process says, until it ends."""
         line.connection.settimeout(SILENCE_SECONDS)
         windows, rest = "0", b""
@@ -114,7 +107,7 @@ class Watch:
                     self._stop(line, f"has ended: {more}", told=True)
                     return
 
-    def _stop(self, line: _Line, what: str, *, told: bool = False) -> None:
+    def _stop(self, line: Line, what: str, *, told: bool = False) -> None:
         """End this process, since another one is lost, stuck or failed."""
         with self._said:
             passed_on = told and self.index > 0 and what.startswith("has ended: Process ")
@@ -124,49 +117,3 @@ class Watch:
             sys.stderr.write(f"Error: {text}\n")
             sys.stderr.flush()
             os._exit(1)
-
-
-def _connections(count: int, index: int) -> list[_Line]:
-    """Connect every process to process 0, whose address all are told by JAX."""
-    from jax.experimental import multihost_utils
-
-    if index == 0:
-        server = socket.create_server(("", 0), backlog=count)
-        place: Any = f"{socket.gethostname()} {server.getsockname()[1]}"
-        _tell(multihost_utils, place)
-        return _accepted(server, count)
-    host, port = _tell(multihost_utils, "").split()
-    try:
-        connection = socket.create_connection((host, int(port)), timeout=SILENCE_SECONDS)
-        connection.sendall(f"{index}\n".encode())
-    except OSError as error:
-        raise RunError(
-            f"Process {index} cannot reach process 0 at {host}:{port}: {error.strerror or error}."
-        ) from error
-    return [_Line(0, connection)]
-
-
-def _accepted(server: socket.socket, count: int) -> list[_Line]:
-    """The connections from all others, each of which says its number first."""
-    server.settimeout(SILENCE_SECONDS)
-    lines: list[_Line] = []
-    with server:
-        while len(lines) < count - 1:
-            try:
-                connection, _ = server.accept()
-            except TimeoutError:
-                raise RunError(f"Only {len(lines)} of {count - 1} other processes have reached process 0.") from None
-            connection.settimeout(SILENCE_SECONDS)
-            with connection.makefile("rb", buffering=0) as words:
-                said = words.readline(16).strip()
-            if said.isdigit():
-                lines.append(_Line(int(said), connection))
-    return sorted(lines)
-
-
-def _tell(multihost_utils: Any, words: str) -> str:
-    """What process 0 says, on every process: a text of at most 256 bytes."""
-    import numpy as np
-
-    padded = np.frombuffer(words.encode().ljust(256), np.uint8)
-    return bytes(np.asarray(multihost_utils.broadcast_one_to_all(padded))).decode().strip()
