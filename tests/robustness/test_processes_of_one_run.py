@@ -1,4 +1,4 @@
-"""One run by several processes: the bits of one device, and what becomes of all when one is killed, stopped or misled."""
+"""One run by several processes: the bits of one device, and the end of all when one is killed, stopped or misled."""
 
 import os
 import signal

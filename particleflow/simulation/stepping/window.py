@@ -410,7 +410,9 @@ class _Problem(eqx.Module):
                 change = noise.act(t.astype(self.precision), self.system.whole(y), increment)
                 return cast(self.system.own(change), t.dtype)
 
-            return lx.FunctionLinearOperator(act, jax.ShapeDtypeStruct(noise.shape, self.precision))
+            # the structure of an array that is made here, which names the devices that share it, if there are several
+            increments = jax.eval_shape(lambda: jnp.zeros(noise.shape, self.precision))
+            return lx.FunctionLinearOperator(act, increments)
 
         return diffrax.ControlTerm(field, GridNoise(key, self.numbers, noise.shape, self.precision, self.windowed))
 
