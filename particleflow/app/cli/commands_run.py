@@ -4,6 +4,7 @@ Options are described in the docstrings as cyclopts reads them; `particleflow.ap
 """
 
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -23,8 +24,11 @@ from particleflow.app.cli.options import (
     Processes,
     Quiet,
     Scenario,
+    SlurmRun,
+    computing_options,
 )
 from particleflow.app.cli.signal_thread import INTERRUPTED
+from particleflow.app.cli.submit_run import submit_run
 from particleflow.errors import ResumedElsewhere, UserError
 from particleflow.trajectory.status import Status
 
@@ -55,6 +59,7 @@ def run(
     device: Device = None,
     devices: Devices = None,
     group: GroupOptions = Processes(),  # noqa: B008
+    slurm: Annotated[SlurmRun, Parameter(name="*", group="On a cluster with Slurm")] = SlurmRun(),  # noqa: B008
     native: Native = "on",
     allow_code: AllowCode = False,
     json: Flag = False,
@@ -87,10 +92,14 @@ def run(
     def load() -> "Loaded":
         return scenarios.load(scenario, [*set_, *chosen], allow_code=allow_code, devices=devices)
 
-    if (found := group.found()) is not None:
+    asked = slurm.sbatch_options()
+    if asked is None and (found := group.found()) is not None:
         return _together(found, load, output, device, native, resumed=False, json=json, quiet=quiet)
-    description = prepare(device, native, devices)
+    description = prepare(device, native, None if asked else devices)
     loaded = load()
+    if asked is not None:
+        options = computing_options(device, native, devices, allow_code=allow_code)
+        return submit_run(replace(loaded, devices=None), output, asked, options, dry_run=slurm.dry_run, quiet=quiet)
     if loaded.document.sweep is not None:
         note("This file has a [sweep]; running the scenario alone. `particleflow sweep` runs all of it.", quiet=quiet)
     planned = PlannedRun(loaded)

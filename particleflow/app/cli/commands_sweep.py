@@ -11,7 +11,17 @@ from cyclopts.validators import Number
 
 from particleflow.app.cli.commands_run import note_chosen
 from particleflow.app.cli.console import Meter, note, result, result_json
-from particleflow.app.cli.options import AllowCode, Device, Devices, Flag, Native, Overrides, Quiet, Slurm
+from particleflow.app.cli.options import (
+    AllowCode,
+    Device,
+    Devices,
+    Flag,
+    Native,
+    Overrides,
+    Quiet,
+    Slurm,
+    computing_options,
+)
 from particleflow.app.cli.sweep_members import replay_member
 from particleflow.errors import UserError
 
@@ -73,7 +83,7 @@ def sweep(
     note(f"  into {manifest.folder}", quiet=quiet)
     note_chosen(loaded, quiet=quiet)
     if workers is not None:
-        options = _worker_options(device, native, devices, allow_code=allow_code)
+        options = computing_options(device, native, devices, allow_code=allow_code)
         if asked is not None:
             return _submit(manifest.folder, asked, options, dry_run=slurm.dry_run, quiet=quiet)
         if workers == 0:
@@ -88,9 +98,9 @@ def sweep(
 
 def _submit(folder: Path, asked: list[str], options: list[str], *, dry_run: bool, quiet: bool) -> int:
     """Write the job script of a sweep and submit it, or print it; returns an exit code."""
-    from particleflow.app.sweep.slurm import submit, write_job_script
+    from particleflow.app.sweep.slurm import submit, sweep_script, write_job_script
 
-    path = write_job_script(folder, asked, options)
+    path = write_job_script(folder, sweep_script(folder, asked, options))
     if dry_run:
         result(path.read_text(encoding="utf-8").rstrip())
         note(f"Nothing is submitted; `sbatch {path}` does it.", quiet=quiet)
@@ -103,13 +113,6 @@ def _submit(folder: Path, asked: list[str], options: list[str], *, dry_run: bool
     )
     result(str(folder))
     return 0
-
-
-def _worker_options(device: str | None, native: str, devices: int | None, *, allow_code: bool) -> list[str]:
-    """The options of `particleflow work` that say where and how to compute."""
-    chosen = [] if device is None else ["--device", device]
-    chosen += [] if devices is None else ["--devices", str(devices)]
-    return [*chosen, *(["--native", native] if native != "on" else []), *(["--allow-code"] if allow_code else [])]
 
 
 def _share(folder: Path, workers: int, options: list[str], *, quiet: bool) -> None:

@@ -126,19 +126,56 @@ class Slurm:
 
     def sbatch_options(self, tasks: int) -> list[str] | None:
         """Options of sbatch for an array of so many tasks; None without --slurm, where the others are refused."""
-        named = [
-            field.name.replace("_", "-") for field in fields(self) if getattr(self, field.name) is not field.default
-        ]
-        if not self.slurm and named:
-            raise UserError(f"Option --{named[0]} is for Slurm: add --slurm, or leave it out.")
-        for name, pattern in _SBATCH.items():
-            if (value := getattr(self, name)) is not None and not re.fullmatch(pattern, value, re.ASCII):
-                raise UserError(f"Option --{name} must be written as for sbatch, but is {value!r}.")
+        given = _sbatch_options(self)
         if self.array_limit is not None and self.array_limit < 1:
             raise UserError(f"Option --array-limit must be at least 1, but is {self.array_limit}.")
         limit = "" if self.array_limit is None else f"%{self.array_limit}"
-        given = [f"--{name}={value}" for name in _SBATCH if (value := getattr(self, name)) is not None]
         return [f"--array=0-{tasks - 1}{limit}", *given] if self.slurm else None
+
+
+@dataclass(frozen=True)
+class SlurmRun:
+    """Options of sbatch for one run by several tasks."""
+
+    slurm: Annotated[
+        bool, Parameter(negative=(), show_default=False, help="Let a job run it, with as many tasks as --tasks says.")
+    ] = False
+    dry_run: Annotated[
+        bool, Parameter(negative=(), show_default=False, help="Print the job script and submit nothing.")
+    ] = False
+    tasks: Annotated[int | None, Parameter(help="How many processes share the run, on any nodes.")] = None
+    partition: Annotated[str | None, Parameter(help="The partition, as for sbatch.")] = None
+    time: Annotated[
+        str | None, Parameter(help="The time limit, as for sbatch; the run stops before it, and can be resumed.")
+    ] = None
+    gres: Annotated[str | None, Parameter(help="Generic resources of a node, as for sbatch, such as gpu:1.")] = None
+
+    def sbatch_options(self) -> list[str] | None:
+        """Options of sbatch for a job; None without --slurm, where the others are refused."""
+        given = _sbatch_options(self)
+        if self.slurm and (self.tasks is None or self.tasks < 1):
+            raise UserError("Option --slurm needs --tasks, the number of processes that share the run, at least 1.")
+        return [f"--ntasks={self.tasks}", *given] if self.slurm else None
+
+
+def _sbatch_options(options: Slurm | SlurmRun) -> list[str]:
+    """The options that are handed on to sbatch as they are, checked; refused without --slurm."""
+    named = [
+        field.name.replace("_", "-") for field in fields(options) if getattr(options, field.name) is not field.default
+    ]
+    if not options.slurm and named:
+        raise UserError(f"Option --{named[0]} is for Slurm: add --slurm, or leave it out.")
+    for name, pattern in _SBATCH.items():
+        if (value := getattr(options, name)) is not None and not re.fullmatch(pattern, value, re.ASCII):
+            raise UserError(f"Option --{name} must be written as for sbatch, but is {value!r}.")
+    return [f"--{name}={value}" for name in _SBATCH if (value := getattr(options, name)) is not None]
+
+
+def computing_options(device: str | None, native: str, devices: int | None, *, allow_code: bool) -> list[str]:
+    """The options of other commands, such as `work`, that say where and how to compute."""
+    chosen = [] if device is None else ["--device", device]
+    chosen += [] if devices is None else ["--devices", str(devices)]
+    return [*chosen, *(["--native", native] if native != "on" else []), *(["--allow-code"] if allow_code else [])]
 
 
 def with_every_flag(tokens: list[str]) -> list[str]:

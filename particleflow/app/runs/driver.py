@@ -124,16 +124,17 @@ def _recorded(planned: PlannedRun, folder: Path, say: Listener) -> "Trajectory":
     from particleflow.simulation.simulate import record
 
     scenario, setup, path = planned.scenario, planned.setup, folder / TRAJECTORY_FILE
+    begun = planned.resumed and path.exists()  # a run that Slurm starts is frozen before it is begun
     text = scenario.text if planned.resumed else freeze(scenario, folder, setup.drawing)
     provenance = {
         "name": scenario.name,
         "scenario": text,
         **setup.facts,
-        **({} if planned.resumed else transition_of(setup.plan)),
+        **({} if begun else transition_of(setup.plan)),
         "chosen": scenario.document.chosen,
     }
     kept = Recording(
-        path, resume=planned.resumed and path.exists(), labels=setup.labels, words=setup.words, title=scenario.title,
+        path, resume=begun, labels=setup.labels, words=setup.words, title=scenario.title,
         provenance=provenance, **setup.storing,
     )  # fmt: skip
     say.cost(setup.cost())
