@@ -31,7 +31,7 @@ def sweep_script(folder: Path, asked: list[str], options: list[str]) -> str:
     """
     about = "Each task claims runs of this sweep that nothing else runs, until all have ended."
     # the signal goes to the script, which has become the worker
-    return _script(folder, about, [*asked, _warned("B:TERM")], "%A_%a", [*_PROGRAM, "work", "FOLDER", *options])
+    return _script(folder, about, asked, "B:TERM", "%A_%a", [*_PROGRAM, "work", "FOLDER", *options])
 
 
 def run_script(folder: Path, asked: list[str], options: list[str]) -> str:
@@ -42,18 +42,14 @@ def run_script(folder: Path, asked: list[str], options: list[str]) -> str:
     """
     about = "All tasks share one run; if the job is started again, they go on from its last window."
     command = ["srun", *_PROGRAM, "resume", "FOLDER", *options]
-    return _script(folder, about, [*asked, _warned("TERM")], "%j", command)
+    return _script(folder, about, asked, "TERM", "%j", command)
 
 
-def _warned(signal: str) -> str:
-    """The option of sbatch that sends a signal before the time is over."""
-    return f"--signal={signal}@{_WARNING_SECONDS}"
+def _script(folder: Path, about: str, asked: list[str], signal: str, messages: str, command: list[str]) -> str:
+    """The text of a script for sbatch.
 
-
-def _script(folder: Path, about: str, asked: list[str], messages: str, command: list[str]) -> str:
-    """The text of a script for sbatch: a comment, options of sbatch, the name of the file of messages, and a command.
-
-    The word "FOLDER" of the command stands for the folder.
+    Parameters: the `folder`; a comment `about` the script; what is `asked` of sbatch; the `signal` before the time is
+    over; the name of the file of `messages`; the `command`. The word "FOLDER" in it stands for the folder.
     """
     place = folder.resolve()
     if not place.as_posix().isprintable() or '"' in str(place) or "\\" in str(place):
@@ -69,6 +65,7 @@ def _script(folder: Path, about: str, asked: list[str], messages: str, command: 
             f'#SBATCH --output="{file}"',
             "#SBATCH --open-mode=append",
             "#SBATCH --requeue",
+            f"#SBATCH --signal={signal}@{_WARNING_SECONDS}",
             f"exec {shlex.join(words)}",
             "",
         ]
