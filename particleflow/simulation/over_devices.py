@@ -21,7 +21,6 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from particleflow.discretization.discretization_capabilities import MovesRows
 from particleflow.simulation.plan import Plan, WindowTimes
-from particleflow.simulation.processes import frames_at_first
 from particleflow.simulation.stepping import Method, SolvedWindow, shares_rows, solve_window
 from particleflow.summation.device_axis import PARTICLES, all_rows, rows_each
 
@@ -56,7 +55,22 @@ def _frames(values: jax.Array, count: int, mesh: Mesh) -> Any:
     """The frames of all particles on this machine; of a run by several processes, on the first of them."""
     if values.is_fully_addressable:
         return np.asarray(values)[:, :count]
-    return frames_at_first(values, count, _one_frame(mesh))
+    return _frames_at_first(values, count, _one_frame(mesh))
+
+
+def _frames_at_first(values: jax.Array, count: int, replicate: Callable[[jax.Array, Any], jax.Array]) -> np.ndarray:
+    """Frames whose rows lie on many devices, as an array on process 0; elsewhere each is 0, or NaN if not finite.
+
+    Parameters: `values`, (frames, rows, …); `count`, the rows that stand for particles; `replicate(values, index)`,
+    one frame on every device. No process but the first holds more than one frame.
+    """
+    shape = (values.shape[0], count, *values.shape[2:])
+    first = jax.process_index() == 0
+    kept = np.empty(shape if first else shape[:1], values.dtype)
+    for index in range(len(kept)):
+        frame = np.asarray(replicate(values, np.asarray(index)))[:count]
+        kept[index] = frame if first else np.sum(0 * frame)
+    return kept if first else np.broadcast_to(kept.reshape(-1, *(1,) * (len(shape) - 1)), shape)
 
 
 @cache

@@ -5,17 +5,22 @@ by one. What process 0 has read from it (a checkpoint), and a wish of any proces
 and never reduce: a gather that waits for a lost process ends with it, whatever carries the messages.
 """
 
-import pickle
-from collections.abc import Callable
+import io
+import json
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
 from particleflow.errors import UserError
+from particleflow.simulation.summation_choice import Summed
+from particleflow.simulation.window_loop import RunProgress
+from particleflow.trajectory.status import Status
 
 if TYPE_CHECKING:
     from particleflow.simulation.plan import Plan
+
+_STATE, _REST = "state.", "rest"  # names of what is sent
 
 
 def is_first() -> bool:
@@ -37,16 +42,56 @@ def any_process(plan: "Plan", condition: bool) -> bool:
     return bool(np.any(multihost_utils.process_allgather(np.asarray(condition))))
 
 
-def from_first(plan: "Plan", value: Any) -> Any:
-    """The value that process 0 has, on every process of a plan."""
+def condition_of_first(plan: "Plan", condition: bool) -> bool:
+    """Whether a condition holds on process 0."""
+    return bool(int(_bytes_of_first(plan, b"1" if condition else b"0")))
+
+
+def progress_of_first(plan: "Plan", progress: RunProgress | None) -> RunProgress | None:
+    """The progress that a run goes on from, which process 0 has read, on every process of a plan; None at its start."""
     if not spans_processes(plan):
-        return value
+        return progress
+    sent = _bytes_of_first(plan, b"" if progress is None else _packed(progress))
+    return _unpacked(plan, sent) if sent else None
+
+
+def _packed(progress: RunProgress) -> bytes:
+    """A progress as the bytes of arrays by name, with the rest as JSON."""
+    arrays = {name: value for name, value in progress._asdict().items() if isinstance(value, np.ndarray)}
+    rest = {name: value for name, value in progress._asdict().items() if name not in (*arrays, "state")}
+    leaves = jax.tree_util.tree_leaves(progress.state)
+    state = {f"{_STATE}{index}": np.asarray(leaf) for index, leaf in enumerate(leaves)}
+    file = io.BytesIO()
+    np.savez(file, allow_pickle=False, **arrays, **state, **{_REST: np.frombuffer(json.dumps(rest).encode(), np.uint8)})
+    return file.getvalue()
+
+
+def _unpacked(plan: "Plan", sent: bytes) -> RunProgress:
+    """The progress whose bytes these are."""
+    with np.load(io.BytesIO(sent), allow_pickle=False) as file:
+        arrays = {name: file[name] for name in file.files}
+    rest = json.loads(bytes(arrays.pop(_REST)))
+    structure = jax.tree_util.tree_structure(plan.begin())
+    leaves = [arrays.pop(f"{_STATE}{index}") for index in range(structure.num_leaves)]
+    rest |= {
+        "status": Status(rest["status"]),
+        "sums": tuple(Summed(*each) for each in rest["sums"]),
+        "solvers": tuple((name, count) for name, count in rest["solvers"]),
+    }
+    return RunProgress(state=jax.tree_util.tree_unflatten(structure, leaves), **arrays, **rest)
+
+
+def _bytes_of_first(plan: "Plan", given: bytes) -> bytes:
+    """The bytes that process 0 gives, on every process of a plan."""
+    if not spans_processes(plan):
+        return given
     from jax.experimental import multihost_utils
 
-    given = pickle.dumps(value) if is_first() else b""
     size = int(multihost_utils.broadcast_one_to_all(np.asarray(len(given))))
-    sent = np.frombuffer(given.ljust(size, b"\0"), np.uint8)
-    return pickle.loads(bytes(np.asarray(multihost_utils.broadcast_one_to_all(sent))))
+    if size == 0:
+        return b""
+    mine = np.frombuffer(given, np.uint8) if is_first() else np.zeros(size, np.uint8)
+    return bytes(np.asarray(multihost_utils.broadcast_one_to_all(mine)))
 
 
 class ProcessesDifferError(UserError):
@@ -80,22 +125,7 @@ def _described_by_all(description: dict[str, Any]) -> list[dict[str, Any]]:
     """The descriptions of all processes."""
     from jax.experimental import multihost_utils
 
-    mine = pickle.dumps(description)
+    mine = json.dumps(description).encode()
     longest = int(np.max(multihost_utils.process_allgather(np.asarray(len(mine)))))
-    every = multihost_utils.process_allgather(np.frombuffer(mine.ljust(longest, b"\0"), np.uint8))
-    return [pickle.loads(bytes(row)) for row in np.asarray(every).reshape(-1, longest)]
-
-
-def frames_at_first(values: jax.Array, count: int, replicate: Callable[[jax.Array, Any], jax.Array]) -> np.ndarray:
-    """Frames whose rows lie on many devices, as an array on process 0; elsewhere each is 0, or NaN if not finite.
-
-    Parameters: `values`, (frames, rows, …); `count`, the rows that stand for particles; `replicate(values, index)`,
-    one frame on every device. No process but the first holds more than one frame.
-    """
-    shape = (values.shape[0], count, *values.shape[2:])
-    first = is_first()
-    kept = np.empty(shape if first else shape[:1], values.dtype)
-    for index in range(len(kept)):
-        frame = np.asarray(replicate(values, np.asarray(index)))[:count]
-        kept[index] = frame if first else np.sum(0 * frame)
-    return kept if first else np.broadcast_to(kept.reshape(-1, *(1,) * (len(shape) - 1)), shape)
+    every = multihost_utils.process_allgather(np.frombuffer(mine.ljust(longest), np.uint8))
+    return [json.loads(bytes(row)) for row in np.asarray(every).reshape(-1, longest)]

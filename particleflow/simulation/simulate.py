@@ -35,7 +35,7 @@ from particleflow.simulation.plan import (
     make_numbers,
     make_plan,
 )
-from particleflow.simulation.processes import any_process, from_first
+from particleflow.simulation.processes import any_process, progress_of_first
 from particleflow.simulation.recording.recording import Recording
 from particleflow.simulation.stepping import final_state
 from particleflow.simulation.window_loop import Frames, run_plan
@@ -176,7 +176,7 @@ def record(plan: Plan, recording: Recording, progress: bool | Callable[[Frames],
         lambda frames: (frames.progress.frames, f"t = {frames.progress.time:.4g} of {end:.4g}"),
     )  # fmt: skip
     recorder = Recorder(plan, recording)
-    resumed = from_first(plan, recorder.resumed)
+    resumed = progress_of_first(plan, recorder.resumed)
     with recorder, heeding(active=stored) as interrupted, bar as report:
         try:
             for frames in run_plan(plan, resumed):
@@ -196,7 +196,7 @@ def accompany(plan: Plan, progress: Callable[[Frames], None]) -> None:
 
     Parameters: `progress` is called with every window, whose frames only process 0 has.
     """
-    resumed = from_first(plan, None)
+    resumed = progress_of_first(plan, None)
     with heeding(active=True) as interrupted:
         for frames in run_plan(plan, resumed):
             progress(frames)

@@ -7,7 +7,7 @@ import pytest
 
 from particleflow.app.cli import main
 from particleflow.app.processes import joining
-from particleflow.app.processes.joining import Group, find_group
+from particleflow.app.processes.joining import ProcessGroup, find_group
 from particleflow.errors import RunError, UserError
 
 SCHEDULERS = ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_STEP_NODELIST", "OMPI_COMM_WORLD_SIZE")
@@ -28,8 +28,8 @@ def port():
 
 def test_a_group_is_given_by_options_or_there_is_none():
     assert find_group(None, None, None) is None
-    assert find_group("node1:7373", 4, 3) == Group(4, 3, "node1", 7373)
-    assert find_group("[::1]:7373", 2, 0) == Group(2, 0, "[::1]", 7373)
+    assert find_group("node1:7373", 4, 3) == ProcessGroup(4, 3, "node1", 7373)
+    assert find_group("[::1]:7373", 2, 0) == ProcessGroup(2, 0, "[::1]", 7373)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_slurm_names_tasks_and_nodes(monkeypatch, nodes, first):
     other = find_group(None, None, None)
     assert other is not None
     assert other.port != group.port
-    assert find_group("elsewhere:99", None, None) == Group(3, 2, "elsewhere", 99)
+    assert find_group("elsewhere:99", None, None) == ProcessGroup(3, 2, "elsewhere", 99)
     monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "1")
     assert find_group(None, None, None) is None
 
@@ -61,7 +61,7 @@ def test_mpirun_on_one_machine_is_found_and_on_many_needs_an_address(monkeypatch
     monkeypatch.setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "1")
     with pytest.raises(UserError, match="Open MPI does not say on which machine task 0 is: add --coordinator"):
         find_group(None, None, None)
-    assert find_group("n1:5000", None, None) == Group(2, 1, "n1", 5000)
+    assert find_group("n1:5000", None, None) == ProcessGroup(2, 1, "n1", 5000)
 
 
 @pytest.mark.parametrize(
@@ -86,17 +86,17 @@ def test_wrong_options_are_said_before_anything_is_made(tmp_path, capsys, option
 
 def test_a_coordinator_that_is_not_there_is_said_in_time(port):
     with pytest.raises(RunError, match=rf"No process answers at 127.0.0.1:{port} .*0.5 s after this one began"):
-        joining.meet_first(Group(2, 1, "127.0.0.1", port))
+        joining.meet_first(ProcessGroup(2, 1, "127.0.0.1", port))
 
 
 def test_processes_that_do_not_come_are_named_in_time(port):
     with pytest.raises(RunError, match=r"Process 1 and 2 of 3 did not come to 127.0.0.1:\d+ within 0.5 s"):
-        joining.meet_all(Group(3, 0, "127.0.0.1", port))
+        joining.meet_all(ProcessGroup(3, 0, "127.0.0.1", port))
 
 
 def test_a_port_that_is_taken_is_said():
     with socket.create_server(("", 0)) as taken, pytest.raises(UserError, match="Process 0 cannot listen at port"):
-        joining.meet_all(Group(2, 0, "127.0.0.1", taken.getsockname()[1]))
+        joining.meet_all(ProcessGroup(2, 0, "127.0.0.1", taken.getsockname()[1]))
 
 
 def test_all_are_told_one_address_and_strangers_are_ignored(port):
@@ -104,7 +104,7 @@ def test_all_are_told_one_address_and_strangers_are_ignored(port):
 
     def meet(index):
         meet_others = joining.meet_first if index else joining.meet_all
-        lines, found[index] = meet_others(Group(3, index, "127.0.0.1", port))
+        lines, found[index] = meet_others(ProcessGroup(3, index, "127.0.0.1", port))
         for line in lines:
             line.connection.close()
 
@@ -132,7 +132,7 @@ def test_two_processes_with_one_number_are_refused(port):
 
     def meet_all():
         try:
-            joining.meet_all(Group(3, 0, "127.0.0.1", port))
+            joining.meet_all(ProcessGroup(3, 0, "127.0.0.1", port))
         except UserError as error:
             errors.append(str(error))
 
@@ -142,7 +142,7 @@ def test_two_processes_with_one_number_are_refused(port):
 
     def meet():
         try:
-            joining.meet_first(Group(3, 1, "127.0.0.1", port))
+            joining.meet_first(ProcessGroup(3, 1, "127.0.0.1", port))
         except RunError as error:
             said.append(str(error))
 

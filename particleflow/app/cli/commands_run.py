@@ -35,7 +35,7 @@ from particleflow.trajectory.status import Status
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from particleflow.app.processes.joining import Group
+    from particleflow.app.processes.joining import ProcessGroup
     from particleflow.app.processes.watch import Watch
     from particleflow.app.runs.driver import PlannedRun
     from particleflow.app.runs.run_outputs import Outcome
@@ -161,7 +161,7 @@ def resume(
 
 
 def _together(
-    group: "Group", load: "Callable[[], Loaded]", folder: Path | None, device: str | None, native: str, *,
+    group: "ProcessGroup", load: "Callable[[], Loaded]", folder: Path | None, device: str | None, native: str, *,
     resumed: bool, json: bool, quiet: bool,
 ) -> int:  # fmt: skip
     """Make a run, or go on with it, together with the other processes of a group; returns an exit code."""

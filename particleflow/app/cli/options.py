@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from particleflow.errors import UserError
 
 if TYPE_CHECKING:
-    from particleflow.app.processes.joining import Group
+    from particleflow.app.processes.joining import ProcessGroup
 
 # An assignment is a dotted path, an equals sign, and anything: drift.0.kernel.beta=4
 _SET = "--set"
@@ -88,7 +88,7 @@ class Processes:
     processes: Annotated[int | None, Parameter(help="How many processes make the run.")] = None
     process: Annotated[int | None, Parameter(help="The number of this one, from 0; number 0 writes the run.")] = None
 
-    def found(self) -> "Group | None":
+    def found(self) -> "ProcessGroup | None":
         """The group of processes that this one belongs to; None where it is alone."""
         from particleflow.app.processes.joining import find_group
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from particleflow.app.cli.commands_run import note_chosen, run_and_report
 from particleflow.app.cli.console import note
-from particleflow.app.processes.joining import Group, joined
+from particleflow.app.processes.joining import ProcessGroup, joined
 
 if TYPE_CHECKING:
     from particleflow.app.runs.driver import PlannedRun
 
 
 def run_in_group(
-    group: Group, plan: Callable[[], "PlannedRun"], folder: Path | None, *, json: bool, quiet: bool
+    group: ProcessGroup, plan: Callable[[], "PlannedRun"], folder: Path | None, *, json: bool, quiet: bool
 ) -> int:
     """Make a run together with the other processes of a group; returns an exit code.
 
@@ -23,7 +23,7 @@ def run_in_group(
     None for the next number.
     """
     from particleflow.app.runs.driver import has_ended, new_run_folder
-    from particleflow.simulation.processes import check_alike, from_first
+    from particleflow.simulation.processes import check_alike, condition_of_first
     from particleflow.simulation.simulate import accompany
 
     code, used = 0, folder
@@ -31,7 +31,9 @@ def run_in_group(
         planned = replace(plan(), products=False)
         check_alike(planned.setup.plan)
         first = group.index == 0
-        ended = from_first(planned.setup.plan, first and planned.resumed and folder is not None and has_ended(folder))
+        ended = condition_of_first(
+            planned.setup.plan, first and planned.resumed and folder is not None and has_ended(folder)
+        )
         if ended:
             pass
         elif not first:

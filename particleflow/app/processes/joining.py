@@ -27,7 +27,7 @@ _LONGEST = 64  # bytes of a line
 
 
 @dataclass(frozen=True)
-class Group:
+class ProcessGroup:
     """The processes of one run: their `count`, the `index` of this one, and where process 0 listens."""
 
     count: int
@@ -36,7 +36,7 @@ class Group:
     port: int
 
 
-def find_group(coordinator: str | None, processes: int | None, process: int | None) -> Group | None:
+def find_group(coordinator: str | None, processes: int | None, process: int | None) -> ProcessGroup | None:
     """The group that this process belongs to, by its options or its scheduler; None where it is alone."""
     if (processes is None) != (process is None):
         raise UserError("Options --processes and --process belong together, but one of them is missing.")
@@ -48,7 +48,7 @@ def find_group(coordinator: str | None, processes: int | None, process: int | No
                 f"Option --process must be a number from 0 to {processes - 1}, with --processes {processes}, but is "
                 f"{process}."
             )
-        return Group(processes, process, *_address(coordinator))
+        return ProcessGroup(processes, process, *_address(coordinator))
     for tasks, task, where in (
         ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID", _slurm_address),
         ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", _mpi_address),
@@ -56,7 +56,7 @@ def find_group(coordinator: str | None, processes: int | None, process: int | No
         count, index = os.environ.get(tasks, ""), os.environ.get(task, "")
         if count.isdecimal() and index.isdecimal() and int(count) > 1:
             host, port = where() if coordinator is None else _address(coordinator)
-            return Group(int(count), int(index), host, port)
+            return ProcessGroup(int(count), int(index), host, port)
     if coordinator is not None:
         raise UserError("Option --coordinator needs --processes and --process, or srun or mpirun, which count tasks.")
     return None
@@ -96,7 +96,7 @@ def _port_of(job: str) -> int:
 
 
 @contextlib.contextmanager
-def joined(group: Group) -> Iterator[Watch]:
+def joined(group: ProcessGroup) -> Iterator[Watch]:
     """Connect this process to its group for a block, and watch the others.
 
     At the end of the block all processes let each other go. What is written to stdout meanwhile goes to stderr: the
@@ -108,6 +108,8 @@ def joined(group: Group) -> Iterator[Watch]:
         with _closing(lines), _ending(watch):
             import jax
 
+            # its handler of SIGTERM would take the place of ours
+            jax.config.update("jax_enable_preemption_service", False)
             jax.distributed.initialize(
                 service, group.count, group.index,
                 initialization_timeout=int(CONNECT_SECONDS), heartbeat_timeout_seconds=_JAX_SECONDS,
@@ -159,7 +161,7 @@ def _stdout_to_stderr() -> Iterator[None]:
         os.close(kept)
 
 
-def meet_all(group: Group) -> tuple[list[Line], str]:
+def meet_all(group: ProcessGroup) -> tuple[list[Line], str]:
     """Wait for all other processes; the connections to them, and where JAX's service will be."""
     try:
         server = socket.create_server(("", group.port), backlog=group.count)
@@ -196,7 +198,7 @@ def meet_all(group: Group) -> tuple[list[Line], str]:
     return [lines[index] for index in sorted(lines)], f"{group.host}:{port}"
 
 
-def _check_number(group: Group, index: int, count: int, lines: dict[int, Line]) -> None:
+def _check_number(group: ProcessGroup, index: int, count: int, lines: dict[int, Line]) -> None:
     """Raise unless a process that has come is one of this group, and the first with its number."""
     if count != group.count or not 0 < index < count or index in lines:
         raise UserError(
@@ -205,7 +207,7 @@ def _check_number(group: Group, index: int, count: int, lines: dict[int, Line]) 
         )
 
 
-def meet_first(group: Group) -> tuple[list[Line], str]:
+def meet_first(group: ProcessGroup) -> tuple[list[Line], str]:
     """Connect to process 0 and wait for all others; the connection, and where JAX's service will be."""
     place, end, reason = f"{group.host}:{group.port}", time.monotonic() + CONNECT_SECONDS, ""
     while time.monotonic() < end:
