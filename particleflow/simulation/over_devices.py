@@ -1,10 +1,10 @@
 """Windows of a single run on several devices, which share its particles.
 
-It is one program that all devices run together (`jax.shard_map`). Each holds some rows of what moves and of
-the stages of a step, gathers all rows to evaluate the flow, makes its part of the exact sums over all pairs and gathers
-them (`summation.device_axis`). What is not worth sharing, every device computes in full: sums that are linear in the
-number of particles, observables, events. Where all particles are solved for at once (implicit methods), or the state is
-no list of particles (densities), every device has the whole state and exact sums alone are shared.
+It is one program that all devices run together (`jax.shard_map`). Each holds some rows of what moves and of the stages
+of a step, gathers all rows to evaluate the flow, makes its part of the exact sums over all pairs and gathers them
+(`summation.device_axis`). What is not worth sharing, every device computes in full: sums that are linear in the number
+of particles, observables, events. Where all particles are solved for at once (implicit methods), or the state is no
+list of particles (densities), every device has the whole state and exact sums alone are shared.
 
 Ensembles are shared by their runs (`ensemble`).
 """
@@ -36,47 +36,29 @@ def solve_over_devices(
     """
     assert plan.devices is not None
     mesh, how = Mesh(np.asarray(plan.devices), (PARTICLES,)), plan.discretization
-    count = how.moving_rows(state).shape[0] if isinstance(how, MovesRows) and shares_rows(method) else None
-    if count is not None:
-        state = eqx.tree_at(how.moving_rows, state, _sharded(how.moving_rows(state), mesh))
+    if isinstance(how, MovesRows) and shares_rows(method):
+        return _shared(plan, how, mesh, method, begin, asked, state, proposed)
     window = _solve(
-        mesh, count, method, plan.observe, plan.event, plan.flow, how, state, begin, asked.times, proposed,
+        mesh, None, method, plan.observe, plan.event, plan.flow, how, state, begin, asked.times, proposed,
         plan.numbers, asked.passing,
     )  # fmt: skip
-    if count is None:
-        return jax.tree_util.tree_map(np.asarray, window)
+    return jax.tree_util.tree_map(np.asarray, window)
+
+
+def _shared(
+    plan: Plan, how: Any, mesh: Mesh, method: Method, begin: Any, asked: WindowTimes, state: Any, proposed: Any
+) -> SolvedWindow:
+    """One window in which every device holds some of the rows that move."""
+    rows = np.asarray(how.moving_rows(state))
+    state = eqx.tree_at(how.moving_rows, state, _sharded(rows, mesh))
+    window = _solve(
+        mesh, len(rows), method, plan.observe, plan.event, plan.flow, how, state, begin, asked.times, proposed,
+        plan.numbers, asked.passing,
+    )  # fmt: skip
     fields = {name: _frames(values, plan.start.count, mesh) for name, values in window.fields.items()}
-    rows = _one_frame(mesh)(how.moving_rows(window.state)[None], np.asarray(0))
-    ended = eqx.tree_at(how.moving_rows, window.state, np.asarray(rows)[:count])
-    return jax.tree_util.tree_map(np.asarray, replace(window, fields=fields, state=ended))
-
-
-def _frames(values: jax.Array, count: int, mesh: Mesh) -> Any:
-    """The frames of all particles on this machine; of a run by several processes, on the first of them."""
-    if values.is_fully_addressable:
-        return np.asarray(values)[:, :count]
-    return _frames_at_first(values, count, _one_frame(mesh))
-
-
-def _frames_at_first(values: jax.Array, count: int, replicate: Callable[[jax.Array, Any], jax.Array]) -> np.ndarray:
-    """Frames whose rows lie on many devices, as an array on process 0; elsewhere each is 0, or NaN if not finite.
-
-    Parameters: `values`, (frames, rows, …); `count`, the rows that stand for particles; `replicate(values, index)`,
-    one frame on every device. No process but the first holds more than one frame.
-    """
-    shape = (values.shape[0], count, *values.shape[2:])
-    first = jax.process_index() == 0
-    kept = np.empty(shape if first else shape[:1], values.dtype)
-    for index in range(len(kept)):
-        frame = np.asarray(replicate(values, np.asarray(index)))[:count]
-        kept[index] = frame if first else np.sum(0 * frame)
-    return kept if first else np.broadcast_to(kept.reshape(-1, *(1,) * (len(shape) - 1)), shape)
-
-
-@cache
-def _one_frame(mesh: Mesh) -> Callable[[jax.Array, Any], jax.Array]:
-    """A compiled function of frames and an index: that frame, whole on every device."""
-    return jax.jit(lambda frames, index: frames[index], out_shardings=NamedSharding(mesh, _ALL))
+    ended = np.asarray(_one_frame(mesh)(how.moving_rows(window.state)[None], np.asarray(0)))[: len(rows)]
+    whole = replace(window, fields=fields, state=eqx.tree_at(how.moving_rows, window.state, ended))
+    return jax.tree_util.tree_map(np.asarray, whole)
 
 
 def _sharded(rows: np.ndarray, mesh: Mesh) -> jax.Array:
@@ -84,11 +66,33 @@ def _sharded(rows: np.ndarray, mesh: Mesh) -> jax.Array:
     size = rows_each(len(rows), mesh.size)
     shape, sharding = (size * mesh.size, *rows.shape[1:]), NamedSharding(mesh, _ROWS)
 
-    def part(index: tuple[slice, ...]) -> np.ndarray:
+    def part(index: Any) -> np.ndarray:
         places = np.arange(*index[0].indices(shape[0]))
         return rows[np.where(places < len(rows), places, 0)]
 
     return jax.make_array_from_callback(shape, sharding, part)
+
+
+def _frames(values: Any, count: int, mesh: Mesh) -> Any:
+    """The frames of all particles as an array; of a run by several processes, on the first of them.
+
+    They come there one by one, so that no other process holds more than one. Elsewhere all numbers of a frame are 0, or
+    NaN if one of them is not finite.
+    """
+    if values.is_fully_addressable:
+        return np.asarray(values)[:, :count]
+    shape, first = (values.shape[0], count, *values.shape[2:]), jax.process_index() == 0
+    kept = np.empty(shape if first else shape[:1], values.dtype)
+    for index in range(len(kept)):
+        frame = np.asarray(_one_frame(mesh)(values, np.asarray(index)))[:count]
+        kept[index] = frame if first else np.where(np.isfinite(frame).all(), 0.0, np.nan)
+    return kept if first else np.broadcast_to(kept.reshape(-1, *(1,) * (len(shape) - 1)), shape)
+
+
+@cache
+def _one_frame(mesh: Mesh) -> Callable[[Any, Any], jax.Array]:
+    """A compiled function of frames and an index: that frame, whole on every device."""
+    return jax.jit(lambda frames, index: frames[index], out_shardings=NamedSharding(mesh, _ALL))
 
 
 @eqx.filter_jit
@@ -111,13 +115,10 @@ def _solve(
         )
 
     given = (*(_ALL,) * 4, held, *(_ALL,) * 5)
-    results = SolvedWindow(
-        times=_ALL, fields=_ALL if count is None else _FRAME_ROWS, observables=_ALL, end_time=_ALL, state=held,
-        proposed=_ALL, accepted=_ALL, rejected=_ALL, evaluations=_ALL, succeeded=_ALL, stopped_by_event=_ALL,
-        ran_out_of_steps=_ALL,
-    )  # fmt: skip
+    specs: dict[str, Any] = dict.fromkeys(SolvedWindow.__dataclass_fields__, _ALL)
+    specs |= {"fields": _ALL if count is None else _FRAME_ROWS, "state": held}
     # Native calls have no rule for which values are equal on all devices, so nothing is checked about it.
-    return jax.shard_map(one, mesh=mesh, in_specs=(given,), out_specs=results, check_vma=False)(arrays)
+    return jax.shard_map(one, mesh=mesh, in_specs=(given,), out_specs=SolvedWindow(**specs), check_vma=False)(arrays)
 
 
 def _is_spec(leaf: Any) -> bool:

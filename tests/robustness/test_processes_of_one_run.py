@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from test_two_processes import SCENARIO
 
+import particleflow as pf
+from particleflow.errors import StoreError
 from same_files import datasets
 
 pytestmark = pytest.mark.slow
@@ -69,8 +71,6 @@ class Together:
 
     def until_frames(self, file: Path, count: int) -> None:
         """Wait until a file holds so many frames."""
-        import particleflow as pf
-
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
             assert all(each.poll() is None for each in self.processes), [self.said(0), self.said(1)]
@@ -79,7 +79,7 @@ class Together:
                     with pf.Trajectory.open(file) as found:
                         if len(found) >= count:
                             return
-                except (OSError, pf.errors.StoreError):
+                except (OSError, StoreError):
                     pass
             time.sleep(0.05)
         raise AssertionError("no frames in time")

@@ -18,7 +18,7 @@ from particleflow.app.cli import main
 from particleflow.app.sweep import Manifest, new_sweep, plan_groups, plan_sweep
 from particleflow.app.sweep.slurm import submit, sweep_script
 from particleflow.app.sweep.workers import work
-from particleflow.errors import UserError
+from particleflow.errors import StoreError, UserError
 from same_files import datasets
 
 
@@ -135,7 +135,7 @@ def frames_in(folder):
     try:
         with pf.Trajectory.open(folder / "trajectory.h5") as run:
             return len(run)
-    except (OSError, pf.errors.ParticleflowError):
+    except (OSError, StoreError):
         return 0
 
 

@@ -5,10 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import h5py
 import numpy as np
 import pytest
 
+import particleflow as pf
 import runs_on_devices
 from particleflow.app.cli import main
 from particleflow.summation.device_axis import ALIGNED, rows_each
@@ -40,9 +40,8 @@ def test_one_and_two_devices_store_the_same_bits_and_add_nothing_up(tmp_path):
     shared = [text for text in programs if "all_gather" in text]
     assert shared
     assert not any("all_reduce" in text or "reduce_scatter" in text for text in shared)
-    with h5py.File(tmp_path / "euler-2.h5", "r") as file:
-        points = file["particles/trajectory/position/value"][()]
-        energy = file["observables/energy/value"][()]
+    with pf.Trajectory.open(tmp_path / "euler-2.h5") as run:
+        points, energy = np.asarray(run.points), np.asarray(run.observables["energy"])
     kernels = np.exp(4.0 * points @ np.swapaxes(points, 1, 2))
     assert np.allclose(energy, kernels.mean(axis=(1, 2)) / 8.0, rtol=1e-12)
     first = points[0]
