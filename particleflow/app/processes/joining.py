@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from particleflow.app.processes.watch import Line, Watch
-from particleflow.errors import RunError, UserError
+from particleflow.errors import ParticleflowError, RunError, UserError
 
 CONNECT_SECONDS = 60.0  # in which all processes must have come
 _RETRY_SECONDS = 0.2
@@ -136,12 +136,14 @@ def _ending(watch: Watch) -> Iterator[None]:
 
     try:
         yield
-    except (RunError, ProcessesDifferError) as error:  # which all processes raise by themselves
-        if not watch.end():
-            watch.fail(str(error))
-        raise
     except BaseException as error:
+        alike = isinstance(error, RunError | ProcessesDifferError)  # which all processes raise by themselves
+        if alike and watch.end():
+            jax.distributed.shutdown()
+            raise
         watch.fail(str(error) or type(error).__name__)
+        if isinstance(error, ParticleflowError):
+            error.hard_exit = True  # pyright: ignore[reportAttributeAccessIssue] - JAX would wait for the others
         raise
     watch.end()
     jax.distributed.shutdown()

@@ -22,6 +22,7 @@ from typing import NamedTuple
 SILENCE_SECONDS = 15.0
 _PERIOD_SECONDS = 0.5
 _LONGEST = 2000  # characters of a reason
+_LAST_SECONDS = 1.0  # in which a process that has failed can say so itself: JAX ends it when process 0 has ended
 
 
 class Line(NamedTuple):
@@ -113,6 +114,8 @@ class Watch:
             passed_on = told and self.index > 0 and what.startswith("has ended: Process ")
             sentence = what.removeprefix("has ended: ") if passed_on else f"Process {line.process} {what}"
             self._send(f"failed {sentence}", but=line.process)
+            if told:
+                time.sleep(_LAST_SECONDS)
             text = sentence.rstrip(".") + ". The run ends here; `particleflow resume` goes on from its last window."
             sys.stderr.write(f"Error: {text}\n")
             sys.stderr.flush()

@@ -32,7 +32,7 @@ from particleflow.simulation.plan.checks import (
     check_resolution,
 )
 from particleflow.simulation.plan.companions import with_log_energy
-from particleflow.simulation.plan.device_choice import devices_of_run
+from particleflow.simulation.plan.device_choice import devices_of_run, local_devices
 from particleflow.simulation.plan.inputs import as_flows, as_starts, as_times, joined_flows, laid_out, leaf_of, on_grid
 from particleflow.simulation.plan.stepping_method import (
     FEW_POINTS,
@@ -256,7 +256,7 @@ def make_plan(
             **_tolerance_note(asked, stepping),
         },
         approximates=moving.runs is None and any(allowed_error(each.summation) is not None for each in acting),
-        devices=devices_of_run(devices),
+        devices=devices_of_run(devices) if moving.runs is None else local_devices(devices),
     )
 
 
