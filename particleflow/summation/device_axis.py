@@ -56,7 +56,9 @@ def own_rows(tree: Any, size: int) -> Any:
         missing = max(0, devices * size - rows.shape[0])
         filled = jnp.concatenate([rows, jnp.broadcast_to(rows[:1], (missing, *rows.shape[1:]))]) if missing else rows
         first, half = jax.lax.axis_index(PARTICLES) * size, size // 2
-        halves = jax.lax.map(lambda k: jax.lax.dynamic_slice_in_dim(filled, first + k * half, half), jnp.arange(2))
+        halves = jax.lax.map(
+            lambda k: jax.lax.dynamic_slice_in_dim(filled, first + k * half, half), jnp.arange(2, dtype=jnp.int32)
+        )
         return halves.reshape(size, *rows.shape[1:])
 
     return jax.tree_util.tree_map(cut, tree)
