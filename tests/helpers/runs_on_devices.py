@@ -163,7 +163,9 @@ CASES: dict[str, Callable[[], tuple[Any, Any, Any, dict[str, Any]]]] = {
 
 
 def main() -> None:
-    """Store every case for every number of devices."""
+    """Store every case for every number of devices, without silent casting or broadcasting."""
+    jax.config.update("jax_numpy_rank_promotion", "raise")
+    jax.config.update("jax_numpy_dtype_promotion", "strict")
     folder, counts, names = Path(sys.argv[1]), sys.argv[2].split(","), sys.argv[3].split(",")
     for name in names:
         flow, start, saved, rest = CASES[name]()
