@@ -122,6 +122,14 @@ class Diagnosable(eqx.Module):
         """Diagnose a finite state that cannot advance by the steps it was given: a sentence, None if unknown."""
 
 
+class MovesRows(eqx.Module):
+    """What moves is one array with a row a particle, so that several devices can each hold some of the rows."""
+
+    @abc.abstractmethod
+    def moving_rows(self, state: Any) -> Array:
+        """The array of a state that moves; nothing else does."""
+
+
 class HasStatistics(eqx.Module):
     """The card of a run shows numbers of this discretization."""
 

@@ -2,8 +2,8 @@
 
 A single run is compiled as it is: batching would compute both sides of every branch. Of an ensemble, an accelerator
 takes all runs as one batch. On processors it is cut into groups of runs that share a cache, and the cores work on
-different groups: a group waits for its slowest run only, and no core waits for another. What a run computes does not
-depend on the runs beside it.
+different groups: a group waits for its slowest run only, and no core waits for another. Where several devices share an
+ensemble, each takes groups of the same size. What a run computes does not depend on the runs beside it.
 """
 
 import os
@@ -16,14 +16,18 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array
 
 from particleflow._support.arrays import signature
+from particleflow.simulation.over_devices import solve_over_devices
 from particleflow.simulation.plan import Plan, WindowTimes
 from particleflow.simulation.stepping import Method, Numbers, SolvedWindow, solve_window
 
 # The matrices of all pairs of the runs in one group fit into this: about the second-level cache of a core.
 _GROUP_BYTES = 384 * 1024
+_DEVICE_GROUPS = 16  # of an ensemble that several accelerators share
+_RUNS = "runs"
 
 _solve_one: Any = eqx.filter_jit(solve_window)
 _compiled: set[Hashable] = set()  # signatures of programs that this process has
@@ -60,10 +64,13 @@ def _solved_by(
     # A compiled program converts NumPy arrays when it is called, all at once; converting each before the call takes as
     # long as evaluating the field of a few particles.
     alone = jax.tree_util.tree_map(lambda leaf: np.asarray(leaf[0]), (state, proposed))
-    window = _solve_one(
-        method, plan.observe, plan.event, plan.flow, plan.discretization, alone[0], entered, asked.times,
-        alone[1], plan.numbers, asked.passing,
-    )  # fmt: skip
+    if plan.devices is not None:
+        window = solve_over_devices(plan, method, entered, asked, *alone)
+    else:
+        window = _solve_one(
+            method, plan.observe, plan.event, plan.flow, plan.discretization, alone[0], entered, asked.times,
+            alone[1], plan.numbers, asked.passing,
+        )  # fmt: skip
     return jax.tree_util.tree_map(lambda leaf: np.asarray(leaf)[None], window)
 
 
@@ -87,8 +94,8 @@ def _solve_groups(
     """One window of all runs, group by group."""
     runs = plan.runs
     assert runs is not None
-    on_processors = all(device.platform == "cpu" for device in plan.start.points.devices())
-    size = group_size(plan) if on_processors else runs
+    size = _batch_size(plan, runs)
+    together = size * len(plan.devices or (None,))  # each device takes a group
     flow_arrays, flow_rest = eqx.partition(plan.flow, eqx.is_array)
     by_run = (flow_arrays if plan.flow_per_run else None, state, proposed, plan.numbers.key)
     settings = (plan.flow_per_run, method, plan.observe, plan.event, plan.discretization)
@@ -96,13 +103,23 @@ def _solve_groups(
 
     def solve(first: int) -> SolvedWindow:
         # The last group is filled up with copies of its last run, so that one compiled program serves all groups.
-        chosen = np.minimum(np.arange(first, first + size), runs - 1)
+        chosen = np.minimum(np.arange(first, first + together), runs - 1)
         arrays, state, proposed, key = jax.tree_util.tree_map(lambda leaf: _rows(leaf, chosen), by_run)
         flow = eqx.combine(arrays if plan.flow_per_run else flow_arrays, flow_rest)
+        if plan.devices is not None:
+            mesh = Mesh(np.asarray(plan.devices), (_RUNS,))
+            return _solve_on_each(mesh, *settings, flow, state, proposed, key, *shared)
         return _solve_group(*settings, flow, state, proposed, key, *shared)
 
-    program = signature((settings, size, plan.flow, state, shared))
-    return _joined(_on_all_cores(solve, range(0, runs, size), program), runs)
+    program = signature((settings, together, plan.devices, plan.flow, state, shared))
+    return _joined(_on_all_cores(solve, range(0, runs, together), program), runs)
+
+
+def _batch_size(plan: Plan, runs: int) -> int:
+    """How many runs are one batch: by the shapes of the ensemble and the kind of device, never by their number."""
+    if all(device.platform == "cpu" for device in plan.start.points.devices()):
+        return group_size(plan)
+    return runs if plan.devices is None else -(-runs // _DEVICE_GROUPS)
 
 
 def _on_all_cores(solve: Callable[[int], SolvedWindow], firsts: range, program: Hashable | None) -> list[SolvedWindow]:
@@ -132,10 +149,7 @@ def _rows(leaf: Any, chosen: np.ndarray) -> Any:
     return leaf[chosen] if is_key else np.asarray(leaf)[chosen]
 
 
-@eqx.filter_jit
-def _solve_group(
-    flow_per_run, method, observe, event, discretization, flow, state, proposed, key, begin, times, numbers
-):
+def _group(flow_per_run, method, observe, event, discretization, flow, state, proposed, key, begin, times, numbers):
     """One group as one batch; the arrays of the flow have an axis of runs with `flow_per_run`, and else none."""
     arrays, rest = eqx.partition(flow, eqx.is_array)
 
@@ -146,3 +160,20 @@ def _solve_group(
 
     axes = (0 if flow_per_run else None, 0, 0, 0)
     return jax.vmap(one, in_axes=axes)(arrays, state, proposed, key)
+
+
+_solve_group: Any = eqx.filter_jit(_group)
+
+
+@eqx.filter_jit
+def _solve_on_each(mesh, flow_per_run, *operands):
+    """One group on each device of a mesh, as one program; parameters as for `_group`, with the runs of all groups."""
+    arrays, rest = eqx.partition(operands, eqx.is_array)
+
+    def one(arrays: Any) -> SolvedWindow:
+        return _group(flow_per_run, *eqx.combine(arrays, rest))
+
+    shared, by_run = PartitionSpec(), PartitionSpec(_RUNS)
+    flow = by_run if flow_per_run else shared
+    given = (*(shared,) * 4, flow, *(by_run,) * 3, *(shared,) * 3)
+    return jax.shard_map(one, mesh=mesh, in_specs=(given,), out_specs=by_run, check_vma=False)(arrays)

@@ -34,6 +34,7 @@ from particleflow.simulation.plan import (
     make_numbers,
     make_plan,
 )
+from particleflow.simulation.processes import any_process, progress_of_first
 from particleflow.simulation.recording.recording import Recording
 from particleflow.simulation.stepping import final_state
 from particleflow.simulation.window_loop import Frames, run_plan
@@ -58,6 +59,7 @@ def stream(
     key: Array | None = None,
     window: int | None = None,
     max_steps: int = 200_000,
+    devices: int | None = None,
 ) -> Iterator[Frames]:
     """Run a flow and yield its frames window by window; memory is one window.
 
@@ -69,11 +71,11 @@ def stream(
     lists observables. `event` stops the run; maps and noisy runs check it at the ends of their steps only. `key` drives
     the noise. `window` is the number of frames computed at once, with a step that ends at the last of them; if left
     out, first two, then more, up to 32, or for large clouds those that the steps of about two seconds pass. `max_steps`
-    is the most steps that one window may take.
+    is the most steps that one window may take. `devices` as for `simulate`.
     """
     plan = make_plan(
         flow, start, times, Stepping(rtol, atol, step, solver, max_steps), discretization=discretization,
-        observe=observe, event=event, key=key, window=window,
+        observe=observe, event=event, key=key, window=window, devices=devices,
     )  # fmt: skip
     yield from run_plan(plan)
 
@@ -93,6 +95,7 @@ def simulate(
     key: Array | None = None,
     window: int | None = None,
     max_steps: int = 200_000,
+    devices: int | None = None,
     store: str | Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
@@ -126,6 +129,8 @@ def simulate(
                         them; if left out, first two, then more, up to 32, or for large clouds those that the steps
                         of about two seconds pass, so that more frames do not make more steps
         max_steps       the most steps that one window may take
+        devices         how many devices of this machine share the particles, or the runs of an ensemble; no stored
+                        number depends on how many; one of JAX's choice if left out
     What is kept:
         observe         observables, each a function of the present, stored for every frame
         store           the file that frames are streamed to; folders above it are made; in memory if left out
@@ -145,7 +150,7 @@ def simulate(
     """
     plan = make_plan(
         flow, start, times, Stepping(rtol, atol, step, solver, max_steps), discretization=discretization,
-        observe=observe, event=event, key=key, window=window,
+        observe=observe, event=event, key=key, window=window, devices=devices,
     )  # fmt: skip
     kept = Recording(
         None if store is None else Path(store), resume, overwrite, storage, particles, labels, words, title, fsync,
@@ -173,18 +178,32 @@ def record(plan: Plan, recording: Recording, progress: bool | Callable[[Frames],
 
     bar = reporting(progress, "simulating", len(plan.times), told, remaining=False)
     recorder = Recorder(plan, recording)
+    resumed = progress_of_first(plan, recorder.resumed)
     with recorder, heeding(active=stored) as interrupted, bar as report:
         try:
-            for frames in run_plan(plan, recorder.resumed):
+            for frames in run_plan(plan, resumed):
                 recorder.append(frames)
                 report(frames)
-                if interrupted() and frames.progress.status == Status.RUNNING:
+                if any_process(plan, interrupted()) and frames.progress.status == Status.RUNNING:
                     recorder.interrupt()
                     break
         except RunError as error:
             error.trajectory = None if stored else recorder.finish()
             raise
         return recorder.finish()
+
+
+def accompany(plan: Plan, progress: Callable[[Frames], None]) -> None:
+    """Run a plan beside process 0, which records it; to its end, or until any process is asked to stop.
+
+    Parameters: `progress` is called with every window, whose frames only process 0 has.
+    """
+    resumed = progress_of_first(plan, None)
+    with heeding(active=True) as interrupted:
+        for frames in run_plan(plan, resumed):
+            progress(frames)
+            if any_process(plan, interrupted()) and frames.progress.status == Status.RUNNING:
+                break
 
 
 def evolve(

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from test_two_processes import SCENARIO
 from test_workers import LAYERS, results, states, times_done
 
 import particleflow as pf
@@ -15,9 +16,10 @@ from local_slurm import local_slurm, why_not
 from particleflow import scenario
 from particleflow.app.cli import main
 from particleflow.app.sweep import Manifest, new_sweep, plan_groups, plan_sweep
-from particleflow.app.sweep.slurm import job_script, submit
+from particleflow.app.sweep.slurm import submit, sweep_script
 from particleflow.app.sweep.workers import work
-from particleflow.errors import UserError
+from particleflow.errors import StoreError, UserError
+from same_files import datasets
 
 
 def directives(script):
@@ -26,17 +28,35 @@ def directives(script):
 
 def test_a_script_is_one_worker_a_task(tmp_path):
     folder = tmp_path / "a sweep; rm -rf $HOME `date`"
-    script = job_script(folder, ["--array=0-7%2", "--time=00:10:00"], ["--native", "off"])
+    script = sweep_script(folder, ["--array=0-7%2", "--time=00:10:00"], ["--native", "off"])
     assert directives(script)[1:4] == ["--array=0-7%2", "--time=00:10:00", f'--output="{folder}/slurm/%A_%a.out"']
     last = script.splitlines()[-1]
     assert shlex.split(last) == ["exec", sys.executable, "-m", "particleflow", "work", str(folder), "--native", "off"]
-    assert "%%A" in job_script(tmp_path / "%A", [], [])  # of the folder, which Slurm would replace
+    assert "%%A" in sweep_script(tmp_path / "%A", [], [])  # of the folder, which Slurm would replace
+
+
+def test_a_run_by_several_tasks_is_frozen_and_its_script_printed(tmp_path, capsys, monkeypatch):
+    path, folder = tmp_path / "run.toml", tmp_path / "out"
+    path.write_text(SCENARIO[: SCENARIO.index("[sweep]")], encoding="utf-8")
+    command = ["run", str(path), "--output", str(folder), "--slurm", "--dry-run", "--devices", "2"]
+    assert main(command) == 2
+    assert "Option --slurm needs --tasks" in capsys.readouterr().err
+    assert main([*command, "--tasks", "3", "--time", "00:10:00"]) == 0
+    said = capsys.readouterr().out
+    assert said == (folder / "slurm.sh").read_text()
+    assert directives(said)[1:3] == ["--ntasks=3", "--time=00:10:00"]
+    assert "--signal=TERM@60" in directives(said)  # to all tasks
+    last = shlex.split(said.splitlines()[-1])
+    assert last == ["exec", "srun", sys.executable, "-m", "particleflow", "resume", str(folder), "--devices", "2"]
+    assert "count = 40" in (folder / "scenario.toml").read_text()
+    assert main(["run", str(path), "--output", str(tmp_path / "other"), "--tasks", "3"]) == 2
+    assert "Option --tasks is for Slurm: add --slurm" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ['quo"te', "back\\slash", "new\nline"])
 def test_a_folder_that_a_script_cannot_name_is_refused(tmp_path, name):
     with pytest.raises(UserError, match="must not have quotes"):
-        job_script(tmp_path / name, [], [])
+        sweep_script(tmp_path / name, [], [])
 
 
 @pytest.fixture
@@ -84,6 +104,39 @@ def slurm(tmp_path_factory):
 
 def asked(environment, *command):
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split()
+
+
+@pytest.mark.slow
+def test_two_tasks_share_a_run_and_a_cancelled_job_goes_on(slurm, tmp_path):
+    """Two tasks of srun find each other; the job is cancelled after some windows and submitted once more."""
+    path, folder = tmp_path / "run.toml", tmp_path / "out"
+    path.write_text(SCENARIO[: SCENARIO.index("[sweep]")].replace("count = 40", "count = 250"), encoding="utf-8")
+    assert main(["run", str(path), "--output", str(tmp_path / "alone"), "--devices", "1", "--quiet"]) == 0
+    command = [sys.executable, "-m", "particleflow", "run", str(path), "--slurm", "--tasks", "2", "--quiet"]
+    subprocess.run([*command, "--output", str(folder)], env=slurm, check=True, capture_output=True)
+    while asked(slurm, "squeue", "-h", "-o", "%A") and not frames_in(folder):
+        time.sleep(0.1)
+    for job in asked(slurm, "squeue", "-h", "-o", "%A"):
+        subprocess.run(["scancel", job], env=slurm, check=False, capture_output=True)
+    messages = "\n".join(each.read_text() for each in (folder / "slurm").iterdir())
+    assert 0 < frames_in(folder) < 401, messages
+    while asked(slurm, "squeue", "-h", "-o", "%A"):
+        time.sleep(0.5)
+    subprocess.run(["sbatch", str(folder / "slurm.sh")], env=slurm, check=True, capture_output=True)
+    while asked(slurm, "squeue", "-h", "-o", "%A"):
+        time.sleep(0.5)
+    messages = "\n".join(each.read_text() for each in (folder / "slurm").iterdir())
+    assert frames_in(folder) == 401, messages
+    assert datasets(folder / "trajectory.h5") == datasets(tmp_path / "alone" / "trajectory.h5")
+
+
+def frames_in(folder):
+    """The number of frames that a run has stored so far."""
+    try:
+        with pf.Trajectory.open(folder / "trajectory.h5") as run:
+            return len(run)
+    except (OSError, StoreError):
+        return 0
 
 
 @pytest.mark.slow

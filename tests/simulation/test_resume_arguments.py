@@ -92,8 +92,8 @@ ACCEPTED: dict[str, list[Any]] = {
     "provenance": [{"title": "another"}],
     "progress": [lambda frames: None],
 }
-# What has a test of its own below, or says where the file is.
-ELSEWHERE = {"title", "overwrite", "rtol", "atol", "key", "store", "resume", "discretization"}
+# What has a test of its own below (devices: in `test_over_devices`), or says where the file is.
+ELSEWHERE = {"devices", "title", "overwrite", "rtol", "atol", "key", "store", "resume", "discretization"}
 
 
 def break_off(frames: Any) -> None:

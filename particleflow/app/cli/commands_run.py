@@ -4,6 +4,7 @@ Options are described in the docstrings as cyclopts reads them; `particleflow.ap
 """
 
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -12,16 +13,35 @@ from cyclopts import Parameter
 from particleflow._support.text import plural
 from particleflow.app.cli.closing_lines import closing_lines
 from particleflow.app.cli.console import Meter, RunMeter, note, result, result_json
-from particleflow.app.cli.options import AllowCode, Device, Flag, Native, Overrides, Quiet, Scenario
+from particleflow.app.cli.options import (
+    AllowCode,
+    Device,
+    Devices,
+    Flag,
+    GroupOptions,
+    Native,
+    Overrides,
+    Processes,
+    Quiet,
+    Scenario,
+    SlurmRun,
+    computing_options,
+)
 from particleflow.app.cli.signal_thread import INTERRUPTED
+from particleflow.app.cli.submit_run import submit_run
 from particleflow.errors import ResumedElsewhere, UserError
 from particleflow.trajectory.status import Status
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from particleflow.app.processes.joining import ProcessGroup
+    from particleflow.app.processes.watch import Watch
     from particleflow.app.runs.driver import PlannedRun
     from particleflow.app.runs.run_outputs import Outcome
     from particleflow.app.scenario.scenario import Scenario as Loaded
     from particleflow.simulation.plan import Cost
+    from particleflow.simulation.window_loop import Frames
 
 Switch = Annotated[bool | None, Parameter(show_default=False)]
 
@@ -37,6 +57,9 @@ def run(
     movie: Switch = None,
     page: Switch = None,
     device: Device = None,
+    devices: Devices = None,
+    group: GroupOptions = Processes(),  # noqa: B008
+    slurm: Annotated[SlurmRun, Parameter(name="*", group="On a cluster with Slurm")] = SlurmRun(),  # noqa: B008
     native: Native = "on",
     allow_code: AllowCode = False,
     json: Flag = False,
@@ -63,10 +86,20 @@ def run(
     from particleflow.app.runs.driver import PlannedRun, new_run_folder
     from particleflow.app.scenario import scenario as scenarios
 
-    description = prepare(device, native)
     switches = {"summary": summary, "figures": figures, "movie": movie, "page": page}
     chosen = [f"output.{name}={str(on).lower()}" for name, on in switches.items() if on is not None]
-    loaded = scenarios.load(scenario, [*set_, *chosen], allow_code=allow_code)
+
+    def load() -> "Loaded":
+        return scenarios.load(scenario, [*set_, *chosen], allow_code=allow_code, devices=devices)
+
+    asked = slurm.sbatch_options()
+    if asked is None and (found := group.found()) is not None:
+        return _together(found, load, output, device, native, resumed=False, json=json, quiet=quiet)
+    description = prepare(device, native, None if asked else devices)
+    loaded = load()
+    if asked is not None:
+        options = computing_options(device, native, devices, allow_code=allow_code)
+        return submit_run(replace(loaded, devices=None), output, asked, options, dry_run=slurm.dry_run, quiet=quiet)
     if loaded.document.sweep is not None:
         note("This file has a [sweep]; running the scenario alone. `particleflow sweep` runs all of it.", quiet=quiet)
     planned = PlannedRun(loaded)
@@ -82,6 +115,8 @@ def resume(
     *,
     retry: Literal["failed"] | None = None,
     device: Device = None,
+    devices: Devices = None,
+    group: GroupOptions = Processes(),  # noqa: B008
     native: Native = "on",
     allow_code: AllowCode = False,
     json: Flag = False,
@@ -108,15 +143,38 @@ def resume(
         from particleflow.app.cli.commands_sweep import resume_sweep
 
         return resume_sweep(
-            folder, device=device, native=native, allow_code=allow_code, retry_failed=retry is not None, json=json,
-            quiet=quiet,
+            folder, device=device, devices=devices, native=native, allow_code=allow_code,
+            retry_failed=retry is not None, json=json, quiet=quiet,
         )  # fmt: skip
     if retry is not None:
         raise UserError(f"Option --retry is for sweeps, but {folder} holds a single run: leave it out.")
-    description = prepare(device, native)
-    loaded = scenarios.load(run_folder.scenario_file(folder), allow_code=allow_code)
+
+    def load() -> "Loaded":
+        return scenarios.load(run_folder.scenario_file(folder), allow_code=allow_code, devices=devices)
+
+    if (found := group.found()) is not None:
+        return _together(found, load, folder, device, native, resumed=True, json=json, quiet=quiet)
+    description = prepare(device, native, devices)
+    loaded = load()
     note(f"{loaded.title[:200]}\n  resumed in {folder} on {description}", quiet=quiet)
     return run_and_report(PlannedRun(loaded, resumed=True), folder, json=json, quiet=quiet)
+
+
+def _together(
+    group: "ProcessGroup", load: "Callable[[], Loaded]", folder: Path | None, device: str | None, native: str, *,
+    resumed: bool, json: bool, quiet: bool,
+) -> int:  # fmt: skip
+    """Make a run, or go on with it, together with the other processes of a group; returns an exit code."""
+    from particleflow.app.cli.device import prepare
+    from particleflow.app.cli.run_in_group import run_in_group
+    from particleflow.app.runs.driver import PlannedRun
+
+    def plan() -> "PlannedRun":
+        loaded = load()
+        prepare(device, native, loaded.devices)
+        return PlannedRun(loaded, resumed=resumed)
+
+    return run_in_group(group, plan, folder, json=json, quiet=quiet)
 
 
 def note_chosen(loaded: "Loaded", *, quiet: bool = False) -> None:
@@ -125,10 +183,13 @@ def note_chosen(loaded: "Loaded", *, quiet: bool = False) -> None:
         note("  chosen: " + ", ".join(f"{path} = {value}" for path, value in chosen.items()), quiet=quiet)
 
 
-def run_and_report(planned: "PlannedRun", folder: Path, *, json: bool | None, quiet: bool) -> int:
+def run_and_report(
+    planned: "PlannedRun", folder: Path, *, json: bool | None, quiet: bool, watch: "Watch | None" = None
+) -> int:
     """Run a scenario in its folder, show its progress, and report its outcome; returns an exit code.
 
-    Parameters: `json` is whether the result is printed as JSON, None for no result at all.
+    Parameters: `json` is whether the result is printed as JSON, None for no result at all; `watch` of the processes
+    that make the run together counts its windows.
     """
     from particleflow.app.runs import driver
     from particleflow.summation.native.build import library
@@ -137,7 +198,9 @@ def run_and_report(planned: "PlannedRun", folder: Path, *, json: bool | None, qu
         library(lambda text: meter.update(text, 0, 0))
         meter.update("compiling, then the first frame", 0, 0)
         listener = driver.Listener(
-            lambda cost: _announce(cost, quiet=quiet), _run_meter(planned.scenario, meter), meter.update
+            lambda cost: _announce(cost, quiet=quiet),
+            _counted(_run_meter(planned.scenario, meter), watch),
+            meter.update,
         )
         with warnings.catch_warnings():
             warnings.simplefilter("always", ResumedElsewhere)
@@ -146,6 +209,17 @@ def run_and_report(planned: "PlannedRun", folder: Path, *, json: bool | None, qu
         with trajectory:
             lines = closing_lines(folder, trajectory) if planned.products else []
     return _finish(outcome, lines, json=json, quiet=quiet)
+
+
+def _counted(show: RunMeter, watch: "Watch | None") -> "Callable[[Frames], None]":
+    """A function of a window that shows it, and counts it for the other processes."""
+
+    def report(frames: "Frames") -> None:
+        show(frames)
+        if watch is not None:
+            watch.window()
+
+    return report
 
 
 def _run_meter(loaded: "Loaded", meter: Meter) -> RunMeter:

@@ -11,7 +11,17 @@ from cyclopts.validators import Number
 
 from particleflow.app.cli.commands_run import note_chosen
 from particleflow.app.cli.console import Meter, note, result, result_json
-from particleflow.app.cli.options import AllowCode, Device, Flag, Native, Overrides, Quiet, Slurm
+from particleflow.app.cli.options import (
+    AllowCode,
+    Device,
+    Devices,
+    Flag,
+    Native,
+    Overrides,
+    Quiet,
+    Slurm,
+    computing_options,
+)
 from particleflow.app.cli.sweep_members import replay_member
 from particleflow.errors import UserError
 
@@ -31,6 +41,7 @@ def sweep(
     workers: Annotated[int | None, Parameter(validator=Number(gte=0, lte=_MOST_WORKERS))] = None,
     slurm: Annotated[Slurm, Parameter(name="*", group="On a cluster with Slurm")] = Slurm(),  # noqa: B008
     device: Device = None,
+    devices: Devices = None,
     native: Native = "on",
     allow_code: AllowCode = False,
     json: Flag = False,
@@ -60,8 +71,8 @@ def sweep(
     asked = slurm.sbatch_options(_TASKS if workers is None else max(1, workers))
     workers = _TASKS if asked is not None and workers is None else workers
     note(f"Reading {scenario} …", quiet=quiet)
-    description = prepare(device, native)
-    loaded = scenarios.load(scenario, set_, allow_code=allow_code)
+    description = prepare(device, native, devices)
+    loaded = scenarios.load(scenario, set_, allow_code=allow_code, devices=devices)
     if loaded.document.sweep is None:
         raise UserError(f"{loaded.name} has no [sweep] table; `particleflow run` runs it.")
     note(f"{loaded.title[:200]}\n  on {description}", quiet=quiet)
@@ -72,7 +83,7 @@ def sweep(
     note(f"  into {manifest.folder}", quiet=quiet)
     note_chosen(loaded, quiet=quiet)
     if workers is not None:
-        options = _worker_options(device, native, allow_code=allow_code)
+        options = computing_options(device, native, devices, allow_code=allow_code)
         if asked is not None:
             return _submit(manifest.folder, asked, options, dry_run=slurm.dry_run, quiet=quiet)
         if workers == 0:
@@ -87,9 +98,9 @@ def sweep(
 
 def _submit(folder: Path, asked: list[str], options: list[str], *, dry_run: bool, quiet: bool) -> int:
     """Write the job script of a sweep and submit it, or print it; returns an exit code."""
-    from particleflow.app.sweep.slurm import submit, write_job_script
+    from particleflow.app.sweep.slurm import submit, sweep_script, write_job_script
 
-    path = write_job_script(folder, asked, options)
+    path = write_job_script(folder, sweep_script(folder, asked, options))
     if dry_run:
         result(path.read_text(encoding="utf-8").rstrip())
         note(f"Nothing is submitted; `sbatch {path}` does it.", quiet=quiet)
@@ -102,12 +113,6 @@ def _submit(folder: Path, asked: list[str], options: list[str], *, dry_run: bool
     )
     result(str(folder))
     return 0
-
-
-def _worker_options(device: str | None, native: str, *, allow_code: bool) -> list[str]:
-    """The options of `particleflow work` that say where and how to compute."""
-    chosen = [] if device is None else ["--device", device]
-    return [*chosen, *(["--native", native] if native != "on" else []), *(["--allow-code"] if allow_code else [])]
 
 
 def _share(folder: Path, workers: int, options: list[str], *, quiet: bool) -> None:
@@ -129,6 +134,7 @@ def work(
     lease: Annotated[float, Parameter(validator=Number(gte=1))] = 60.0,
     products: bool = True,
     device: Device = None,
+    devices: Devices = None,
     native: Native = "on",
     allow_code: AllowCode = False,
     quiet: Quiet = False,
@@ -158,8 +164,8 @@ def work(
 
     folder, end = _sweep_folder(sweep), end_of_time(stop_before)
     manifest = Manifest.open(folder)
-    description = prepare(device, native)
-    plan = plan_sweep(scenarios.load(scenario_file(folder), allow_code=allow_code))
+    description = prepare(device, native, devices)
+    plan = plan_sweep(scenarios.load(scenario_file(folder), allow_code=allow_code, devices=devices))
     note(f"{manifest.title[:200]}\n  a worker in {folder} on {description}", quiet=quiet)
     try:
         with Meter(quiet=quiet) as meter:
@@ -196,7 +202,15 @@ def _sweep_folder(sweep: Path) -> Path:
 
 
 def resume_sweep(
-    folder: Path, *, device: str | None, native: str, allow_code: bool, retry_failed: bool, json: bool, quiet: bool
+    folder: Path,
+    *,
+    device: str | None,
+    devices: int | None,
+    native: str,
+    allow_code: bool,
+    retry_failed: bool,
+    json: bool,
+    quiet: bool,
 ) -> int:
     """Run the runs of a sweep that are not done, then write its tables and figures."""
     from particleflow.app.cli.device import prepare
@@ -206,8 +220,8 @@ def resume_sweep(
 
     manifest = Manifest.open(folder)
     with manifest.locked():  # before JAX is loaded, so that a second process is refused at once
-        prepare(device, native)
-        plan = plan_sweep(scenarios.load(scenario_file(folder), allow_code=allow_code))
+        prepare(device, native, devices)
+        plan = plan_sweep(scenarios.load(scenario_file(folder), allow_code=allow_code, devices=devices))
         return _run_and_report(plan, manifest, retry_failed=retry_failed, json=json, quiet=quiet)
 
 
@@ -250,6 +264,7 @@ def replay(
     /,
     *,
     device: Device = None,
+    devices: Devices = None,
     native: Native = "on",
     allow_code: AllowCode = False,
     json: Flag = False,
@@ -265,5 +280,12 @@ def replay(
         Print what was made as JSON.
     """
     return replay_member(
-        _sweep_folder(sweep), number, device=device, native=native, allow_code=allow_code, json=json, quiet=quiet
+        _sweep_folder(sweep),
+        number,
+        device=device,
+        devices=devices,
+        native=native,
+        allow_code=allow_code,
+        json=json,
+        quiet=quiet,
     )

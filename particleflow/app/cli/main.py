@@ -219,7 +219,7 @@ def _report(error: ParticleflowError) -> int:
     note(f"Error: {error}")
     code = 2 if isinstance(error, UserError) else 1
     if getattr(error, "hard_exit", False):
-        # HDF5 cannot close the file any more and would crash on the way out.
+        # HDF5 cannot close the file any more and would crash on the way out; or JAX would wait for other processes.
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)

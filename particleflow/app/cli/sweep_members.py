@@ -41,6 +41,7 @@ def replay_member(
     number: int,
     *,
     device: str | None = None,
+    devices: int | None = None,
     native: str = "on",
     allow_code: bool = False,
     products: bool = True,
@@ -58,13 +59,13 @@ def replay_member(
     from particleflow.app.scenario import scenario as scenarios
     from particleflow.app.sweep import member_folder, member_scenario, member_values
 
-    description = prepare(device, native)
+    description = prepare(device, native, devices)
     folder = member_folder(sweep, number)
     if resumed := (folder / SCENARIO_FILE).is_file():
         member_values(sweep, number)  # refuses a number that is none of the sweep
-        loaded = scenarios.load(scenario_file(folder), allow_code=allow_code)
+        loaded = scenarios.load(scenario_file(folder), allow_code=allow_code, devices=devices)
     else:
-        loaded = member_scenario(sweep, number, allow_code=allow_code)
+        loaded = member_scenario(sweep, number, allow_code=allow_code, devices=devices)
     planned = PlannedRun(loaded, resumed=resumed, products=products)
     with nullcontext(folder) if resumed else new_run_folder(planned, folder):
         note(f"{loaded.title[:200]}\n  into {folder} on {description}", quiet=quiet)

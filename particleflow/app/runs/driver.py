@@ -96,6 +96,14 @@ def run(planned: PlannedRun, folder: Path, listener: Listener | None = None) -> 
     return trajectory, outcome
 
 
+def has_ended(folder: Path) -> bool:
+    """Whether the run in a folder has come to its end, so that only products may be missing."""
+    trajectory = _ended(folder)
+    if trajectory is not None:
+        trajectory.close()
+    return trajectory is not None
+
+
 def _ended(folder: Path) -> "Trajectory | None":
     """The trajectory in a folder if its run is finished or was stopped by its event, else None."""
     from particleflow.trajectory.trajectory import Trajectory
@@ -116,16 +124,17 @@ def _recorded(planned: PlannedRun, folder: Path, say: Listener) -> "Trajectory":
     from particleflow.simulation.simulate import record
 
     scenario, setup, path = planned.scenario, planned.setup, folder / TRAJECTORY_FILE
+    begun = planned.resumed and path.exists()  # a run that Slurm starts is frozen before it is begun
     text = scenario.text if planned.resumed else freeze(scenario, folder, setup.drawing)
     provenance = {
         "name": scenario.name,
         "scenario": text,
         **setup.facts,
-        **({} if planned.resumed else transition_of(setup.plan)),
+        **({} if begun else transition_of(setup.plan)),
         "chosen": scenario.document.chosen,
     }
     kept = Recording(
-        path, resume=planned.resumed and path.exists(), labels=setup.labels, words=setup.words, title=scenario.title,
+        path, resume=begun, labels=setup.labels, words=setup.words, title=scenario.title,
         provenance=provenance, **setup.storing,
     )  # fmt: skip
     say.cost(setup.cost())

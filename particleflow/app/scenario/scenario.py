@@ -145,7 +145,10 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Scenario:
-    """A checked scenario: its table `raw`, the text `source` it was read from, and `folder`, where its paths begin."""
+    """A checked scenario: its table `raw`, the text `source` it was read from, and `folder`, where its paths begin.
+
+    `devices`, which is not in the file, is the number of devices that a run of it is shared by, see `simulate`.
+    """
 
     name: str
     folder: Path
@@ -153,6 +156,7 @@ class Scenario:
     raw: dict[str, Any]
     document: "Document"
     allow_code: bool = False
+    devices: int | None = None
 
     @cached_property
     def text(self) -> str:
@@ -175,7 +179,7 @@ class Scenario:
         Without `check` the plan is not made yet, so that only what cannot be constructed at all is refused.
         """
         with self._blamed():
-            setup = _build(self.document)
+            setup = _build(self.document, self.devices)
             if check:
                 setup.cost()  # makes the plan, in which everything is checked before the run begins
         return setup
@@ -198,7 +202,9 @@ class Scenario:
         raw = self.raw
         for path, value in values.items():
             raw = toml.with_value(raw, toml.parse_path(path), value)
-        return from_document(raw, self.name, self.folder, source=self.source, allow_code=self.allow_code)
+        return from_document(
+            raw, self.name, self.folder, source=self.source, allow_code=self.allow_code, devices=self.devices
+        )
 
 
 def load(
@@ -207,10 +213,12 @@ def load(
     *,
     values: Mapping[str, Any] | None = None,
     allow_code: bool = False,
+    devices: int | None = None,
 ) -> Scenario:
     """Read and check a scenario file (or a shipped scenario by its name), changed from outside before it is checked.
 
-    Parameters: `overrides`, texts `path=value`; `values`, the same as Python values by their dotted paths.
+    Parameters: `overrides`, texts `path=value`; `values`, the same as Python values by their dotted paths; on how
+    many `devices` it is run, see `simulate`.
     """
     file = find(path)
     text = read_text(file)
@@ -219,11 +227,17 @@ def load(
         raw = toml.with_override(raw, override)
     for place, value in (values or {}).items():
         raw = toml.with_value(raw, toml.parse_path(place), toml.plain(value, place))
-    return from_document(raw, file.name, file.parent, source=text, allow_code=allow_code)
+    return from_document(raw, file.name, file.parent, source=text, allow_code=allow_code, devices=devices)
 
 
 def from_document(
-    raw: dict[str, Any], name: str, folder: Path, *, source: str = "", allow_code: bool = False
+    raw: dict[str, Any],
+    name: str,
+    folder: Path,
+    *,
+    source: str = "",
+    allow_code: bool = False,
+    devices: int | None = None,
 ) -> Scenario:
     """Check a parsed document `raw`; `source` is the text of the file that it was read from before changes, if any."""
     from particleflow.app.scenario.schema import Registry, read_document
@@ -231,7 +245,7 @@ def from_document(
     registry = Registry(allow_code=allow_code)
     with importable(folder, active=allow_code):
         document = read_document(raw, name, folder, registry)
-    return Scenario(name, folder, source, raw, document, allow_code)
+    return Scenario(name, folder, source, raw, document, allow_code, devices)
 
 
 def find(path: str | Path) -> Path:
@@ -449,7 +463,9 @@ def _density_start(draw: Drawing, flow: "Flow") -> "Start | None":
     return None if density is None else Start(_cast(how.project(flow, density), document.precision))
 
 
-def make_setup(document: "Document", flow: "Flow", start: "Start", drawing: Drawing | None = None) -> Setup:
+def make_setup(
+    document: "Document", flow: "Flow", start: "Start", drawing: Drawing | None = None, devices: int | None = None
+) -> Setup:
     """Collect all arguments of `simulate` from a scenario, its flow and its start."""
     from particleflow.simulation.plan import Stepping
 
@@ -460,6 +476,7 @@ def make_setup(document: "Document", flow: "Flow", start: "Start", drawing: Draw
         "event": None if document.event is None else _cast(document.event.build(draw), document.precision),
         "key": key_for(document.seed, "noise") if flow.is_noisy else None,
         "window": time.window,
+        "devices": devices,
     }
     return Setup(
         flow, start.measure, save_times(time),
@@ -472,11 +489,11 @@ def make_setup(document: "Document", flow: "Flow", start: "Start", drawing: Draw
     )  # fmt: skip
 
 
-def _build(document: "Document") -> Setup:
+def _build(document: "Document", devices: int | None) -> Setup:
     """Flow, start and arguments, with clouds drawn once."""
     draw = Drawing(document)
     flow = make_flow(document, draw)
-    return make_setup(document, flow, make_start(document, flow, draw), draw)
+    return make_setup(document, flow, make_start(document, flow, draw), draw, devices)
 
 
 def _cast(tree: Any, dtype: Any) -> Any:

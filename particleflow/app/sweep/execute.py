@@ -103,7 +103,7 @@ def start_sweep(plan: SweepPlan, folder: Path, groups: list[list[int]] | None = 
     groups = plan_groups(plan) if groups is None else groups
     frozen = toml.loads(freeze(scenario, folder, swept=True), SCENARIO_FILE)
     if frozen["sweep"] != scenario.raw["sweep"]:
-        plan = plan_sweep(load(folder / SCENARIO_FILE, allow_code=scenario.allow_code))
+        plan = plan_sweep(load(folder / SCENARIO_FILE, allow_code=scenario.allow_code, devices=scenario.devices))
     return plan, Manifest.create(folder, scenario.title, list(plan.keys), plan.runs, groups)
 
 

@@ -46,7 +46,7 @@ class MemberBuilder:
         start_key = _text([raw["initial"], raw.get("discretization"), seed, common])
         if start_key not in self._starts:
             self._starts[start_key] = make_start(document, flow)
-        return make_setup(document, flow, self._starts[start_key])
+        return make_setup(document, flow, self._starts[start_key], devices=self.scenario.devices)
 
     def signature(self, values: dict[str, Any]) -> Any:
         """What must be equal for two runs to run as one ensemble: structure, shapes, times, method."""

@@ -28,7 +28,7 @@ def member_values(sweep: Path, number: int) -> dict[str, Any]:
     return runs[number]["values"]
 
 
-def member_scenario(sweep: Path, number: int, *, allow_code: bool = False) -> "Scenario":
+def member_scenario(sweep: Path, number: int, *, allow_code: bool = False, devices: int | None = None) -> "Scenario":
     """The scenario of a run of a sweep: that of the sweep with the values of the run, and without its [sweep] table."""
     from particleflow.app.scenario.scenario import from_document, load
 
@@ -38,4 +38,4 @@ def member_scenario(sweep: Path, number: int, *, allow_code: bool = False) -> "S
     raw["title"] = f"{whole.title}, run {number}"
     for path, value in values.items():
         raw = toml.with_value(raw, toml.parse_path(path), value)
-    return from_document(raw, whole.name, whole.folder, source=whole.source, allow_code=allow_code)
+    return from_document(raw, whole.name, whole.folder, source=whole.source, allow_code=allow_code, devices=devices)

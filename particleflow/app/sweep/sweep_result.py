@@ -33,6 +33,7 @@ def sweep(
     *,
     set: Mapping[str, Any] | None = None,
     output: str | Path | None = None,
+    devices: int | None = None,
     allow_code: bool = False,
     progress: bool | Callable[[int, int, str], None] | None = None,
 ) -> "SweepResult":
@@ -42,12 +43,13 @@ def sweep(
     left out: dotted paths with lists of values, ranges such as {"start": 1, "stop": 9, "count": 5}, and seeds, as
     {"drift.0.kernel.beta": [1, 4, 9], "seed": {"count": 8}}, while the `phase` of the file, its figure, stays as long
     as its axes are swept and no other one is given; `set`, other values for keys that all runs share;
-    `output`, the folder, outputs/SCENARIO/NUMBER if left out; `allow_code` lets the file name code of yours;
+    `output`, the folder, outputs/SCENARIO/NUMBER if left out; on how many `devices` it runs, see `simulate`;
+    `allow_code` lets the file name code of yours;
     `progress`, true for a bar, or a function of runs done, runs in all, and details.
     A sweep that is interrupted goes on by `particleflow resume FOLDER`.
     """
     values = {**(set or {}), **({} if over is None else {"sweep": {**_kept_phase(scenario, over), **over}})}
-    loaded = scenarios.load(scenario, values=values, allow_code=allow_code)
+    loaded = scenarios.load(scenario, values=values, allow_code=allow_code, devices=devices)
     if loaded.document.sweep is None:
         raise ArgumentError(f"Argument `over` must name keys to sweep, since {loaded.name} has no [sweep] table.")
     plan, manifest = new_sweep(plan_sweep(loaded), output)

@@ -19,6 +19,7 @@ from particleflow.discretization.discretization_capabilities import (
     DrivenByNoise,
     HasCanonicalState,
     HasStatistics,
+    MovesRows,
     Noise,
 )
 from particleflow.discretization.particles.cloud_states import AbstractCloud, Cloud, Coalesced
@@ -37,7 +38,7 @@ from particleflow.errors import ArgumentError
 from particleflow.measure import Measure
 
 
-class Particles(AbstractDiscretization, Coalescing, DrivenByNoise, HasCanonicalState, HasStatistics):
+class Particles(AbstractDiscretization, Coalescing, DrivenByNoise, HasCanonicalState, HasStatistics, MovesRows):
     """Points of fixed weight that move with the flow.
 
     With `coalesce` = ε, particles that have come within ε of each other and move together are carried by one point from
@@ -117,6 +118,10 @@ class Particles(AbstractDiscretization, Coalescing, DrivenByNoise, HasCanonicalS
             return Noise(shape, act)
 
         return driven(flow.temperature, (count, dimension)), driven(flow.common_temperature, (1, dimension))
+
+    def moving_rows(self, state: AbstractCloud) -> Array:
+        """The points, or the residual streams that the geometry moves."""
+        return state.moving
 
     def resolution(self) -> float:
         """ε, the distance up to which two particles may become one; 0 without `coalesce`."""

@@ -33,6 +33,7 @@ from particleflow.simulation.plan.checks import (
     check_resolution,
 )
 from particleflow.simulation.plan.companions import with_log_energy
+from particleflow.simulation.plan.device_choice import devices_of_run, local_devices
 from particleflow.simulation.plan.inputs import as_flows, as_starts, as_times, joined_flows, laid_out, leaf_of, on_grid
 from particleflow.simulation.plan.stepping_method import (
     FEW_POINTS,
@@ -84,7 +85,7 @@ class Plan:
     steps in; None where it never does. `approximates`: the
     summation is chosen for every window, within the tolerance that the user has given; never in an ensemble. `runs` is
     None for a single run; in an ensemble the arrays of `start`, and with `flow_per_run` those of `flow`, have a leading
-    axis of runs.
+    axis of runs. `devices` share the particles of a single run, or the runs of an ensemble; None: there is one.
     """
 
     flow: Flow
@@ -103,6 +104,7 @@ class Plan:
     growing: bool
     choices: dict[str, str]
     approximates: bool
+    devices: tuple[Any, ...] | None = None
 
     @property
     def dtype(self) -> Any:
@@ -213,6 +215,7 @@ def make_plan(
     event: AbstractEvent | None = None,
     key: Array | None = None,
     window: int | None = None,
+    devices: int | None = None,
 ) -> Plan:
     """Check all arguments, and choose what is left open; parameters as for `simulation.stream`."""
     moving = _moving(flow, start, discretization, observe, event)
@@ -255,6 +258,7 @@ def make_plan(
             **_tolerance_note(asked, stepping),
         },
         approximates=moving.runs is None and any(allowed_error(each.summation) is not None for each in acting),
+        devices=devices_of_run(devices) if moving.runs is None else local_devices(devices),
     )
 
 

@@ -21,7 +21,7 @@ from particleflow.summation.native.build import library
 
 # The version of checkpoints: raised whenever a run resumed from an older one would not repeat the uninterrupted run.
 RUN_FORMAT = 7
-SURROUNDINGS = ("versions", "device", "platform", "native sum")  # compared when a run goes on elsewhere
+SURROUNDINGS = ("versions", "device", "platform", "native sum", "sharing")  # compared when a run goes on elsewhere
 # The packages whose versions may decide the numbers of a run, or the bytes of its file.
 _PACKAGES = (
     "particleflow", "jax", "jaxlib", "jax-finufft", "diffrax", "equinox", "lineax", "optimistix", "numpy", "scipy",
@@ -34,10 +34,11 @@ _SCHEDULED = ("beta", "width", "radius", "value")  # the last is that of the int
 _MOST_DATA = 20_000  # numbers of fixed data that the metadata hold
 
 
-def surroundings(device: Any, packages: tuple[str, ...] = ()) -> dict[str, Any]:
+def surroundings(device: Any, packages: tuple[str, ...] = (), sharing: str | None = None) -> dict[str, Any]:
     """The software and hardware of a run on a device: versions of packages, device, native code, platform.
 
-    Parameters: `device`; `packages` whose versions matter beside those that every run uses.
+    Parameters: `device`; `packages` whose versions matter beside those that every run uses; `sharing`, what devices
+    share, None for nothing.
     """
     import platform
 
@@ -45,6 +46,7 @@ def surroundings(device: Any, packages: tuple[str, ...] = ()) -> dict[str, Any]:
         "run format": RUN_FORMAT,
         "versions": _versions(packages),
         "device": f"{device.platform} ({device.device_kind})",
+        "sharing": sharing,
         "native sum": library().description,
         "platform": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
     }
@@ -58,7 +60,9 @@ def changed_surroundings(before: Mapping[str, Any], now: Mapping[str, Any]) -> l
     old, new = ({name: each.get(name) for name in SURROUNDINGS} for each in (before, now))
     versions, others = (each.pop("versions") or {} for each in (old, new))
     changes = [f"{name} {was} → {others.get(name)}" for name, was in versions.items() if others.get(name) != was]
-    return changes + [f"{name} {was} → {new[name]}" for name, was in old.items() if new[name] != was]
+    return changes + [
+        f"{name} {was or 'none'} → {new[name] or 'none'}" for name, was in old.items() if new[name] != was
+    ]
 
 
 def describe(plan: Plan) -> dict[str, Any]:

@@ -354,7 +354,10 @@ def _provenance(plan: Plan, recorded: dict[str, Any], given: dict[str, Any]) -> 
     """The metadata of a run, in words and as hashes; a plan never changes, so this may be computed at any time."""
     identity = {"fingerprint": fingerprints(plan, **recorded), "code": code_fingerprints(plan)}
     (device,) = plan.numbers.step.devices()  # states begin as NumPy arrays, so that programs run where numbers are
-    return {**surroundings(device), **describe(plan), **identity, **given}
+    # How many devices share the particles changes no bit; that they do may change the last ones.
+    sharing = "particles among devices" if plan.devices is not None and plan.runs is None else None
+    shared = {} if plan.devices is None else {"devices": len(plan.devices)}
+    return {**surroundings(device, sharing=sharing), **shared, **describe(plan), **identity, **given}
 
 
 def _told_solvers(progress: RunProgress) -> str:

@@ -23,6 +23,7 @@ from particleflow.simulation.stepping.window import (
     final_state,
     frame,
     moved_by_a_layer,
+    shares_rows,
     solve_window,
 )
 
@@ -39,6 +40,7 @@ __all__ = [
     "final_state",
     "frame",
     "moved_by_a_layer",
+    "shares_rows",
     "solve_window",
     "solver_facts",
 ]

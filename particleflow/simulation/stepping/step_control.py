@@ -22,6 +22,7 @@ from particleflow.dynamics.flow import Flow
 from particleflow.simulation.stepping.event_search import unwatched
 from particleflow.simulation.stepping.implicit import uncounted
 from particleflow.simulation.stepping.positive_steps import unbounded, within
+from particleflow.summation.device_axis import all_rows, device_count, everywhere, largest, own_rows, rows_each
 
 _FIELD_ROUNDING = 4.0  # the rounding error of a field, in units of eps · max |y|
 # A step that ends where the field jumps uses the field before the jump, and the next one the field after it. So fields
@@ -79,6 +80,9 @@ class FlowSystem(eqx.Module):
     a little earlier than at the time it is given, so that a step that ends on a jump uses the field before it
     (`after_jumps`). Time, and the sums of steps with it, are in 64 bits whatever the `precision` of the state: single
     precision cannot tell 8192 from 8192.0001. The flow is evaluated in its own precision.
+
+    With `rows`, the number of rows of every moving leaf, a device holds some of them (`summation.device_axis`): it
+    gathers all, evaluates the flow as one device would, and keeps its rows of what comes out.
     """
 
     flow: Flow
@@ -86,14 +90,25 @@ class FlowSystem(eqx.Module):
     fixed: Any
     jumps: bool = eqx.field(static=True)
     precision: Any = eqx.field(static=True)
+    rows: int | None = eqx.field(static=True, default=None)
 
     def whole(self, moving: Any) -> Any:
-        """The state with these moving leaves, in its precision."""
+        """The state with these moving leaves, in its precision; of all devices where each holds some rows."""
+        moving = cast(moving, self.precision)
+        return eqx.combine(moving if self.rows is None else all_rows(moving, self.rows), self.fixed)
+
+    def held(self, moving: Any) -> Any:
+        """The state with these moving leaves, in its precision, as this device holds it."""
         return eqx.combine(cast(moving, self.precision), self.fixed)
+
+    def own(self, change: Any) -> Any:
+        """What this device holds of moving leaves or their rates."""
+        return change if self.rows is None else own_part(change)
 
     def __call__(self, t: Any, y: Any, args: Any) -> Any:
         """d y/dt."""
-        return cast(self.discretization.velocity(self.flow, self._asked(t), self.whole(y)), t.dtype)
+        rate = self.discretization.velocity(self.flow, self._asked(t), self.whole(y))
+        return cast(self.own(rate), t.dtype)
 
     def bounded(self, t: Any, y: Any) -> tuple[Any, Array]:
         """d y/dt, and the longest Euler step along it."""
@@ -113,7 +128,14 @@ class FlowSystem(eqx.Module):
         """The moving leaves after one explicit layer of this size."""
         time, length = t.astype(self.precision), size.astype(self.precision)
         moved = self.discretization.step(self.flow, time, self.whole(y), length)
-        return cast(split(moved, y)[0], t.dtype)
+        return cast(self.own(split(moved, y)[0]), t.dtype)
+
+
+def own_part(leaves: Any) -> Any:
+    """The rows that this device holds, of arrays of rows."""
+    devices = device_count()
+    assert devices is not None
+    return jax.tree.map(lambda rows: own_rows(rows, rows_each(rows.shape[0], devices)), leaves)
 
 
 def cast(tree: Any, dtype: Any) -> Any:
@@ -160,7 +182,7 @@ class ExplicitMap(diffrax.AbstractSolver):
 
 def all_finite(state: Any) -> Array:
     """Whether every number of a state is finite."""
-    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(state)]))
+    return everywhere(jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(state)])))
 
 
 class _Carried(eqx.Module):
@@ -307,7 +329,7 @@ def _wish(keep: Any, size: Any, following: Any, before: Any) -> Any:
 
 def _above_rounding(error: Array, y: Array, rounding: Any) -> Array:
     """An error estimate less what the rounding of the field alone may cause."""
-    caused = _FIELD_ROUNDING * rounding * jnp.max(jnp.abs(y))
+    caused = _FIELD_ROUNDING * rounding * largest(jnp.max(jnp.abs(y)))
     return jnp.sign(error) * jnp.maximum(jnp.abs(error) - caused, 0.0)
 
 
@@ -335,7 +357,8 @@ def _worst_row(scaled_error: Any) -> Float[Array, ""]:
     worst = jnp.max(jnp.stack(squares))
     positive = worst > 0
     norm = jnp.where(positive, jnp.sqrt(jnp.where(positive, worst, 1.0)), 0.0)
-    return jnp.where(jnp.isnan(worst), jnp.inf, norm)  # a step to a state that is not finite is repeated, shorter
+    norm = jnp.where(jnp.isnan(worst), jnp.inf, norm)  # a step to a state that is not finite is repeated, shorter
+    return largest(norm)
 
 
 class Bisection(optx.Bisection):

@@ -40,6 +40,7 @@ from particleflow.simulation.stepping.step_control import (
     after_jumps,
     cast,
     error_controller,
+    own_part,
 )
 
 EXPLICIT: dict[str, Callable[[], diffrax.AbstractSolver]] = {
@@ -106,6 +107,11 @@ class Method:
         return "If the flow is stiff, use solver = 'kvaerno5'; otherwise raise max_steps."
 
 
+def shares_rows(method: Method) -> bool:
+    """Whether each device may hold some of the rows that move: not where all are solved for at once, or bounded."""
+    return method.solver not in _STEPPING_TO_FRAMES
+
+
 def fields_per_step(solver: str) -> int | None:
     """How often a step, accepted or rejected, evaluates the field; None where it depends on Newton's method.
 
@@ -161,6 +167,7 @@ def solve_window(
     proposed: Float[Array, ""],
     numbers: Numbers,
     passing: Float[Array, ""] | None = None,
+    rows: int | None = None,
 ) -> SolvedWindow:
     """Solve from `begin` to the last of `times` and save at each of them.
 
@@ -168,11 +175,15 @@ def solve_window(
     `flow`; the `state` at `begin`; the `times`; the `proposed` first step size, 0 for none; and the `numbers`. At times
     that are not after `begin` the state at `begin` is saved. With `passing`, one of the times, the window ends with the
     step that reaches it, and the times that this step has not passed are not saved; infinite ones never are.
+
+    With `rows`, the number of particles, each device holds some of the rows that move: so are the state and the fields
+    of frames that are returned, while `state` has all rows (`summation.device_axis`).
     """
-    problem = _Problem.of(method, flow, discretization, state, begin, numbers, event)
+    problem = _Problem.of(method, flow, discretization, state, begin, numbers, event, rows=rows)
 
     def saved(time: Array, y: Any, args: Any) -> Any:
-        return frame(observe, problem.present(time, y))
+        fields, observables = frame(observe, problem.present(time, y))
+        return fields if rows is None else own_part(fields), observables
 
     end, asked, controller = times[-1], times, problem.controller(times)
     if passing is not None:
@@ -208,7 +219,7 @@ def _window_of(solution: diffrax.Solution, problem: "_Problem", times: Float[Arr
         fields=fields,
         observables=observables,
         end_time=solution.ts[1][0],
-        state=problem.system.whole(jax.tree_util.tree_map(lambda leaf: leaf[0], last)),
+        state=problem.system.held(jax.tree_util.tree_map(lambda leaf: leaf[0], last)),
         proposed=carried.proposed,
         accepted=solution.stats["num_accepted_steps"],
         rejected=solution.stats["num_rejected_steps"],
@@ -258,7 +269,7 @@ class _Problem(eqx.Module):
     @staticmethod
     def of(
         method: Method, flow: Flow, discretization: AbstractDiscretization, state: Any, begin: Array, numbers: Numbers,
-        event: AbstractEvent | None, *, windowed: bool = True,
+        event: AbstractEvent | None, *, windowed: bool = True, rows: int | None = None,
     ) -> "_Problem":  # fmt: skip
         """The problem from `state` on, just after `begin` if the field jumps there; leaves without velocity stay."""
         rate = moved_by_a_layer if method.solver == MAP else _rate
@@ -267,7 +278,8 @@ class _Problem(eqx.Module):
         times = flow.drift.changes() if method.solver not in _EVALUATED_AT_THE_BEGINNING else ()
         changes = [each for each in times if each.size]  # a stack of one layer never jumps
         jumps = jnp.concatenate(changes).astype(begin.dtype) if changes else None
-        system = FlowSystem(flow, discretization, fixed, jumps is not None, precision)
+        system = FlowSystem(flow, discretization, fixed, jumps is not None, precision, rows)
+        moving = system.own(moving)
         begin = after_jumps(begin, jumps, precision)[0]
         return _Problem(method, system, moving, begin, jumps, numbers, event, windowed)
 
@@ -395,9 +407,12 @@ class _Problem(eqx.Module):
 
         def field(t: Any, y: Any, args: Any) -> lx.AbstractLinearOperator:
             def act(increment: Array) -> Any:
-                return cast(noise.act(t.astype(self.precision), self.system.whole(y), increment), t.dtype)
+                change = noise.act(t.astype(self.precision), self.system.whole(y), increment)
+                return cast(self.system.own(change), t.dtype)
 
-            return lx.FunctionLinearOperator(act, jax.ShapeDtypeStruct(noise.shape, self.precision))
+            # the structure of an array that is made here, which names the devices that share it, if there are several
+            increments = jax.eval_shape(lambda: jnp.zeros(noise.shape, self.precision))
+            return lx.FunctionLinearOperator(act, increments)
 
         return diffrax.ControlTerm(field, GridNoise(key, self.numbers, noise.shape, self.precision, self.windowed))
 

@@ -27,6 +27,7 @@ from particleflow.summation.base import (
     value_columns,
 )
 from particleflow.summation.candidates import Candidate
+from particleflow.summation.device_axis import is_shared, shared_in_blocks
 from particleflow.summation.exact.blocks import Sources, blocks, source_blocks
 from particleflow.summation.exact.dense import pairs_and_bytes
 from particleflow.summation.moments import Moments, Sums, finite_maximum, shifted_sums
@@ -56,7 +57,11 @@ class Blockwise(Candidate, DrawsPoints):
     def summed(self, prepared: PreparedSum, values: Any = None) -> Moments:
         """The merge of all blocks of sources, for one block of queries after the other."""
         kernel, measure, queries = prepared.kernel, prepared.measure, prepared.queries
-        return _moments_by_blocks(self, kernel, measure, queries, value_columns(measure, values))
+        columns, count = value_columns(measure, values), queries.points.shape[0]
+        if not is_shared(count):
+            return _moments_by_blocks(self, kernel, measure, queries, columns)
+        sources = source_blocks(measure, columns, self.source_block)
+        return shared_in_blocks(lambda rows: _row_moments(kernel, rows, sources), queries, count, self.query_block)
 
     def promise(self, prepared: PreparedSum, limits: Limits) -> Choice:
         """Exact, for any sum; blocks are as many whole rows as fit where the kernel counts points."""

@@ -20,6 +20,7 @@ from particleflow.summation.base import (
     value_columns,
 )
 from particleflow.summation.candidates import Candidate
+from particleflow.summation.device_axis import is_shared, shared_in_blocks
 from particleflow.summation.moments import Moments
 from particleflow.summation.prepared import PreparedSum
 from particleflow.summation.sampling import DrawsPoints, drawn_indices
@@ -30,9 +31,16 @@ class Dense(Candidate, DrawsPoints):
 
     def summed(self, prepared: PreparedSum, values: Any = None) -> Moments:
         """Row maxima, exponentials and one product, of the whole matrix log K(x_i, y_j) + log w_j."""
-        measure = prepared.measure
-        logits = logits_of(prepared.kernel, prepared.queries, measure.sites, measure.log_weights)
-        return Moments.from_logits(logits, value_columns(measure, values))
+        measure, columns = prepared.measure, value_columns(prepared.measure, values)
+
+        def of_queries(queries: Sites) -> Moments:
+            logits = logits_of(prepared.kernel, queries, measure.sites, measure.log_weights)
+            return Moments.from_logits(logits, columns)
+
+        count = prepared.queries.points.shape[0]
+        if is_shared(count):
+            return shared_in_blocks(of_queries, prepared.queries, count, count)
+        return of_queries(prepared.queries)
 
     def promise(self, prepared: PreparedSum, limits: Limits) -> Choice | None:
         """Exact, while the matrix of all pairs fits."""

@@ -2,6 +2,7 @@
 //
 // Operands come untyped, because decoding typed lists of arguments costs seconds of building. All have the same leading
 // axes, of any number, each as long as that of the results or 1: a batch in which some operands are shared.
+#include <algorithm>
 #include <new>
 #include <vector>
 #include "far_problem.h"
@@ -84,8 +85,9 @@ struct Call {
 };
 
 // Operands of a problem: query features, key features, values, log-weights, positions of both (with no numbers where
-// there is no band), and (power, least, most, slope, scale).
-const int PROBLEM = 7;
+// there is no band), and (power, least, most, slope, scale), with one number more where only some of the queries are
+// summed, as many as the results have rows: the first of them.
+const int PROBLEM = 7, NUMBERS = 5;
 
 // The attributes of a call, as for Problem; with a negative tolerance all pairs are summed.
 struct Form {
@@ -119,8 +121,13 @@ template <class T> ffi::Error moments(const Call &call, ffi::ThreadPool &pool, c
   std::vector<Problem<T>> problems;
   call.each([&](const Place &place) {
     Problem<T> problem = problem_at<T>(call, place, form);
+    if (call.in[6].axis(1) > NUMBERS)
+      problem = problem.some_queries((int)call.in[6].at<T>(place)[NUMBERS], (int)call.out[0].axis(1));
     problem.mass = call.out[0].at<T>(place), problem.shift = call.out[1].at<T>(place);
     problem.mean = call.out[2].at<T>(place);
+    const int missing = (int)call.out[0].axis(1) - problem.queries;  // rows without a query are zeros
+    std::fill_n(problem.mass + problem.queries, missing, T(0)), std::fill_n(problem.shift + problem.queries, missing, T(0));
+    std::fill_n(problem.mean + (size_t)problem.queries * problem.columns, (size_t)missing * problem.columns, T(0));
     problems.push_back(problem);
   });
   return told(sum_all(problems, workers_of(pool, call)));

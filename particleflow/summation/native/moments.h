@@ -60,13 +60,15 @@ template <class T> struct Bounds {
       return std::sqrt(inner ? largest_square(rows, count, p.features, p.inner)
                              : largest_square(rows + p.inner, count, p.features, p.coordinates()));
     };
+    const T *bounding = p.bounding ? p.bounding : p.query_features;
+    const int bounding_rows = p.bounding ? p.bounding_rows : p.queries;
     reach = length(p.key_features, p.sources, true);
-    query_reach = length(p.query_features, p.queries, true);
+    query_reach = length(bounding, bounding_rows, true);
     base = std::isinf(weights.high) ? T(0) : weights.high, highest = 0;
     spread = 2 * reach * query_reach + (weights.high - weights.low);
     distance = 0;  // so far are coordinates from each other, at most
     if (p.coordinates() > 0) {
-      distance = length(p.key_features, p.sources, false) + length(p.query_features, p.queries, false);
+      distance = length(p.key_features, p.sources, false) + length(bounding, bounding_rows, false);
       spread += drop(p, distance * p.scale);
     }
     vanishing = weights.infinite || p.banded() || p.profile >= BALL;

@@ -19,6 +19,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jaxtyping import Array
 
+from particleflow.summation.device_axis import all_rows, first_row
 from particleflow.summation.moments import Moments
 from particleflow.summation.native.build import target
 from particleflow.summation.native.near_boxes import moments_by_xla
@@ -86,9 +87,15 @@ def native_moments(form: Form, arrays: Arrays) -> Moments:
 
 def _native_moments(form: Form, arrays: Arrays) -> Moments:
     count, columns, dtype = arrays.queries.shape[0], arrays.values.shape[1], arrays.queries.dtype
-    shapes = [jax.ShapeDtypeStruct(shape, dtype) for shape in ((count,), (count,), (count, columns))]
+    shared = first_row(count) if form.tolerance is None else None
+    rows = count
+    if shared is not None:  # this device sums some of the queries
+        first, rows = shared
+        arrays = arrays._replace(numbers=jnp.append(arrays.numbers, first.astype(dtype)))
+    shapes = [jax.ShapeDtypeStruct(shape, dtype) for shape in ((rows,), (rows,), (rows, columns))]
     call = jax.ffi.ffi_call(target("moments", form.library), shapes, vmap_method="expand_dims")
-    mass, shift, mean = call(*arrays, **form.attributes)
+    found = call(*arrays, **form.attributes)
+    mass, shift, mean = found if shared is None else all_rows(found, count)
     # The logarithm is XLA's, which drops it where the mass is not used.
     return Moments(jnp.log(mass) + shift, mean)
 

@@ -12,7 +12,8 @@ enum Profile { NO_PROFILE = 0, GAUSSIAN = 1, EXPONENTIAL = 2, POWER = 3, BALL = 
 // One cloud of sources and its queries. Features are inner products in their first `inner` columns, and coordinates of
 // distances in the rest. Positions are null where there is no band. Where `tolerance` is not negative, that part of every
 // mass may be left out (near.h), in boxes of at most about `packet` sources. With `widen`, a problem in single precision
-// whose scores are too coarse is summed in double precision.
+// whose scores are too coarse is summed in double precision. The queries may be some of many, all of whose features
+// are `bounding`: scores are then bounded by all of them, so that a sum does not depend on which of them it is made with.
 template <class T> struct Problem {
   int queries, sources, features, inner, columns;
   Profile profile;
@@ -22,6 +23,8 @@ template <class T> struct Problem {
   int packet;
   bool widen;
   T *mass, *shift, *mean;
+  const T *bounding = nullptr;
+  int bounding_rows = 0;
 
   int coordinates() const { return features - inner; }
   bool banded() const { return query_positions != nullptr; }
@@ -34,6 +37,16 @@ template <class T> struct Problem {
     if (banded()) rest.query_positions += first;
     rest.mass += first, rest.shift += first;
     return rest;
+  }
+
+  // The problem of at most `rows` queries from `first` on, bounded by all; results have room for these alone.
+  Problem some_queries(int first, int rows) const {
+    first = first < queries ? first : queries;
+    Problem some = *this;
+    some.bounding = query_features, some.bounding_rows = queries;
+    some.queries = queries - first < rows ? queries - first : rows, some.query_features += (size_t)first * features;
+    if (banded()) some.query_positions += first;
+    return some;
   }
 };
 

@@ -54,7 +54,8 @@ template <class T> Problem<double> widened(const Problem<T> &p, Widened<T> &wide
   return {p.queries, p.sources, p.features, p.inner, p.columns, p.profile,
           wide(p.query_features, m * p.features), wide(p.key_features, n * p.features), wide(p.values, n * p.columns),
           wide(p.log_weights, n), wide(p.query_positions, m), wide(p.key_positions, n),
-          p.power, p.least, p.most, p.slope, p.scale, p.tolerance, p.packet, p.widen, nullptr, nullptr, nullptr};
+          p.power, p.least, p.most, p.slope, p.scale, p.tolerance, p.packet, p.widen, nullptr, nullptr, nullptr,
+          wide(p.bounding, (size_t)p.bounding_rows * p.features), p.bounding_rows};
 }
 
 // Whether a problem is summed by its boxes; what is not finite is left to the sum of all pairs, which shows it.
