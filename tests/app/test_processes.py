@@ -153,3 +153,10 @@ def test_two_processes_with_one_number_are_refused(port):
         each.join()
     assert len(errors) == 1
     assert "A process has come as number 1 of 3, to process 0 of 3" in errors[0]
+
+
+@pytest.mark.parametrize(
+    ("host", "listened"), [("127.0.0.1", "127.0.0.1"), ("localhost", "127.0.0.1"), ("192.0.2.7", "")]
+)
+def test_a_group_of_one_machine_listens_to_that_machine_alone(host, listened):
+    assert joining._listened_at(ProcessGroup(2, 0, host, 7373)) == listened

@@ -7,6 +7,7 @@ coordinator that is not there, is known before JAX waits for it, which cannot be
 """
 
 import contextlib
+import ipaddress
 import os
 import re
 import socket
@@ -21,6 +22,7 @@ from particleflow.errors import ParticleflowError, RunError, UserError
 
 CONNECT_SECONDS = 60.0  # in which all processes must have come
 _RETRY_SECONDS = 0.2
+_FIRST_LINE_SECONDS = 5.0  # for a process that has come to say its number
 _FIRST_PORT, _PORTS = 49152, 16384  # ports that no service has by convention
 _JAX_SECONDS = 90  # of silence after which JAX ends a process; the watch of this package does so sooner
 _LONGEST = 64  # bytes of a line
@@ -110,8 +112,9 @@ def joined(group: ProcessGroup) -> Iterator[Watch]:
 
             # its handler of SIGTERM would take the place of ours
             jax.config.update("jax_enable_preemption_service", False)
+            at, port = _listened_at(group), service.rpartition(":")[2]
             jax.distributed.initialize(
-                service, group.count, group.index,
+                service, group.count, group.index, coordinator_bind_address=f"{at}:{port}" if at else None,
                 initialization_timeout=int(CONNECT_SECONDS), heartbeat_timeout_seconds=_JAX_SECONDS,
             )  # fmt: skip
             yield watch
@@ -166,7 +169,7 @@ def _stdout_to_stderr() -> Iterator[None]:
 def meet_all(group: ProcessGroup) -> tuple[list[Line], str]:
     """Wait for all other processes; the connections to them, and where JAX's service will be."""
     try:
-        server = socket.create_server(("", group.port), backlog=group.count)
+        server = socket.create_server((_listened_at(group), group.port), backlog=group.count)
     except OSError as error:
         raise UserError(
             f"Process 0 cannot listen at port {group.port}: {error.strerror or error}. Give all processes a "
@@ -184,7 +187,7 @@ def meet_all(group: ProcessGroup) -> tuple[list[Line], str]:
                     f"Process {' and '.join(missing)} of {group.count} did not come to {group.host}:{group.port} "
                     f"within {CONNECT_SECONDS:g} s."
                 ) from None
-            connection.settimeout(max(0.01, end - time.monotonic()))
+            connection.settimeout(_FIRST_LINE_SECONDS)
             said = _line(connection).split()
             if len(said) != 2 or not all(map(str.isdecimal, said)):  # a stranger
                 connection.close()
@@ -193,11 +196,20 @@ def meet_all(group: ProcessGroup) -> tuple[list[Line], str]:
                 _check_number(group, int(said[0]), int(said[1]), lines)
                 lines[int(said[0])] = Line(int(said[0]), connection)
         opened.pop_all()
-    with socket.create_server(("", 0)) as free:
+    with socket.create_server((_listened_at(group), 0)) as free:
         port = free.getsockname()[1]
     for line in lines.values():
         line.connection.sendall(f"{port}\n".encode())
     return [lines[index] for index in sorted(lines)], f"{group.host}:{port}"
+
+
+def _listened_at(group: ProcessGroup) -> str:
+    """The address that process 0 listens at: this machine alone where the coordinator's is one of its own, else any."""
+    try:
+        address = ipaddress.ip_address(socket.gethostbyname(group.host))
+    except (OSError, ValueError):
+        return ""
+    return str(address) if address.is_loopback else ""
 
 
 def _check_number(group: ProcessGroup, index: int, count: int, lines: dict[int, Line]) -> None:
