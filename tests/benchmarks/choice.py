@@ -120,11 +120,10 @@ def ways(problem: Problem, measure: Measure, queries: jax.Array, tolerance: floa
     assert exact is not None, "this benchmark needs native code"
     least = Native().cost_of_known(prepared)
     yield exact._replace(cost=least)
-    candidates = (Spectral(), NearFar(), Tree(), Features())
-    bounds = [max(each.cost_bounds(prepared, limits)) for each in candidates]
-    for place in np.argsort(bounds):
-        if bounds[place] < HOPELESS * least:
-            found = candidates[place].promise(prepared, limits)
+    candidates = (Tree(), Spectral(), Features(), NearFar())  # that whose bounds take longest last
+    for each in candidates:
+        if all(bound < HOPELESS * least for bound in each.cost_bounds(prepared, limits)):
+            found = each.promise(prepared, limits)
             if found is not None and found.cost < HOPELESS * least:
                 least = min(least, found.cost)
                 yield found
