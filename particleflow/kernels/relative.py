@@ -79,7 +79,7 @@ class RelativeAttention(AbstractInner):
         return self.beta * jnp.concatenate([plus(content, self.query_bias, "query_bias"), turned], axis=1)
 
     def keys(self, sites: Any) -> Float[Array, "n k"]:
-        """Ky, then r(s)."""
+        """Ky, then the encoding r(s) of the position."""
         content = apply_linear_map(self.key, points_of(sites), "key")
         length = self.position_key.shape[1] if self.position_key.ndim == 2 else content.shape[1]
         return jnp.concatenate([content, self.encoding.vectors(positions_of(sites, "measure"), length)], axis=1)
