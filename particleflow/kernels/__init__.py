@@ -3,6 +3,7 @@
     inner_product   exp β⟨Qx, Ky⟩ and its relatives         stationary     functions of |x − y|
     affine          attention with biases                   linearised     attention as a few positive features
     positional      functions of token index or time        mapped         user-given maps, tables, functions
+    relative        attention with relative positions
     nearest         the k nearest points                    heterogeneous  rules, points with gaps, pairs of points
     overlap         what two laws have in common            algebra        products, mixtures, multiples
     forms           what fast methods read of a kernel

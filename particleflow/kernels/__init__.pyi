@@ -46,6 +46,7 @@ from .positional import Sinusoidal as Sinusoidal
 from .positional import StrictlyCausal as StrictlyCausal
 from .positional import TimeGaussian as TimeGaussian
 from .positional import Window as Window
+from .relative import RelativeAttention as RelativeAttention
 from .stationary import AbstractRadialKernel as AbstractRadialKernel
 from .stationary import Ball as Ball
 from .stationary import Cauchy as Cauchy

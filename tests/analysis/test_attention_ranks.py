@@ -76,6 +76,16 @@ def test_the_figure_shows_the_numbers():
     assert [line.get_label().split(":")[0] for line in axes[0].lines[1:]] == ["rank 1", "rank 3, as clusters"]
 
 
+def test_the_figure_of_a_matrix_keeps_its_order():
+    places = np.arange(40)
+    matrix = 1 / (1.0 + np.abs(places[:, None] - places))
+    axes = pf.view.attention_ranks(matrix)
+    found = attention_ranks(matrix)
+    np.testing.assert_allclose(axes[0].lines[0].get_ydata(), found.left[1:40], rtol=1e-12)
+    np.testing.assert_array_equal(axes[1].lines[0].get_ydata(), found.ranks[1:, 0])
+    assert_refused(lambda: pf.view.attention_ranks(np.eye(1025)), ArgumentError, ["1025", "1024"])
+
+
 @pytest.mark.parametrize("beta", [12.0, *(pytest.param(beta, marks=pytest.mark.slow) for beta in (0.01, 1e4))])
 def test_the_legends_of_ranks_lie_over_no_line(beta):
     """Measured in pixels, of matrices of rank nearly one, of as many as clusters, and of full rank."""

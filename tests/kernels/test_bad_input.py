@@ -159,6 +159,26 @@ KERNELS = {
         ShapeError,
         ["`key`", "(3,)", "dimension 2"],
     ),
+    "lags by a table": (
+        lambda: k.RelativeAttention(encoding=k.PositionTable(np.eye(4))),
+        ArgumentError,
+        ["`encoding`", "`Sinusoidal`", "PositionTable", "`Encoded`"],
+    ),
+    "a sine without its cosine": (
+        lambda: k.RelativeAttention(position_key=np.ones((2, 3))),
+        ShapeError,
+        ["even", "3", "`position_key`"],
+    ),
+    "lag keys of another dimension": (
+        lambda: local_mean(k.RelativeAttention(position_key=np.ones((3, 4))), TIMED, TIMED),
+        ShapeError,
+        ["`position_key`", "2 rows", "(3, 4)"],
+    ),
+    "relative attention without positions": (
+        lambda: local_mean(k.RelativeAttention(), CLOUD, POINTS),
+        ArgumentError,
+        ["positions", "query"],
+    ),
     "too few mixture weights": (
         lambda: k.Mixture((k.Ball(1.0), k.Ball(2.0)), (1.0,)),
         ShapeError,

@@ -28,7 +28,7 @@ BILINEAR = {
     "attention in fewer dimensions",
     "cosine", "squared distance attention", "constant", "gaussian", "time gaussian", "encoded by sines",
     "encoded by a table", "feature exponential", "pullback from two spaces", "embedded", "on values", "transposed",
-    "symmetrised geometrically", "feature exponential of positions", "pullback with positions",
+    "symmetrised geometrically", "feature exponential of positions", "pullback with positions", "relative attention",
 }  # fmt: skip
 RADIAL = {
     "squared distance attention", "gaussian", "laplace", "cauchy", "student", "ball", "epanechnikov", "triangle",
@@ -43,6 +43,7 @@ POSITIVE = {
     "pullback from two spaces", "embedded", "on values", "sum", "scaled", "transposed", "symmetrised",
     "symmetrised geometrically", "normalised", "inverse distance", "feature exponential of positions",
     "pullback with positions", "placed", "membership", "fuzzy membership", "linearised attention", "overlap",
+    "relative attention",
 }  # fmt: skip
 
 QUERY, KEY = jnp.asarray(pair_oracles.QUERY), jnp.asarray(pair_oracles.KEY)

@@ -37,6 +37,7 @@ KERNELS = {
     "laplace": k.Laplace(0.7),
     "tilted": k.SquaredDistanceAttention(0.5, key=0.8),
     "unknown to native code": k.Sigmoid(1.0),
+    "relative positions": k.RelativeAttention(1.0, position_key=_RNG.normal(size=(3, 4)), position_bias=0.4),
     "linearised": k.LinearisedAttention("elu"),
 }
 

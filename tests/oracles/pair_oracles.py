@@ -47,6 +47,7 @@ LIFT = _TABLES.normal(size=(3, 2))
 OTHER_POINTS = _TABLES.normal(size=(7, 3))
 OTHER_WEIGHTS = _TABLES.uniform(0.1, 1.0, size=7)
 GRAPH = np.where(_TABLES.uniform(size=(64, 64)) < 0.3, -np.inf, _TABLES.normal(size=(64, 64)))
+LAG_KEY = _TABLES.normal(size=(3, 4))
 
 
 def log_matrix(case: Case, queries: Sites, sources: Sites) -> np.ndarray:
@@ -88,8 +89,8 @@ def _log_sum(*logs: float) -> float:
     return _log(math.fsum(math.exp(value) for value in logs))
 
 
-def _sinusoidal(position: float, scale: float, base: float) -> np.ndarray:
-    angles = [position / base ** ((2 * (c // 2)) / 3) for c in range(3)]
+def _sinusoidal(position: float, scale: float, base: float, length: int = 3) -> np.ndarray:
+    angles = [position / base ** ((2 * (c // 2)) / length) for c in range(length)]
     return scale * np.array([math.sin(a) if c % 2 == 0 else math.cos(a) for c, a in enumerate(angles)])
 
 
@@ -382,5 +383,21 @@ ALGEBRA = [
     ),
 ]
 
-CASES = INNER + STATIONARY + POSITIONAL + NEAREST + UNLIKE + FEATURES + ALGEBRA
+
+def _relative(x: Site, y: Site) -> float:
+    content, lag = QUERY @ x.point, _sinusoidal(x.position - y.position, 0.8, 50.0, 4)
+    return 0.6 * (_dot(content + DIAGONAL, KEY @ y.point) + _dot(content - 0.3, LAG_KEY @ lag))
+
+
+RELATIVE = [
+    Case(
+        "relative attention",
+        lambda t: k.RelativeAttention(
+            0.6, query(t), key(t), jnp.asarray(LAG_KEY, t), jnp.asarray(DIAGONAL, t), -0.3, k.Sinusoidal(0.8, 50.0)
+        ),
+        _relative,
+    )
+]
+
+CASES = INNER + STATIONARY + POSITIONAL + NEAREST + UNLIKE + FEATURES + ALGEBRA + RELATIVE
 NAMES = [case.name for case in CASES]

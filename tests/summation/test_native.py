@@ -75,6 +75,8 @@ KERNELS = {
     "student": k.StudentT(0.7, 2.5),
     "linear bias": k.Attention(1.0) * k.Causal() * k.Alibi(0.1),
     "space and time": k.Gaussian(1.0) * k.TimeGaussian(20.0),
+    "relative positions": k.RelativeAttention(0.5, 1.0, 0.7, np.array([[0.3, 1.0], [0.8, -0.5], [0.1, 0.4]]))
+    * k.Causal(),
     "mixed": 2.0 * (k.Attention(0.5) * k.Laplace(1.0)) * k.Window(9.0),
 }
 QUICK = ["attention"]

@@ -16,15 +16,23 @@ COUNT, WIDTH, DEPTH, SEGMENT, SLOPE = 12, 4, 3, 4, 0.3
 RNG = np.random.default_rng(0)
 POINTS = RNG.normal(size=(COUNT, WIDTH))
 MATRICES = 0.6 * RNG.normal(size=(DEPTH, 4, WIDTH, WIDTH))
+LAGS = np.subtract.outer(np.arange(COUNT), np.arange(COUNT))
+LAG_KEY = 0.6 * RNG.normal(size=(WIDTH, 6))
+CONTENT_BIAS, LAG_BIAS = RNG.normal(size=(2, WIDTH))
 
 
-def network(positional: kernels.AbstractKernel) -> pf.Flow:
-    """Pre-norm layers of causal attention with linear biases, then a feed-forward layer."""
+def plain(query: np.ndarray, key: np.ndarray) -> kernels.AbstractKernel:
+    """The attention of a layer, without positions."""
+    return kernels.Attention(1.0, query, key)
+
+
+def network(positional: kernels.AbstractKernel, attention: Any = plain) -> pf.Flow:
+    """Pre-norm layers of attention with a kernel of positions, then a feed-forward layer."""
     norm = geometry.ResidualStream(geometry.LayerNorm(epsilon=1e-5))
     blocks = [
         drifts.Block(
             [
-                pf.Attend(kernels.Attention(1.0, query, key), value, positional=positional, summation=pf.Dense()),
+                pf.Attend(attention(query, key), value, positional=positional, summation=pf.Dense()),
                 drifts.FeedForward(weight),
             ],
             [norm, norm],
@@ -34,9 +42,13 @@ def network(positional: kernels.AbstractKernel) -> pf.Flow:
     return pf.Flow(drifts.Layers(blocks), norm)
 
 
-def by_hand(points: np.ndarray, mask: np.ndarray) -> list[np.ndarray]:
+def falling(seen: np.ndarray, query: np.ndarray, key: np.ndarray) -> np.ndarray:
+    """Scores with linear biases."""
+    return (seen @ query.T) @ (seen @ key.T).T - SLOPE * np.abs(LAGS)
+
+
+def by_hand(points: np.ndarray, mask: np.ndarray, score: Any = falling) -> list[np.ndarray]:
     """The whole sequence through all layers, attention where the mask is 1."""
-    lags = np.abs(np.subtract.outer(np.arange(COUNT), np.arange(COUNT)))
     states = [points]
 
     def norm(x: np.ndarray) -> np.ndarray:
@@ -46,11 +58,26 @@ def by_hand(points: np.ndarray, mask: np.ndarray) -> list[np.ndarray]:
     for query, key, value, weight in MATRICES:
         x = states[-1]
         seen = norm(x)
-        scores = np.where(mask > 0, (seen @ query.T) @ (seen @ key.T).T - SLOPE * lags, -np.inf)
+        scores = np.where(mask > 0, score(seen, query, key), -np.inf)
         shares = np.exp(scores - scores.max(axis=1, keepdims=True))
         x = x + shares / shares.sum(axis=1, keepdims=True) @ seen @ value.T
         states.append(x + np.tanh(norm(x) @ weight.T))
     return states
+
+
+def relative(query: np.ndarray, key: np.ndarray) -> kernels.AbstractKernel:
+    """The attention of a layer of Transformer-XL."""
+    return kernels.RelativeAttention(1.0, query, key, LAG_KEY, CONTENT_BIAS, LAG_BIAS)
+
+
+def of_contents_and_lags(seen: np.ndarray, query: np.ndarray, key: np.ndarray) -> np.ndarray:
+    """(q_i + u)·k_j + (q_i + v)·W r_{i − j}, with r of every pair written out."""
+    queries, waves = seen @ query.T, np.empty((COUNT, COUNT, 6))
+    for wave in range(3):
+        angles = LAGS / 10000 ** (2 * wave / 6)
+        waves[..., 2 * wave], waves[..., 2 * wave + 1] = np.sin(angles), np.cos(angles)
+    contents = (queries + CONTENT_BIAS) @ (seen @ key.T).T
+    return contents + np.einsum("ik,kp,ijp->ij", queries + LAG_BIAS, LAG_KEY, waves)
 
 
 def reach(segment: int, memory: int) -> np.ndarray:
@@ -75,12 +102,21 @@ def test_segments_are_the_whole_sequence_under_their_mask(memory):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("memory", [0, 4, 6])
+def test_segments_of_transformer_xl(memory):
+    """Scores of the lag and a memory together: the whole sequence under the mask, its scores pair by pair."""
+    found = in_segments(network(kernels.Causal(), relative), MEASURE, DEPTH, SEGMENT, memory)
+    theirs = by_hand(POINTS, reach(SEGMENT, memory), of_contents_and_lags)
+    for ours, expected in zip(found, theirs, strict=True):
+        np.testing.assert_allclose(ours, expected, atol=1e-12)
+
+
+@pytest.mark.slow
 def test_under_a_window_segments_are_the_sliding_window():
     """A window that reaches back `memory` places sees the same tokens in whatever segment it stands."""
     window = kernels.Window(SEGMENT + 0.5)
     flow = network(CAUSAL * window)
-    lags = np.subtract.outer(np.arange(COUNT), np.arange(COUNT))
-    theirs = by_hand(POINTS, (lags >= 0) & (lags <= SEGMENT))
+    theirs = by_hand(POINTS, (LAGS >= 0) & (LAGS <= SEGMENT))
     whole = pf.simulate(flow, MEASURE, np.arange(DEPTH + 1.0), solver="map", step=1.0)
     for segment in (SEGMENT, 3, COUNT):
         found = in_segments(flow, MEASURE, DEPTH, segment, memory=SEGMENT)

@@ -1,6 +1,6 @@
-"""Ranks of the attention matrix of a run: what few terms leave of it, and its rank beside a band."""
+"""Ranks of an attention matrix, given or of a run: what few terms leave of it, and its rank beside a band."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -9,12 +9,10 @@ from particleflow.analysis.attention.attention_ranks import attention_ranks as r
 from particleflow.analysis.clusters.last_clusters import frame_clusters
 from particleflow.analysis.reading import first_run
 from particleflow.analysis.samples import thinned
+from particleflow.errors import ArgumentError
 from particleflow.view import style
 from particleflow.view.plots.base import log_axis, new_figure, run_of_particles, sample_note, set_title
 from particleflow.view.plots.matrices.pair_matrices import acting_attention
-
-if TYPE_CHECKING:
-    from particleflow.trajectory.trajectory import Trajectory
 
 MAX_RANKED = 1024  # particles, whose matrix is decomposed once a band
 _SHOWN = 64  # terms
@@ -23,28 +21,42 @@ _HIGHEST = 50.0  # end of the axis of shares, which are at most 1: above them st
 
 
 def attention_ranks(
-    trajectory: "Trajectory", frame: int = -1, *, beta: float | None = None, labels: Any = None, figure: Any = None
+    source: Any, frame: int = -1, *, beta: float | None = None, labels: Any = None, figure: Any = None
 ) -> np.ndarray:
     """Draw what the best approximations of an attention matrix leave of it, and its ranks beside a band.
 
-    Particles are ordered as in `attention`: clusters side by side, or by their places in the sequence where the mask
-    depends on these. The marks are rank one and the number of clusters.
+    A given matrix, such as that of one head, keeps its order. Particles of a trajectory are ordered as in `attention`:
+    clusters side by side, or by their places in the sequence where the mask depends on these. The marks are rank one
+    and the number of clusters.
 
-    Parameters: a trajectory of at most 1,024 particles; the index of the `frame`; `beta`, instead of the stored
-    interaction; `labels` (N,) or (T, N), the clusters, else those of the frame; `figure`, the figure to draw on, else a
-    new one. Returns the array of axes.
+    Parameters: `source`, a square matrix or a trajectory, of at most 1,024 particles; the index of the `frame`; `beta`,
+    instead of the stored interaction; `labels` (N,) or (T, N), the clusters, else those of the frame; `figure`, the
+    figure to draw on, else a new one. Returns the array of axes.
     """
-    run = run_of_particles(trajectory, "The ranks of an attention matrix")
+    if hasattr(source, "__array__"):
+        return _of_matrix(np.asarray(source, float), figure)
+    run = run_of_particles(source, "The ranks of an attention matrix")
     acting, weights, order, name = acting_attention(run, frame, beta, labels)
     order = order[thinned(len(order), MAX_RANKED)]
     found = ranks_of(weights[np.ix_(order, order)])
     clusters = frame_clusters(run, frame) if labels is None else np.asarray(labels)
     clusters = clusters if clusters.ndim == 1 else clusters[frame]
-    figure = new_figure((1.5, 0.66), about=trajectory, note=sample_note(run, MAX_RANKED)) if figure is None else figure
+    figure = new_figure((1.5, 0.66), about=source, note=sample_note(run, MAX_RANKED)) if figure is None else figure
     axes = figure.subplots(1, 2)
     _left(axes[0], found, len(np.unique(clusters)))
     _beside_bands(axes[1], found, name)
-    set_title(axes[0], first_run(trajectory), f"β = {acting.beta:g}", time=float(run.times[frame]))
+    set_title(axes[0], first_run(source), f"β = {acting.beta:g}", time=float(run.times[frame]))
+    return axes
+
+
+def _of_matrix(matrix: np.ndarray, figure: Any) -> np.ndarray:
+    """Both panels of a given matrix in its own order."""
+    if matrix.shape[0] > MAX_RANKED:
+        raise ArgumentError(f"Ranks are drawn of at most {MAX_RANKED} particles, but the matrix has {matrix.shape[0]}.")
+    found = ranks_of(matrix)
+    axes = (new_figure((1.5, 0.66)) if figure is None else figure).subplots(1, 2)
+    _left(axes[0], found, 1)
+    _beside_bands(axes[1], found, "in the order given")
     return axes
 
 
