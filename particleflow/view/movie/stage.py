@@ -72,8 +72,8 @@ class Stage:
 
     The `canvas` holds the future, of which `region` is the part that the moving lines are drawn over; `drawn` caches
     main axes with their lines by the direction of the camera; `past` is the drawing (height, width, 4) with all curves
-    in full. A density has a `density_layer` over its main axes, values on places a `places_layer`, a normal law `ellipses`. `limits` are the corners of
-    the box or plane shown.
+    in full. A density has a `density_layer` over its main axes, values on places a `places_layer`, a normal law
+    `ellipses`. `limits` are the corners of the box or plane shown.
     """
 
     canvas: Any

@@ -1,4 +1,4 @@
-"""Values on places that stay, such as labels of the pixels of a picture: where their dots are and what colours they have.
+"""Values on places that stay, such as labels of the pixels of a picture: where their dots are, and their colours.
 
 The figure `values`, movies and the page all take them from here.
 """
@@ -81,7 +81,8 @@ class PlacedValues:
     @cached_property
     def is_grid(self) -> bool:
         """Whether places are all crossings of a few rows and columns, such as pixels."""
-        return self.kind == "places" and np.prod([len(np.unique(each)) for each in self.places.T]) == len(self.places)
+        rows, columns = len(np.unique(self.places[:, -1])), len(np.unique(self.places[:, 0]))
+        return self.kind == "places" and rows * columns == len(self.places)
 
     @cached_property
     def gap(self) -> float:
