@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 
-from page_oracles import pixels, state
+from page_oracles import pixels, state, stored
 from particleflow.errors import ArgumentError
 from particleflow.trajectory.trajectory import Trajectory
 from particleflow.view import style
@@ -151,8 +151,5 @@ def test_the_page_draws_values_on_their_places(show):
     assert page.locator("#legend").inner_text().split() == ["label", "0", "label", "1"]
     curve = show(line())
     assert state(curve).mode == "value"
-    np.testing.assert_allclose(
-        np.reshape(list(curve.evaluate("window.particleflow.positions(1)").values()), (3, 2)),
-        [[2.0, 1.0], [0.0, 3.0], [1.0, 2.0]], atol=1e-3,
-    )  # fmt: skip
+    np.testing.assert_allclose(stored(curve, 1, 2), [[2.0, 1.0], [0.0, 3.0], [1.0, 2.0]], atol=1e-4)
     assert curve.locator("#legend").inner_text().split() == ["start", "now"]

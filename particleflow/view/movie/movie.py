@@ -167,7 +167,8 @@ class Movie:
     def _choose_colors(self, colors: Any) -> Any:
         """Fix the particles' colours (n, 3), or a table and labels (T, n); returns what the panels can colour by."""
         self._labels, labels = None, None
-        if isinstance(self.view, PlacedValues) and not (colors is None or np.array_equal(colors, self.run.labels)):
+        own = colors is None or (self.run.labels is not None and np.array_equal(colors, self.run.labels))
+        if isinstance(self.view, PlacedValues) and not own:
             raise ArgumentError(
                 "Argument `colors` must be None: values on places are seen by their colours or heights."
             )

@@ -22,6 +22,7 @@ from particleflow.view.plots.base import (
     MAX_DOTS,
     Projection,
     drawn_times,
+    projection,
     sample_note,
     small_print,
     wants_log,
@@ -178,14 +179,14 @@ def _draw_globe(stage: Stage) -> None:
 def _draw_box(stage: Stage, run: Any) -> None:
     """The box that the run visits; its edges turn with the camera."""
     muted = style.current().muted
-    stage.limits = frame_limits(run, stage.view)
+    stage.limits = frame_limits(run, projection(run))
     stage.lines.append(stage.main.plot([], [], color=muted, linewidth=0.9, alpha=0.45, animated=True)[0])
     _hide_square_axes(stage.main, 1.04)
 
 
 def _draw_plane(stage: Stage, run: Any) -> None:
     """Two coordinates or principal components on equal scales, with a grid."""
-    ax, view = stage.main, stage.view
+    ax, view = stage.main, projection(run)
     low, high = frame_limits(run, view)
     half, middle = max(high - low) / 2, (low + high) / 2
     stage.limits = low, high

@@ -139,7 +139,8 @@ def seen_values(places: np.ndarray, frames: "Iterable[np.ndarray]", names: Any =
         lead = max(lead, float(_leads(known).max())) if number > 1 else 0.0
     low, high = (low, high) if low <= high else (0.0, 1.0)
     noun = "label" if shares and number > 1 else "value"
-    named = tuple(f"{noun} {each}" for each in range(number)) if names is None else tuple(names)
+    numbered = tuple(f"{noun} {each}" for each in range(number)) if number > 1 else (noun,)
+    named = numbered if names is None else tuple(names)
     return PlacedValues(np.asarray(places, float), low, high, lead, named)
 
 
