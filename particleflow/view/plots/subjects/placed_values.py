@@ -100,7 +100,7 @@ class PlacedValues:
     def leading(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Which value is the largest on every place (n,), and its lead over the second in [0, 1], 0 if it has none."""
         lead = np.clip(_leads(values) / (self.lead or 1.0), 0.0, 1.0)
-        return np.argmax(values, axis=-1), np.where(lead < LEAST_LEAD, 0.0, lead)
+        return np.argmax(values, axis=-1), np.where(lead >= LEAST_LEAD, lead, 0.0)
 
     def levels(self, values: np.ndarray) -> np.ndarray:
         """One value (n, 1) on the scale of colours, in [0, 1]."""
