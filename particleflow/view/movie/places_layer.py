@@ -33,13 +33,12 @@ class PlacesLayer:
     def draw(self, canvas: Any, region: Any, values: np.ndarray) -> None:
         """Draw the values (n, d) of an instant over the `region` of the canvas that the main axes take."""
         canvas.restore_region(region)
-        places = self.view(values)
         if self.view.kind == "graph":
-            self.artist.set_data(*places[self._order].T)
+            self.artist.set_data(*self.view(values)[self._order].T)
         else:
             box = self._ax.get_window_extent()
             unit = 72 / self._ax.figure.dpi * box.width / np.ptp(self._ax.get_xlim())  # points of a unit of length
-            self.artist.set(offsets=places, sizes=[self.view.dot_area(unit)], **self.view.dot_style(values))
+            self.artist.set(sizes=[self.view.dot_area(unit)], **self.view.dot_style(values))
         self._ax.draw_artist(self.artist)
 
     def _dots(self) -> Any:

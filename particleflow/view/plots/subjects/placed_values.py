@@ -115,13 +115,16 @@ class PlacedValues:
         return np.column_stack([style.label_colors(np.arange(values.shape[1]))[leader], shade])
 
     def dot_style(self, values: np.ndarray) -> dict[str, Any]:
-        """Colours, edges and widths of the edges of dots, as of `Collection.set`."""
+        """Places, colours, edges and widths of the edges of dots, as of `Collection.set`; empty circles come first."""
         from matplotlib.colors import to_rgba
 
         colors = self.colors(values)
+        order = np.argsort(colors[:, 3] > 0, kind="stable")
+        colors = colors[order]
         empty = colors[:, 3] == 0
         edges = np.where(empty[:, None], np.array(to_rgba(style.current().muted)), 0.0)
-        return {"facecolors": colors, "edgecolors": edges, "linewidths": np.where(empty, 0.5, 0.0)}
+        widths = np.where(empty, 0.5, 0.0)
+        return {"offsets": self.places[order], "facecolors": colors, "edgecolors": edges, "linewidths": widths}
 
 
 def seen_values(places: np.ndarray, frames: "Iterable[np.ndarray]", names: Any = None) -> PlacedValues:

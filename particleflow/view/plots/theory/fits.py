@@ -163,7 +163,8 @@ def _dots(ax: Any, places: np.ndarray, seen: np.ndarray, values: list[np.ndarray
     ax.set_aspect("equal")
     view = seen_values(places, values, names)
     unit = 72 * inches(ax) / max(float(np.ptp(places, axis=0).max()) * 1.1, 1e-300)
-    ax.scatter(*places.T, s=view.dot_area(unit), marker="s" if view.is_grid else "o", **view.dot_style(seen))
+    dots = ax.scatter(*places.T, s=view.dot_area(unit), marker="s" if view.is_grid else "o")
+    dots.set(**view.dot_style(seen))
     for name, color in zip(names, style.label_colors(np.arange(len(names))), strict=True):
         if len(names) > 1:
             ax.scatter([], [], color=color, s=30, linewidths=0, label=style.clean(name))

@@ -42,10 +42,11 @@ function drawPlaces({ app, over, width, height }, matrix) {
   const radius = placedRadius(app);
   const [point, seen] = [[0, 0, 0], [0, 0, 0]];
   over.lineWidth = 0.8;
-  for (let j = 0; j < run.count; j++) {
+  const dots = Array.from({ length: run.count }, (_, j) => [j, ...placedColor(app, j, player.moment)]);
+  dots.sort((a, b) => (a[2] > 0) - (b[2] > 0)); // empty circles lie below
+  for (const [j, color, shade] of dots) {
     if (!run.point(j, player.moment, point)) continue;
     const [x, y] = project(matrix, width, height, point, seen);
-    const [color, shade] = placedColor(app, j, player.moment);
     over.beginPath();
     if (run.placed.grid) over.rect(x - radius, y - radius, 2 * radius, 2 * radius);
     else over.arc(x, y, radius, 0, 2 * Math.PI);
