@@ -46,7 +46,7 @@ def test_values_are_drawn_at_their_places(dimension):
     )
     np.testing.assert_allclose(np.asarray(places_of(run)), places)
     axes = pf.view.values_on_places(run, places, frames=[0, 3], names=["oak", "elm", "ash"])
-    assert [ax.get_title() for ax in axes] == ["t = 0", "t = 3.00"]
+    assert [ax.get_title() for ax in axes] == ["step 0", "step 3"]
     if dimension == 1:
         order = np.argsort(places[:, 0])
         np.testing.assert_allclose(axes[1].lines[2].get_ydata(), np.asarray(run.points[-1])[order, 2])

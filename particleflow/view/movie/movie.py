@@ -16,15 +16,16 @@ from particleflow.view.movie.movie_file import check_size, check_target, open_wr
 from particleflow.view.movie.panels import KnownClusters
 from particleflow.view.movie.sprites import SpriteBank
 from particleflow.view.movie.stage import Stage, build_stage, draw_lines, render_backgrounds
-from particleflow.view.movie.trails import MOST_TRAILS, Trails
+from particleflow.view.movie.trails import MOST_TRAILS, Trails, is_tangle
 from particleflow.view.movie.word_sprites import WordWriter
-from particleflow.view.plots.base import MAX_DOTS, projection
+from particleflow.view.plots.base import MAX_DOTS, Projection, projection
 from particleflow.view.plots.camera import INSIDE, DepthCues, box_coordinates, camera_of, depth_cues, facing, rotation
 from particleflow.view.plots.colors import check_labels, may_blend, particle_colors
 from particleflow.view.plots.crowds import crowd_colors, find_crowds, shown_weights
 from particleflow.view.plots.density.density_scale import frame_density
 from particleflow.view.plots.space.law import DEVIATIONS, law_curves
 from particleflow.view.plots.space.snapshots import crowd_cell
+from particleflow.view.plots.subjects.placed_values import PlacedValues, placed_values
 from particleflow.view.plots.time.series import check_counts
 from particleflow.view.resampling import Resampling, interpolate, resample
 
@@ -55,17 +56,20 @@ def animate(
 ) -> Path:
     """Write a movie of a trajectory to `path` (.mp4 or .gif) and return the path; it appears whole or not at all.
 
-    Circle (with its kymograph, or the density of a crowd), sphere or box (turning by `turn` degrees, of which 360 make
-    a loop), plane, line (as a growing kymograph) and principal components (d > 3) follow from the trajectory. Energy is
-    shown if it was recorded, cluster `counts` (T,) and `plateaus` (start, end, count) if given. A density moves on its
-    cells: a curve over the line, bars around the circle, colours in the plane or on the sphere. `colors` are labels
-    (N,) or (T, N), or RGB in [0, 1] of shape (N, 3). `frames` instants follow the "motion" (slower where `counts` fall,
-    rest in at most a fifth of the movie), or are spaced evenly in "linear" time, "log" time or "arc" length (see
-    `resample`); the clock says when, the line below it how far on the time axis. Each particle has a `trail` through
-    its places in the last so many seconds of the movie, 0 for none (at most 512 particles; none on a line, which shows
-    all of its past). `size` is in pixels, multiples of 16: 1280 × 720, for a gif 800 × 448. An ensemble shows its run
-    0; of more than 20,000 particles that many, evenly chosen, are drawn. Particles with words are named by them, as in
-    `snapshot`. `threshold`, the linking distance behind `counts`, is kept in the file beside the number of frames.
+    Circle (with its kymograph, or the density of a crowd or of noise), sphere or box (turning by `turn` degrees, of
+    which 360 make a loop), plane, line (as a growing kymograph) and principal components (d > 3) follow from the
+    trajectory. Energy is shown if it was recorded, cluster `counts` (T,) and `plateaus` (start, end, count) if given. A
+    density moves on its cells: a curve over the line, bars around the circle, colours in the plane or on the sphere.
+    Values on places that stay (labels of pixels, a signal) are the colours of their places in the plane, or a curve
+    over a line, as in the figure `values`; they have no `colors`. `colors` are labels (N,) or (T, N), or RGB in [0, 1]
+    of shape (N, 3). `frames` instants follow the "motion" (slower where `counts` fall, rest in at most a fifth of the
+    movie), or are spaced evenly in "linear" time, "log" time or "arc" length (see `resample`); the clock says when, the
+    line below it how far on the time axis. Each particle has a `trail` through its places in the last so many seconds
+    of the movie, 0 for none (at most 512 particles; none on a line, which shows all of its past; none where noise of
+    their own moves particles by more than 3 % of the picture from frame to frame). `size` is in pixels, multiples of
+    16: 1280 × 720, for a gif 800 × 448. An ensemble shows its run 0; of more than 20,000 particles that many, evenly
+    chosen, are drawn. Particles with words are named by them, as in `snapshot`. `threshold`, the linking distance
+    behind `counts`, is kept in the file beside the number of frames.
     `progress(done, total)` is called after every frame.
     """
     path = Path(path)
@@ -107,10 +111,11 @@ class Movie:
         *, colors: Any = None, counts: Any = None, plateaus: Any = (), turn: float = 120.0, trail: int = 0,
     ):  # fmt: skip
         self.run = first_run(trajectory)
-        self.view = projection(self.run)
         counts = _run_counts(self.run, counts)
         self.instants: Resampling = resample(self.run, frames, spacing, counts=counts)
         self.particles = thinned(self.run.count, self.run.count if self.run.facts.is_law else MAX_DOTS)
+        places = placed_values(self.run)
+        self.view: Projection | PlacedValues = projection(self.run) if places is None else places.of(self.particles)
         azimuth, self.elevation = facing(self.run)
         self.azimuths = azimuth + turn * (np.arange(1, frames + 1) / frames - 1)  # the last frame has the best view
         self._theme = style.current()
@@ -122,9 +127,28 @@ class Movie:
         self.stage: Stage = build_stage(self.run, self.view, size, self.instants, clusters)
         render_backgrounds(self.stage, self.instants, np.asarray(self.run.times, float))
         self._words = self._word_writer()
-        moving = self.stage.density_layer is None and not self.run.facts.is_law and self.view.kind != "line"
-        self._trail = trail if moving else 0
+        self._trail = trail if self._has_trails() else 0
         self._trails = Trails(self.stage.main)
+
+    def _has_trails(self) -> bool:
+        """Whether the ways of particles are drawn: not on a line, which shows all of them, and not of large jumps."""
+        if self._is_carried or self.view.kind == "line" or isinstance(self.view, PlacedValues):
+            return False
+        return not is_tangle(self.run, self.view, self._width)
+
+    @property
+    def _width(self) -> float:
+        """The width of the main picture, in units of the coordinates."""
+        shown = float(np.ptp(self.stage.main.get_xlim()))
+        if self.view.kind != "space" or self.stage.limits is None:
+            return shown
+        return shown / float(np.ptp(box_coordinates(np.eye(3)[:2], self.stage.limits)[:, 0]))
+
+    @property
+    def _is_carried(self) -> bool:
+        """Whether no particles are drawn: the run is a density or a normal law, or it has values on places."""
+        layers = self.stage.density_layer, self.stage.places_layer
+        return self.run.facts.is_law or any(each is not None for each in layers)
 
     @cached_property
     def _crowd_cell(self) -> float:
@@ -143,6 +167,11 @@ class Movie:
     def _choose_colors(self, colors: Any) -> Any:
         """Fix the particles' colours (n, 3), or a table and labels (T, n); returns what the panels can colour by."""
         self._labels, labels = None, None
+        own = colors is None or (self.run.labels is not None and np.array_equal(colors, self.run.labels))
+        if isinstance(self.view, PlacedValues) and not own:
+            raise ArgumentError(
+                "Argument `colors` must be None: values on places are seen by their colours or heights."
+            )
         self._blend = colors is None and may_blend(self.run, None)
         if colors is not None and np.issubdtype(np.asarray(colors).dtype, np.floating):
             if np.shape(colors) != (self.run.count, 3):
@@ -174,13 +203,17 @@ class Movie:
             self._mass = {frame: shown_weights(self.run, frame, self.particles)}
         return self._mass[frame]
 
-    def coordinates(self, index: int) -> np.ndarray:
-        """The projected points (n, 1 … 3) of one instant, interpolated between saved frames."""
+    def points(self, index: int) -> np.ndarray:
+        """The points (n, d) of one instant, interpolated between saved frames."""
         lower, fraction = int(self.instants.lower[index]), float(self.instants.fraction[index])
         before = self._points(lower)
         if fraction == 0.0:
-            return self.view(before)
-        return self.view(interpolate(before, self._points(lower + 1), fraction, spherical=self.view.spherical))
+            return before
+        return interpolate(before, self._points(lower + 1), fraction, spherical=self.view.spherical)
+
+    def coordinates(self, index: int) -> np.ndarray:
+        """The points of one instant as they are seen, (n, 1 … 3)."""
+        return self.view(self.points(index))
 
     def density(self, index: int) -> np.ndarray:
         """The density (N,) of one instant, interpolated between saved frames."""
@@ -199,6 +232,8 @@ class Movie:
         camera = rotation(azimuth, self.elevation)
         if stage.density_layer is not None:
             stage.density_layer.draw(stage.canvas, stage.region, self.density(index), camera)
+        elif stage.places_layer is not None:
+            stage.places_layer.draw(stage.canvas, stage.region, self.points(index))
         elif stage.lines or stage.ellipses or self._trail:
             draw_lines(stage, azimuth, self.elevation)
             self._draw_ellipses(index, camera)
@@ -209,8 +244,7 @@ class Movie:
         stage.clock.write(image, index)
         stage.progress.draw(image, index)
         dots = self._dots(index)
-        carried = stage.density_layer is not None or self.run.facts.is_law  # by cells, or by nodes: no particles
-        moving = [dots] if carried else [self.sprites(index, camera), dots]
+        moving = [dots] if self._is_carried else [self.sprites(index, camera), dots]
         self._sprites.paste(image, *(np.concatenate(each) for each in zip(*moving, strict=True)))
         self._write_words(image, index, camera)
         return image

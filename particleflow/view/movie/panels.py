@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from particleflow.analysis.run_character import character_of
 from particleflow.view import style
 from particleflow.view.plots.base import Projection, is_crowd
 from particleflow.view.plots.density.density_scale import Field, field_of
 from particleflow.view.plots.density.distributions import particle_density
 from particleflow.view.plots.density.histograms import cell_count
 from particleflow.view.plots.space.paths import kymograph
+from particleflow.view.plots.subjects.placed_values import PlacedValues
 from particleflow.view.plots.time.series import cluster_count, energy_name, observable, observable_values
 
 if TYPE_CHECKING:
@@ -72,12 +74,17 @@ class KnownClusters:
     plateaus: Any = ()
 
 
-def has_history_panel(view: Projection, density: Field | None) -> bool:
+def has_history_panel(view: Projection | PlacedValues, density: Field | None) -> bool:
     """Whether a panel shows all of time: the main picture of particles on a line does so itself."""
     return view.kind == "circle" or (view.kind == "line" and density is not None)
 
 
-def panel_count(run: Any, view: Projection, clusters: KnownClusters) -> int:
+def is_noisy(run: Any) -> bool:
+    """Whether every particle has noise of its own, so that lines through its saved places are a tangle of jumps."""
+    return character_of(run).temperature > 0
+
+
+def panel_count(run: Any, view: Projection | PlacedValues, clusters: KnownClusters) -> int:
     """The number of side panels: one each for the history, the energy and the cluster count, where there is one."""
     history = has_history_panel(view, field_of(run))
     return history + (scalar_energy(run) is not None) + (clusters.counts is not None)
@@ -90,7 +97,9 @@ def scalar_energy(run: Any) -> np.ndarray | None:
     return values if values is not None and np.isfinite(values).any() else None
 
 
-def build_panels(figure: Any, run: Any, view: Projection, log: bool, clusters: KnownClusters) -> list[Panel]:
+def build_panels(
+    figure: Any, run: Any, view: Projection | PlacedValues, log: bool, clusters: KnownClusters
+) -> list[Panel]:
     """The column of panels at the right, from the top: history (circle, density on a line), energy, cluster count."""
     theme, density = style.current(), field_of(run)
     history, energy = has_history_panel(view, density), scalar_energy(run)
@@ -120,8 +129,8 @@ def _next_axes(figure: Any, panels: list[Panel], number: int, share: float) -> "
 
 
 def _draw_history(ax: "Axes", run: Any, log: bool, density: Field | None, labels: Any) -> None:
-    """The kymograph, or of a crowd or a density the density against time, in cells that a pixel can show."""
-    if not is_crowd(run) and density is None:
+    """The kymograph, or of a crowd, noise or a density the density against time, in cells that a pixel can show."""
+    if not is_crowd(run) and density is None and not is_noisy(run):
         kymograph(run, labels=labels, log=log, words=False, ax=ax)
         return
     fine = max(int(ax.get_window_extent().height / _LEAST_CELL_PIXELS), 2)

@@ -15,12 +15,14 @@ from particleflow.analysis.samples import thinned
 from particleflow.view import style
 from particleflow.view.movie.clock import Clock, ProgressLine, clock_texts, progress_shares
 from particleflow.view.movie.density_layer import DensityLayer
-from particleflow.view.movie.panels import KnownClusters, Panel, build_panels, panel_count
+from particleflow.view.movie.panels import KnownClusters, Panel, build_panels, is_noisy, panel_count
+from particleflow.view.movie.places_layer import PlacesLayer
 from particleflow.view.plots.base import (
     HATCHED_NOTE,
     MAX_DOTS,
     Projection,
     drawn_times,
+    projection,
     sample_note,
     small_print,
     wants_log,
@@ -38,10 +40,12 @@ from particleflow.view.plots.camera import (
     rotation,
 )
 from particleflow.view.plots.density.density_scale import Field, field_of
+from particleflow.view.plots.density.distributions import particle_density
 from particleflow.view.plots.space.law import ELLIPSES_NOTE, LEVELS_NOTE, law_lines
 from particleflow.view.plots.space.paths import kymograph
 from particleflow.view.plots.space.ring import empty_ring
 from particleflow.view.plots.space.snapshots import rings_note
+from particleflow.view.plots.subjects.placed_values import PlacedValues
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -69,19 +73,20 @@ class Stage:
 
     The `canvas` holds the future, of which `region` is the part that the moving lines are drawn over; `drawn` caches
     main axes with their lines by the direction of the camera; `past` is the drawing (height, width, 4) with all curves
-    in full. A density has a `density_layer` over its main axes, a normal law `ellipses`. `limits` are the corners of
-    the box or plane shown.
+    in full. A density has a `density_layer` over its main axes, values on places a `places_layer`, a normal law
+    `ellipses`. `limits` are the corners of the box or plane shown.
     """
 
     canvas: Any
     main: Any
-    view: Projection
+    view: Projection | PlacedValues
     panels: list[Panel]
     lines: list[Any]
     size: tuple[int, int]
     log: bool
     limits: tuple[np.ndarray, np.ndarray] | None = None
     density_layer: DensityLayer | None = None
+    places_layer: PlacesLayer | None = None
     ellipses: list[Any] = field(default_factory=list)
     clock: Clock | None = None
     progress: ProgressLine | None = None
@@ -96,7 +101,7 @@ class Stage:
 
 
 def build_stage(
-    run: Any, view: Projection, size: tuple[int, int], instants: "Resampling", clusters: KnownClusters
+    run: Any, view: Projection | PlacedValues, size: tuple[int, int], instants: "Resampling", clusters: KnownClusters
 ) -> Stage:
     """Lay the stage out and draw what stands still: title, main axes, and a panel for every number to show."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -106,11 +111,12 @@ def build_stage(
     figure = Figure(figsize=(size[0] / dpi, size[1] / dpi), dpi=dpi, facecolor=style.current().background)
     canvas = FigureCanvasAgg(figure)
     log = instants.spacing == "log" or wants_log(run.times)
-    main = figure.add_axes(_main_box(size, panel_count(run, view, clusters), view.kind == "line"))
+    wide = view.kind in ("line", "places", "graph")
+    main = figure.add_axes(_main_box(size, panel_count(run, view, clusters), wide))
     stage = Stage(canvas, main, view, build_panels(figure, run, view, log, clusters), [], size, log)
     _draw_still_parts(stage, run, clusters.labels, field_of(run))
     mixture = ""
-    if field_of(run) is None:
+    if field_of(run) is None and stage.places_layer is None:
         mixture = rings_note(run, camera_of(run), thinned(len(run), _RING_FRAMES), clusters.labels)
     _write_texts(stage, figure, run, instants, [mixture, _hatched_note(stage), _speed_note(run, instants, clusters)])
     fit_tick_labels(stage)
@@ -129,7 +135,10 @@ def _main_box(size: tuple[int, int], panels: int, wide: bool) -> tuple[float, fl
 def _draw_still_parts(stage: Stage, run: Any, labels: Any, density: Field | None) -> None:
     """Draw the axes, the limits and whatever does not move in the main picture, by the kind of the picture."""
     kind = stage.view.kind
-    if kind == "line" and density is None:
+    if isinstance(stage.view, PlacedValues):
+        shown = thinned(run.count, MAX_DOTS)
+        stage.places_layer = PlacesLayer(stage.main, stage.view, np.asarray(run.points[0], float)[shown])
+    elif kind == "line" and density is None:
         _draw_line(stage, run, labels)
     elif kind == "circle":
         empty_ring(stage.main, 4.0)
@@ -149,8 +158,11 @@ def _draw_still_parts(stage: Stage, run: Any, labels: Any, density: Field | None
 
 
 def _draw_line(stage: Stage, run: Any, labels: Any) -> None:
-    """Particles on a line: the kymograph is the main picture, and a panel that is revealed like the others."""
-    kymograph(run, labels=labels, log=stage.log, words=False, ax=stage.main)
+    """Particles on a line: the kymograph, of noise the density, is the main picture, revealed like a panel."""
+    if is_noisy(run):
+        particle_density(run, log=stage.log, bar=False, ax=stage.main)
+    else:
+        kymograph(run, labels=labels, log=stage.log, words=False, ax=stage.main)
     stage.main.set_title("")
     stage.panels.insert(0, Panel(stage.main))
 
@@ -167,14 +179,14 @@ def _draw_globe(stage: Stage) -> None:
 def _draw_box(stage: Stage, run: Any) -> None:
     """The box that the run visits; its edges turn with the camera."""
     muted = style.current().muted
-    stage.limits = frame_limits(run, stage.view)
+    stage.limits = frame_limits(run, projection(run))
     stage.lines.append(stage.main.plot([], [], color=muted, linewidth=0.9, alpha=0.45, animated=True)[0])
     _hide_square_axes(stage.main, 1.04)
 
 
 def _draw_plane(stage: Stage, run: Any) -> None:
     """Two coordinates or principal components on equal scales, with a grid."""
-    ax, view = stage.main, stage.view
+    ax, view = stage.main, projection(run)
     low, high = frame_limits(run, view)
     half, middle = max(high - low) / 2, (low + high) / 2
     stage.limits = low, high

@@ -5,17 +5,36 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from particleflow.analysis.samples import gather, thinned
 from particleflow.view import style
-from particleflow.view.plots.base import MAX_LINES
+from particleflow.view.movie.panels import is_noisy
+from particleflow.view.plots.base import MAX_LINES, Projection
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from particleflow.trajectory.trajectory import Trajectory
+
 MOST_TRAILS = MAX_LINES  # of more particles so many, evenly chosen, have trails
+_LARGEST_STEP = 0.03  # of the picture's width, of the median particle from frame to frame, that a trail of noise shows
+_LOOKED_AT = 60  # pairs of frames
 _OPACITIES = (0.14, 0.3, 0.5)  # of the oldest third of a trail, the middle and the newest
 _WIDTHS = (0.6, 0.8, 1.0)  # of the theme's lines
 _FARTHEST = 0.5  # of the opacity, behind the middle of a sphere
 _LEAST_PIXELS = 0.7  # of the length of a trail: shorter ones are hidden by their dots
+
+
+def is_tangle(run: "Trajectory", view: Projection, width: float) -> bool:
+    """Whether trails would be chords of jumps: particles with noise of their own are far from frame to frame.
+
+    Their median step between two saved frames is more than 3 % of the `width` of the picture.
+    """
+    if not is_noisy(run) or len(run) < 2:
+        return False
+    before, chosen = thinned(len(run) - 1, _LOOKED_AT), thinned(run.count, MOST_TRAILS)
+    seen = [view(gather(run, frames, chosen)) for frames in (before, before + 1)]
+    steps = np.linalg.norm(seen[1] - seen[0], axis=-1)
+    return bool(np.median(steps[np.isfinite(steps)]) > _LARGEST_STEP * width)
 
 
 class Trails:

@@ -36,6 +36,7 @@ from particleflow.view.webpage.density_levels import levels_of
 from particleflow.view.webpage.embedded_page import EmbeddedPage
 from particleflow.view.webpage.page_clusters import Clusters, clusters_from, found_clusters
 from particleflow.view.webpage.page_tree import layout_merge_tree
+from particleflow.view.webpage.placed_codes import placed_codes
 
 SCRIPTS = (
     "decode.js",
@@ -50,6 +51,7 @@ SCRIPTS = (
     "panels.js",
     "panel_kinds.js",
     "density.js",
+    "placed.js",
     "law.js",
     "words.js",
     "clusters.js",
@@ -126,20 +128,22 @@ def _content(trajectory: Any, clusters: Clusters, runs: int | None, max_bytes: f
     times = np.asarray(trajectory.times, np.float64)
     found = data.survey(trajectory)
     timeline = data.choose_frames(times, found.arc, data.TIMELINE_LIMIT)
-    codes, levels = None, levels_of(trajectory)
-    if clusters.labels is not None and levels is None:
+    codes, levels, placed = None, levels_of(trajectory), placed_codes(trajectory)
+    if clusters.labels is not None and levels is None and placed is None:
         codes = data.CodedLabels.of(data.check_series("labels", clusters.labels, (total, count)))
     fixed, extra = _panels(trajectory, clusters, codes, timeline)
     fixed += [array_section("times", times[timeline]), array_section("arc", found.arc[timeline])]
     extra["density"] = None if levels is None else levels.facts()
+    extra["placed"] = None if placed is None else placed.facts()
     shell = len(_assemble({**_facts(trajectory), **extra}, fixed)) + 8 * total + 12 * min(count, data.CROWD) + 4096
     if max_bytes < shell + 20_000:
         raise ArgumentError(f"`max_bytes` must be above {shell + 20_000} for this run, but is {max_bytes:.0f}.")
-    chosen, stored = data.fit(trajectory, found, levels or codes, max_bytes - shell)
+    chosen, stored = data.fit(trajectory, found, levels or placed or codes, max_bytes - shell)
     fixed += [array_section("frames", chosen.frames.astype(np.uint32)), *_particles(trajectory, chosen.particles)]
     meta = _facts(trajectory) | extra | _storage(trajectory, found, chosen, runs)
-    if levels is not None:
-        meta["ramps"] = {name: _hex(levels.ramp(name)) for name in _THEMES}
+    scaled = levels or placed
+    if scaled is not None:
+        meta["ramps"] = {name: _hex(scaled.ramp(name)) for name in _THEMES}
     if trajectory.labels is not None:
         meta["labelPalettes"] = {name: _hex(data.label_colors(trajectory, name, data.PALETTE_SIZE)) for name in _THEMES}
     if codes is not None:

@@ -15,6 +15,7 @@ from particleflow.errors import ArgumentError, ShapeError
 from particleflow.view import style
 from particleflow.view.plots.base import projection, rounding_level
 from particleflow.view.plots.colors import check_labels, colored_clusters, contrasting_categories
+from particleflow.view.plots.subjects.placed_values import PlacedValues, placed_values
 from particleflow.view.plots.time.series import energy_name, in_stored_precision, only_errors, power_of
 from particleflow.view.webpage.codec import (
     BITS,
@@ -45,6 +46,7 @@ class Survey:
     high: np.ndarray
     arc: np.ndarray
     components: PrincipalComponents | None
+    placed: PlacedValues | None = None  # of values on places, whose dots are drawn at their places
 
     @property
     def explained(self) -> float | None:
@@ -84,9 +86,9 @@ def _components(trajectory: Any) -> PrincipalComponents:
     return principal_components(gather(trajectory, frames, slice(None, None, stride)), 3)
 
 
-def _project(points: np.ndarray, components: PrincipalComponents | None) -> np.ndarray:
+def _project(points: np.ndarray, seen: Callable[[np.ndarray], np.ndarray] | None) -> np.ndarray:
     """The shown coordinates of points (..., d)."""
-    return points if components is None else components(points)
+    return points if seen is None else seen(points)
 
 
 def survey(trajectory: Any) -> Survey:
@@ -95,13 +97,15 @@ def survey(trajectory: Any) -> Survey:
     arc_k = Σ_{j≤k} (mean_i |x_i(t_j) − x_i(t_{j−1})|²)^{1/2}, over particles that are finite in both frames; of a
     density the mass that has moved.
     """
-    components = _components(trajectory) if trajectory.dimension > 3 else None
-    low = np.full(min(trajectory.dimension, 3), np.inf)
+    placed = placed_values(trajectory)
+    components = _components(trajectory) if trajectory.dimension > 3 and placed is None else None
+    seen = components if placed is None else placed
+    low = np.full(min(trajectory.dimension, 3) if placed is None else 2, np.inf)
     high = -low
     steps, last = [], None
     for block in _blocks(trajectory):
         steps.append(step_lengths(block if last is None else np.concatenate([last, block])))
-        shown = _project(block, components)
+        shown = _project(block, seen)
         finite = np.isfinite(shown)
         low = np.minimum(low, np.where(finite, shown, np.inf).min(axis=(0, 1)))
         high = np.maximum(high, np.where(finite, shown, -np.inf).max(axis=(0, 1)))
@@ -110,12 +114,12 @@ def survey(trajectory: Any) -> Survey:
         raise ArgumentError("The trajectory has no finite point to show; check it with `particleflow info`.")
     arc = np.concatenate([[0.0], np.cumsum(np.concatenate(steps))])
     arc = arc_length(trajectory) if is_density(trajectory) else arc
-    return Survey(low, high, arc, components)
+    return Survey(low, high, arc, components, placed)
 
 
 def circle_radius(trajectory: Any) -> float | None:
     """Radius of the circle (d = 2) or sphere (d = 3) on which the first, middle and last frames lie, else None."""
-    if trajectory.facts.is_law:
+    if trajectory.facts.is_law or placed_values(trajectory) is not None:
         return None
     if trajectory.dimension not in (2, 3):
         seen = projection(trajectory)
@@ -159,6 +163,7 @@ def choose_frames(times: np.ndarray, arc: np.ndarray, limit: int) -> np.ndarray:
 def reader(trajectory: Any, found: Survey, particles: np.ndarray | None) -> Callable[[np.ndarray], np.ndarray]:
     """A function from frame numbers to the shown coordinates (F, N', d') of the shown particles."""
     kept = slice(None) if particles is None else particles
+    seen = found.components if found.placed is None else found.placed.of(kept)
 
     def read(frames: np.ndarray) -> np.ndarray:
         first, last = int(frames[0]), int(frames[-1])
@@ -166,7 +171,7 @@ def reader(trajectory: Any, found: Survey, particles: np.ndarray | None) -> Call
             points = np.asarray(trajectory.points[first : last + 1], np.float64)[:, kept]
         else:
             points = gather(trajectory, frames, kept)
-        return _project(points, found.components)
+        return _project(points, seen)
 
     return read
 
@@ -324,7 +329,7 @@ def _encode(
     extra: list[Section] = []
     if labels is not None and done == len(chosen.frames):
         shown = slice(None) if chosen.particles is None else chosen.particles
-        name = "levels" if is_density(trajectory) else "clusters"
+        name = "levels" if is_density(trajectory) or found.placed is not None else "clusters"
         extra, more = code_sections(name, label_blocks(labels, chosen.frames, shown, count), 1)
         used += more
     return sections + extra, used * len(chosen.frames) / (done * budget)

@@ -12,6 +12,7 @@ from particleflow.view import style
 from particleflow.view.plots.base import inches, new_axes, new_figure, set_title, time_words, title_figure
 from particleflow.view.plots.density.functions import regression
 from particleflow.view.plots.matrices.pair_matrices import color_bar, edges_between
+from particleflow.view.plots.subjects.placed_values import seen_values
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,9 +24,6 @@ _CURVES = 6  # of more values the first are drawn
 _PANEL = 0.4  # the width of a panel of curves, in widths of the theme
 _LARGE_PANEL = 0.64  # and of places in the plane, two panels in a row
 _TIMES = 5  # of fitted curves
-_FILL = 0.95  # of the distance between neighbouring places that a dot covers
-_ROUNDING = 1e-6
-_LEAST_LEAD = 1e-3  # of the largest lead: a place whose leading value is ahead by less is drawn without colour
 
 
 def fit(
@@ -99,8 +97,7 @@ def values_on_places(
     for ax in grid.ravel()[len(chosen) :]:
         ax.set_visible(False)
     values = [np.asarray(stored_points(run, int(frame)), float) for frame in chosen]
-    noun = "label" if all(_are_shares(each) for each in values) else "value"
-    named = [f"{noun} {number}" for number in range(values[0].shape[1])] if names is None else list(names)
+    named = list(seen_values(places, values, names).names)
     if len(named) != values[0].shape[1]:
         raise ArgumentError(f"Argument `names` must name {values[0].shape[1]} values, but names {len(named)}.")
     draw = _curves if places.shape[1] == 1 else _dots
@@ -152,17 +149,6 @@ def _height(places: np.ndarray, panel: float) -> float:
     return 0.85 * panel * float(np.clip(high / (wide or 1.0), 0.3, 1.6)) + 0.12
 
 
-def _are_shares(values: np.ndarray) -> bool:
-    """Whether several values on a place are not negative, and have a sum of at most one, as shares of labels."""
-    return values.shape[1] > 1 and bool(values.min() >= -_ROUNDING and values.sum(axis=1).max() <= 1 + _ROUNDING)
-
-
-def _leads(values: np.ndarray) -> np.ndarray:
-    """By how much the largest value of every row is ahead of the second."""
-    ordered = np.sort(values, axis=1)
-    return ordered[:, -1] - ordered[:, -2]
-
-
 def _curves(ax: Any, places: np.ndarray, seen: np.ndarray, values: list[np.ndarray], names: list[str]) -> None:
     """Values over places on the line, at most a few of them."""
     order = np.argsort(places[:, 0], kind="stable")
@@ -175,37 +161,10 @@ def _curves(ax: Any, places: np.ndarray, seen: np.ndarray, values: list[np.ndarr
 def _dots(ax: Any, places: np.ndarray, seen: np.ndarray, values: list[np.ndarray], names: list[str]) -> None:
     """Dots in the plane, coloured by their one value, or by which of several values is the largest."""
     ax.set_aspect("equal")
-    shape: dict[str, Any] = {"s": _dot_area(ax, places), "marker": "s" if _is_grid(places) else "o"}
-    if seen.shape[1] == 1:
-        low, high = min(each.min() for each in values), max(each.max() for each in values)
-        colors = {"c": seen[:, 0], "vmin": low, "vmax": high, "cmap": style.colormap("sequential")}
-        ax.scatter(*places.T, linewidths=0, **colors, **shape)
-        return
-    leading, largest = seen.argmax(axis=1), max(_leads(each).max() for each in values)
-    lead = _leads(seen) / (largest or 1.0)
-    colors = style.label_colors(np.arange(seen.shape[1]))
-    theme = style.current()
-    unknown = lead < _LEAST_LEAD
-    ax.scatter(*places[unknown].T, facecolors="none", edgecolors=theme.muted, linewidths=0.5, **shape)
-    for number, name in enumerate(names):
-        here = (leading == number) & ~unknown
-        shades = np.column_stack([np.tile(colors[number], (here.sum(), 1)), 0.25 + 0.75 * lead[here]])
-        ax.scatter(*places[here].T, c=shades, linewidths=0, **shape)
-        ax.scatter([], [], color=colors[number], s=30, linewidths=0, label=style.clean(name))
-
-
-def _is_grid(places: np.ndarray) -> bool:
-    """Whether places are all crossings of a few rows and columns, such as pixels."""
-    across, up = (len(np.unique(places[:, axis])) for axis in range(2))
-    return across * up == len(places)
-
-
-def _dot_area(ax: Any, places: np.ndarray) -> float:
-    """The area of a dot that nearly touches its neighbours (median distance), in square points, from 24 to 160."""
-    from scipy.spatial import KDTree
-
-    if len(places) < 2:
-        return 40.0
-    gap = float(np.median(KDTree(places).query(places, 2)[0][:, 1]))
-    scale = 72 * inches(ax) / max(float(np.ptp(places, axis=0).max()) * 1.1, 1e-300)
-    return float(np.clip((_FILL * gap * scale) ** 2, 24.0, 160.0))
+    view = seen_values(places, values, names)
+    unit = 72 * inches(ax) / max(float(np.ptp(places, axis=0).max()) * 1.1, 1e-300)
+    dots = ax.scatter(*places.T, s=view.dot_area(unit), marker="s" if view.is_grid else "o")
+    dots.set(**view.dot_style(seen))
+    for name, color in zip(names, style.label_colors(np.arange(len(names))), strict=True):
+        if len(names) > 1:
+            ax.scatter([], [], color=color, s=30, linewidths=0, label=style.clean(name))

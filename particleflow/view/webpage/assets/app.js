@@ -121,6 +121,7 @@ class App {
   // The category of particle j in the colours of now; null where colours are a scale.
   categoryOf(j, k) {
     if (this.mode === "label") return this.run.arrays.label_codes[j];
+    if (this.mode === "leading") return leadingLabel(this.run, j, k)[0];
     if (this.held >= 0) return this.run.cluster(j, this.held);
     return this.mode === "cluster" ? this.run.cluster(j, k) : null;
   }
@@ -151,9 +152,9 @@ class App {
   }
 
   // The sizes of dots in frame k, and the rings in which particles of several categories at one place are drawn; null
-  // for the cells of a density and the nodes of a law.
+  // for the cells of a density, the nodes of a law and values on places.
   dots(k) {
-    if (this.run.density || this.run.law) return null;
+    if (this.run.density || this.run.law || this.run.placed) return null;
     const inRings = this.paintMode === "label" || this.paintMode === "held";
     const whole = (2 * WHOLE_RADIUS * Math.min(this.width, this.height) * this.sizeFactor) / this.pointSize();
     const key = `${k} ${inRings} ${whole}`;
@@ -164,6 +165,7 @@ class App {
 
   // The radius in CSS pixels of the dot that particle j lies in, or of the largest dot.
   dotRadius(j = -1) {
+    if (this.run.placed) return this.run.placed.kind === "graph" ? CURVE_DOT * this.sizeFactor : placedRadius(this);
     const dots = this.dots(this.player.moment.k);
     const area = dots === null ? 1 : j < 0 ? dots.largest : dots.whole[j];
     return (this.pointSize() / 2) * Math.sqrt(area);
@@ -242,6 +244,7 @@ class App {
   }
 
   axisName(axis) {
+    if (this.run.placed) return this.run.placed.axes[axis];
     return this.facts.explained === null ? "x" + "₁₂₃"[axis] : "PC " + (axis + 1);
   }
 
@@ -253,7 +256,7 @@ class App {
     const k = Math.min(moment.k, Math.max(0, this.run.frames - 2));
     const at = this.run.frames > 1 && moment.k > k ? { k, next: k + 1, fraction: 1 } : moment;
     const many = this.run.count > 3000;
-    const alpha = this.run.law ? 0 : this.run.density ? cellAlpha(this) : many ? 0.75 : 0.92;
+    const alpha = this.run.law || this.run.placed ? 0 : this.run.density ? cellAlpha(this) : many ? 0.75 : 0.92;
     return {
       moment: this.mode === "speed" ? at : moment,
       matrix: camera.matrix(width, height),
@@ -301,7 +304,7 @@ class App {
     if (key === this.legendKey) return;
     this.legendKey = key;
     fillLegend(byId("legend"), this);
-    const shown = this.run.law ? "normal law" : `${this.facts.count} ${this.run.density ? "cells" : "particles"}`;
+    const shown = this.run.law ? "normal law" : `${this.facts.count} ${this.run.density ? "cells" : this.run.placed ? "places" : "particles"}`;
     byId("over").setAttribute("aria-label", `${shown}, ${describeMoment(this)}`);
   }
 

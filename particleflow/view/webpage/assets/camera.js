@@ -172,8 +172,34 @@ class ProfileCamera extends StripCamera {
   }
 }
 
+// Values over the places of a line: both axes fill the stage.
+class GraphCamera extends StripCamera {
+  constructor(low, high, margin) {
+    super(0, 1, margin);
+    this.kind = "graph";
+    const wide = low.map((value, c) => (high[c] > value ? 0.03 * (high[c] - value) : 0.5));
+    this.low = low.map((value, c) => value - wide[c]);
+    this.high = high.map((value, c) => value + wide[c]);
+  }
+
+  matrix(width, height) {
+    const area = this.area(width, height);
+    const [sx, sy] = [area.width / width, area.height / height].map((share, c) => (2 * share) / (this.high[c] - this.low[c]));
+    const [left, bottom] = [(2 * area.left) / width - 1, 1 - (2 * (area.top + area.height)) / height];
+    return [sx, 0, 0, 0, 0, sy, 0, 0, 0, 0, 0, 0, left - sx * this.low[0], bottom - sy * this.low[1], 0, 1];
+  }
+}
+
+// Whether the stage shows a plot whose axes stay: it can neither be turned nor enlarged.
+const isFixed = ({ kind }) => ["strip", "profile", "graph"].includes(kind);
+
 function makeCamera(run, radius) {
   const [low, high] = run.law ? lawBox(run) : [run.facts.low, run.facts.high];
+  if (run.placed?.kind === "graph") return new GraphCamera(low, high, [66, 24, 62, 44]);
+  if (run.placed) { // dots at the edge are whole
+    const pad = 0.7 * run.placed.gap;
+    return new PlaneCamera(low.map((value) => value - pad), high.map((value) => value + pad), [56, 24, 78, 58]);
+  }
   if (run.dimension === 1 && run.density) return new ProfileCamera(low[0], high[0], [66, 18, 52, 40]);
   if (run.dimension === 1) return new StripCamera(low[0], high[0], [58, 18, 52, 40]);
   if (run.dimension === 2 && radius) {

@@ -30,12 +30,13 @@ function firstEntries(app, entries, most) {
 
 // What the legend lists in the colours of now, {code, name}: clusters or labels; nothing where colours are a scale.
 function legendEntries(app) {
-  return app.run.law || !["last", "cluster", "label"].includes(app.mode) ? [] : legendGroups(app);
+  return app.run.law || !["last", "cluster", "label", "leading"].includes(app.mode) ? [] : legendGroups(app);
 }
 
 // The groups that the legend names, largest first.
 function legendGroups(app) {
   const { run } = app;
+  if (app.mode === "leading") return run.placed.names.map((name, code) => ({ code, name }));
   if (app.mode === "label") {
     const found = new Map(Array.from(run.arrays.label_codes, (code, j) => [code, labelName(run, code, j)]));
     return [...found].sort((a, b) => a[0] - b[0]).map(([code, name]) => ({ code, name }));

@@ -85,7 +85,7 @@ function speedOf(run, timeline, j, k) {
 // chains, else the first of the menu.
 function firstMode(app) {
   const codes = app.run.arrays.label_codes;
-  if (!app.run.density && codes?.some((code) => code !== codes[0])) return "label";
+  if (!app.run.density && !app.run.placed && codes?.some((code) => code !== codes[0])) return "label";
   if (app.lastClusters < 0 && app.run.hasClusters && !app.run.isSeparated(app.run.frames - 1)) return "index"; // chains
   return colorModes(app)[0][0];
 }
@@ -93,6 +93,7 @@ function firstMode(app) {
 // The ways to colour that this run allows, as [name, title].
 function colorModes({ run, lastClusters }) {
   if (run.density) return [["density", run.density.kind === "points" ? "mass" : "density"]];
+  if (run.placed) return [run.placed.names.length > 1 ? ["leading", "leading label"] : ["value", "value"]];
   const modes = [];
   if (lastClusters >= 0) modes.push(["last", "last clusters"]);
   if (run.hasClusters) modes.push(["cluster", "clusters now"]);

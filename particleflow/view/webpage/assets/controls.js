@@ -58,9 +58,9 @@ class Controls {
     }
     byId("hold").hidden = !app.run.hasClusters;
     byId("rotate").hidden = app.camera.kind !== "orbit";
-    byId("reset").hidden = ["strip", "profile"].includes(app.camera.kind);
+    byId("reset").hidden = isFixed(app.camera);
     byId("size").parentElement.hidden = app.run.law || (Boolean(app.run.density) && !cellAlpha(app));
-    byId("color").parentElement.hidden = app.run.law || Boolean(app.run.density); // there is one way to colour it
+    byId("color").parentElement.hidden = app.run.law || Boolean(app.run.density || app.run.placed); // there is one way to colour it
   }
 
   buildDialogs() {
@@ -185,7 +185,7 @@ class Controls {
     stage.addEventListener("pointerleave", () => app.focus.hover(null));
     stage.addEventListener("dblclick", () => app.resetView());
     stage.addEventListener("wheel", (event) => {
-      if (["strip", "profile"].includes(app.camera.kind)) return;
+      if (isFixed(app.camera)) return;
       event.preventDefault();
       app.zoom(Math.exp(-clamp(event.deltaY, -120, 120) * 0.0022), ...local(event));
     }, { passive: false });
@@ -199,6 +199,8 @@ function fillLegend(root, app) {
   if (app.run.law) {
     const shown = app.camera.kind === "strip" ? "Mean, one and two" : "One and two";
     items.push(element("span", "quiet", `${shown} standard deviations of the normal law`));
+  } else if (app.mode === "value") {
+    items.push(...placedLegend(app));
   } else if (app.mode === "density") {
     const { low, high, log, name } = app.run.density;
     const bar = element("i", "bar");
@@ -224,7 +226,7 @@ function fillLegend(root, app) {
 }
 
 function legendButton(app, { code, name }) {
-  const what = app.mode === "label" ? name : `cluster of ${name}`;
+  const what = ["label", "leading"].includes(app.mode) ? name : `cluster of ${name}`;
   const button = element("button", "item");
   button.type = "button";
   button.dataset.code = code;

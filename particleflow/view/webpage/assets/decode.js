@@ -93,6 +93,7 @@ class Run {
     this.radius = facts.radius ?? 0; // of the circle or sphere the points live on
     this.hasClusters = facts.sections.some((section) => section.name === "clusters0");
     this.density = facts.density; // of a density: the scale of its levels
+    this.placed = facts.placed; // of values on places that stay: how they are drawn
     const whole = arrays.weights?.reduce((sum, weight) => sum + weight, 0);
     this.masses = Float64Array.from({ length: this.count }, (_, j) => (whole ? arrays.weights[j] / whole : 1 / this.count));
     this.law = facts.law; // whether the points are the nodes of a normal law, and no particles

@@ -7,6 +7,7 @@
 //   positions(k)       Float64Array of the decoded coordinates of stored frame k, particle by particle
 //   clusters(k)        array of cluster codes of stored frame k, or null
 //   levels(k)          array of how dense the cells of stored frame k are, from 0 to 1, or null for particles
+//   placed(k)          [colour, opacity] of values on places in the plane in stored frame k, or null for others
 //   names()            the names beside particles in the last picture: {text, box: [left, top, right, bottom]}
 //   frameTimes()       times of the stored frames
 //   ticks(wanted)      the ticks of the time axis, about so many: {unit, label}
@@ -25,6 +26,8 @@ function publish(app) {
     }),
     positions: (k) => app.run.positions(k),
     clusters: (k) => (app.run.hasClusters ? Array.from({ length: app.run.count }, (_, j) => app.run.cluster(j, k)) : null),
+    placed: (k) => (app.run.placed?.kind === "places"
+      ? Array.from({ length: app.run.count }, (_, j) => placedColor(app, j, { k, next: k, fraction: 0 })) : null),
     levels: (k) => (app.run.density
       ? Array.from({ length: app.run.count }, (_, j) => app.run.level(j, { k, next: k, fraction: 0 })) : null),
     dotRadius: (j) => app.dotRadius(j),

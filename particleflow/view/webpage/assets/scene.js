@@ -39,6 +39,7 @@ class Scene {
     under.clearRect(0, 0, width, height);
     const kind = app.camera.kind;
     if (kind === "profile") drawProfileAxes(this);
+    else if (kind === "graph") drawGraphAxes(this);
     else if (kind === "orbit" && app.run.radius) this.drawSphere();
     else if (kind === "orbit") this.drawBox();
     else if (kind === "strip") this.drawStrip();
@@ -141,6 +142,7 @@ class Scene {
     drawLines(under, ys.map((value) => [x0, atY(value), x1, atY(value)]), colors.line, 0.9, 1);
     drawTexts(under, xs.map((value, i) => [distinctNumbers(xs)[i], atX(value), y1 + 7]), colors.muted, "center", "top");
     drawTexts(under, ys.map((value, i) => [distinctNumbers(ys)[i], x0 - 7, atY(value)]), colors.muted, "right", "middle");
+    if (app.run.placed) drawAxisNames(under, app, { left: x0, top: y0, width: x1 - x0, height: y1 - y0 });
   }
 
   // One dimension: every particle's path, time to the right, with the particles themselves riding on the cursor.
@@ -170,11 +172,12 @@ class Scene {
       drawLines(over, [[x, area.top - 4, x, area.top + area.height + 4]], app.colors.ink, 0.55, 1);
     }
     if (app.run.density) drawDensity(this, matrix);
+    if (app.run.placed) drawPlaced(this, matrix);
     if (app.run.law && app.camera.kind !== "strip") drawLaw(this, matrix);
     this.ringed = new Set();
     if (app.showMass) this.drawMasses(matrix);
     if (app.showWords) app.names.draw(over, matrix);
-    if (app.focus.selected >= 0 && !app.run.density) this.drawTrail(matrix);
+    if (app.focus.selected >= 0 && !app.run.density && !app.run.placed) this.drawTrail(matrix);
     for (const [j, strong] of [[app.focus.hovered, false], [app.focus.selected, true]]) if (j >= 0) this.drawRing(matrix, j, strong);
   }
 

@@ -25,7 +25,7 @@ function runFacts(app) {
   const share = (shown, total, why) =>
     shown < total ? `${formatCount(shown)} of ${formatCount(total)}, ${why}` : formatCount(total);
   const rows = [
-    [facts.density ? "Cells" : facts.law ? "Nodes that carry the law, not drawn" : "Particles", share(facts.count, facts.totalCount, "drawn at random to keep the file small")],
+    [facts.density ? "Cells" : facts.placed ? "Places" : facts.law ? "Nodes that carry the law, not drawn" : "Particles", share(facts.count, facts.totalCount, "drawn at random to keep the file small")],
     ["Frames", share(facts.frameCount, facts.totalFrames, `closest together where ${facts.density ? "most mass moves" : "the particles move most"}`)],
   ];
   rows.push([facts.unit ? `${facts.unit[0].toUpperCase()}${facts.unit.slice(1)}s` : "Time", `${formatNumber(app.timeline.begin)} to ${formatNumber(app.timeline.end)}`]);
@@ -52,7 +52,8 @@ function describeParticle(app, j) {
   const point = [0, 0, 0];
   if (!run.point(j, moment, point)) return [["particle", String(run.number(j))], ["state", "not finite"]];
   const rows = run.hasWords ? [["word", run.word(j)]] : [];
-  rows.push([run.density ? "cell" : "particle", String(run.number(j))]);
+  rows.push([run.density ? "cell" : run.placed ? "place" : "particle", String(run.number(j))]);
+  if (run.placed?.kind === "places") rows.push(placedRow(run, j, moment));
   if (run.density) rows.push([run.density.kind === "points" ? "mass" : "density", formatNumber(run.densityAt(run.level(j, moment)), 3)]);
   if (arrays.positions_of) rows.push(["position", formatNumber(arrays.positions_of[j], 6)]);
   if (arrays.labels) rows.push(["label", String(arrays.labels[j])]);
@@ -75,17 +76,26 @@ function describeParticle(app, j) {
     rows.push([run.dimension === 1 ? "x" : app.axisName(c), formatNumber(Number(point[c].toFixed(digits)), 6)]);
   }
   const speed = speedOf(run, app.timeline, j, Math.max(0, Math.min(moment.k, run.frames - 2)));
-  if (run.frames > 1 && !run.density) rows.push(["speed", formatNumber(speed, 3)]);
+  if (run.frames > 1 && !run.density && !run.placed) rows.push(["speed", formatNumber(speed, 3)]);
   return rows;
+}
+
+// What there is on a place in the plane: its value, or the label that leads there in the last stored frame.
+function placedRow(run, j, moment) {
+  const { names, low, high } = run.placed;
+  if (names.length === 1) return ["value", formatNumber(low + (high - low) * run.level(j, moment), 4)];
+  const [label, lead] = leadingLabel(run, j, moment.k);
+  return ["leads", lead > 0 ? names[label] : "none"];
 }
 
 function showHeading(facts) {
   byId("title").textContent = facts.title || "Untitled run";
-  const noun = facts.density ? "cell" : facts.law ? "node" : "particle";
+  const noun = facts.density ? "cell" : facts.placed ? "place" : facts.law ? "node" : "particle";
   const parts = facts.law ? ["normal law"] : [`${formatCount(facts.totalCount)} ${noun}${facts.totalCount === 1 ? "" : "s"}`];
   const circle = facts.radius && facts.dimension === 2;
   if (facts.geometry) parts.push(circle ? "circle" : facts.geometry.replaceAll("_", " "));
-  parts.push(facts.dimension === 1 ? "1 dimension" : `${facts.dimension} dimensions`);
+  const counted = facts.placed ? "value" : "dimension";
+  parts.push(`${facts.dimension} ${counted}${facts.dimension === 1 ? "" : "s"}${facts.placed ? " on each" : ""}`);
   const kept = `${formatNumber(100 * (facts.explained ?? 1), 3)} % of the variance`;
   if (facts.explained !== null) parts.push(`projected on 3 principal components (${kept})`);
   const frames = `${formatCount(facts.totalFrames)} frame${facts.totalFrames === 1 ? "" : "s"}`;
