@@ -18,6 +18,7 @@ NAMES = [
     "animate",
     "approach",
     "attention",
+    "attention_ranks",
     "block_ranks",
     "branches",
     "camera_of",

@@ -342,7 +342,7 @@ def cluster_count(
     if counts.ndim == 1:
         worded = [hatch_span(ax, span, gaps) for span in spans_without_count(trajectory.times, counts, changes)]
         if alone and not all(worded):
-            add_to_small_print(ax.figure, HATCHED_NOTE.format(gaps))
+            add_to_small_print(ax.figure, HATCHED_NOTE.format(gaps))  # type: ignore[arg-type]
     ax.set_ylabel(with_band(of, counts))
     mark_changes(ax, trajectory)
     set_title(ax, trajectory)
