@@ -61,6 +61,7 @@ def test_from_python_everything_is_drawn_in_the_process_that_asks(run, monkeypat
     assert outcome.products == {"figures": "figures", "page": "viewer.html"}
 
 
+@pytest.mark.slow
 def test_another_process_draws_what_this_one_draws(run):
     drawing = DrawingProcesses(run, run.parent / "figures")
     drawing.begin(track(run))

@@ -134,6 +134,7 @@ def test_linear_maps_are_numbers_diagonals_or_matrices(write):
         assert flow.drift.value.shape == shape
 
 
+@pytest.mark.slow
 def test_float32_reaches_every_array(write):
     fixed = ["time.rtol=", "time.atol=", "time.step=0.25", "time.solver=euler"]
     setup = scenario.load(write(BASE), ["precision=float32", *fixed]).build()

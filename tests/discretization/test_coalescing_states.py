@@ -88,6 +88,7 @@ def test_observables_and_events_do_not_see_the_difference(observed):
     assert abs(float(events.Clustered(0.1).level(after)) - (pdist(heavy).max() - 0.1)) < 1e-12
 
 
+@pytest.mark.slow
 def test_those_that_part_or_differ_stay_apart():
     points = close(7, 1e-6)
     parting = pf.Flow(pf.Attend(kernels.Attention(8.0), value=-1.0), geometry=pf.Sphere())

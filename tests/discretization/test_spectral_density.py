@@ -265,6 +265,7 @@ def test_single_precision():
     assert np.max(np.abs(np.asarray(run.masses).sum(axis=1) - 1)) < 1e-6
 
 
+@pytest.mark.slow
 def test_a_density_that_is_not_resolved_any_more_says_so():
     with pytest.raises(RunError, match=r"below zero, because 32 modes do not resolve it; use more `modes`") as caught:
         pf.simulate(attention(4.0), START, 20 * TIMES, **OPTIONS)

@@ -16,6 +16,7 @@ def redrawn(count: int, size: float = SIZE, *, scaled: bool = True) -> drifts.Re
     return drifts.RedrawnValues(kernels.Attention(1.5), 2, count, size, VALUE, SPREAD, scaled=scaled, seed=3)
 
 
+@pytest.mark.slow
 def test_layers_by_hand():
     """x ← x + h V_k m(x) with the matrices of the drift, which are normal with the mean and spread that were asked."""
     drift = redrawn(6)

@@ -149,7 +149,7 @@ def test_observables_of_stored_frames(name):
     assert_close(other.asked(6), found[6], 1e-9)
 
 
-@pytest.mark.parametrize("name", by_default(GRADIENT, ["sqrt_scaled"]))
+@pytest.mark.parametrize("name", by_default(GRADIENT, []))
 def test_dissipation_is_the_growth_of_the_energy(name):
     """ẋ = P m climbs E wherever drifts see the stored points; scaled steps divide one of the two factors ẋ only."""
     case = recorded(name)

@@ -75,6 +75,7 @@ def test_reverse_mode(adjoint, tolerance):
     assert abs(along / EXACT - 1) < tolerance
 
 
+@pytest.mark.slow
 def test_forward_mode():
     for adjoint in ("forward",):
         derivative = jax.jit(lambda p, d, a=adjoint: jax.jvp(lambda q: number_at_end(q, a), (p,), (d,))[1])

@@ -68,6 +68,7 @@ def test_field_evaluations_depend_on_the_span_alone(frames, whole):
     assert steps_of(run(frames)) == steps_of(whole)
 
 
+@pytest.mark.slow
 def test_windows_end_with_steps_and_frames_lie_on_the_solution(whole):
     sizes, ends = [], []
     for window in pf.stream(FLOW, START, whole.times, **TOLERANCES, observe=[counted]):

@@ -41,6 +41,7 @@ def test_fixed_steps_that_overflow_fail_and_keep_every_finite_frame(solver):
     assert np.isfinite(np.asarray(kept.points)).all()
 
 
+@pytest.mark.slow
 def test_a_run_of_an_ensemble_that_overflows_is_named_and_the_others_go_on():
     step, times = 0.125, np.arange(0.0, 4.0, 0.25)
     run = pf.simulate(SQUARE, TWO, times, step=step, solver="euler", window=4)
@@ -162,7 +163,7 @@ def test_a_level_that_is_never_small_is_located(precision):
     assert abs(run.times[-1] - np.arcsin(1 / np.pi)) < {np.float32: 1e-5, np.float64: 1e-9}[precision]
 
 
-@pytest.mark.parametrize("solver", ["euler", pytest.param("map", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("solver", [pytest.param(each, marks=pytest.mark.slow) for each in ("euler", "map")])
 def test_small_steps_go_on_at_late_times_in_single_precision(solver):
     """ẋ = −1: from 8192 on, steps of 1e-3 are less than half of a rounding unit of a time in float32."""
     start = np.array([[4.0], [1.25]], np.float32)

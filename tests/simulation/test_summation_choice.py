@@ -108,6 +108,7 @@ def test_the_next_method_is_the_next_in_cost_and_may_be_an_approximation(start, 
     assert 0.99e-7 < float(said.split("at most ")[-1].split(" seen")[0]) < 2e-7
 
 
+@pytest.mark.slow
 def test_one_that_is_wrong_from_the_start_is_never_used(start, candidates):
     candidates(Planted(1e-2, 10.0, 1e-7))
     run = pf.simulate(flow(), start, TIMES, **SETTINGS)

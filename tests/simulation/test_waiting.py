@@ -17,8 +17,9 @@ import pytest
 import particleflow as pf
 from particleflow import kernels
 from particleflow._support import signals
+from particleflow._support.text import duration
 from particleflow.app.cli import main
-from particleflow.app.cli.console import Meter, RunMeter, duration
+from particleflow.app.cli.console import Meter, RunMeter
 from particleflow.app.cli.signal_thread import answering_signals
 from particleflow.simulation.plan import Stepping, make_plan
 

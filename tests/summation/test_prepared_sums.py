@@ -88,7 +88,10 @@ def test_queries_that_take_turns_choose_a_sum_of_weighted_kernels(kernel):
 
 @pytest.mark.parametrize(
     ("tolerance", "most"),
-    [pytest.param(1e-6, 4 + 2, id="tolerance", marks=pytest.mark.slow), pytest.param(None, 1, id="exact")],
+    [
+        pytest.param(1e-6, 4 + 2, id="tolerance", marks=pytest.mark.slow),
+        pytest.param(None, 1, id="exact", marks=pytest.mark.slow),
+    ],
 )
 def test_a_window_chooses_its_sum_once(tolerance, most, counted):
     """Four windows of a program that is compiled already; the plan announces what will sum, and what it costs."""

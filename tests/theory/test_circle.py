@@ -24,7 +24,9 @@ def kuramoto_order(initial, time):
     return initial * np.exp(time / 2) / np.sqrt(1 - initial**2 + initial**2 * np.exp(time))
 
 
-@pytest.mark.parametrize(("count", "end"), [(100, 2.5), pytest.param(1000, 5.0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("count", "end"), [pytest.param(100, 2.5, marks=pytest.mark.slow), pytest.param(1000, 5.0, marks=pytest.mark.slow)]
+)
 def test_kuramoto_order_parameter(count, end):
     """A Möbius image of n equispaced phases keeps its form, so the order parameter is closed, up to r(t)^n."""
     phases = np.exp(2j * np.pi * np.arange(count) / count)

@@ -134,6 +134,7 @@ def random_run(**others: Any) -> Any:
     return pf.simulate(pf.Flow(layers), start, solver="map", step=1.0, observe=observe, **others)
 
 
+@pytest.mark.slow
 def test_a_head_that_is_off_has_no_attention_in_the_layers_where_it_is():
     found = random_run(times=[0.0, 1.0], layers={"without": ["layers.0.heads.1"]}).observables["head_attention"]
     assert np.isnan(found).all(axis=(2, 3)).tolist() == [[False, True], [False, False]]

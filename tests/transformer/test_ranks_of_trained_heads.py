@@ -3,6 +3,7 @@
 import re
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,12 +34,12 @@ def example():
     return script, np.stack([layer[0].numpy() for layer in layers]).astype(float)
 
 
-def left(values: np.ndarray, rank: int) -> float:
+def left(values: Any, rank: int) -> float:
     """The share of the Frobenius norm beyond a rank."""
     return float(np.sqrt(np.sum(values[rank:] ** 2) / np.sum(values**2)))
 
 
-def beside(matrix: np.ndarray, width: int) -> np.ndarray:
+def beside(matrix: np.ndarray, width: int) -> Any:
     """Singular values of what lies more than so many places from the diagonal; −1 for all."""
     return svdvals(np.triu(matrix, width + 1) + np.tril(matrix, -width - 1) if width >= 0 else matrix)
 

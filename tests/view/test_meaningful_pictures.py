@@ -1,6 +1,7 @@
 """Pictures show what means something: no clusters of what is kept apart, colours that tell particles apart."""
 
 import json
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -270,7 +271,7 @@ def test_matrices_name_the_order_that_they_have(ends, own, said):
 def test_words_of_a_hatched_stretch_stand_in_it_or_in_the_small_print(missing, inside):
     run, counts = make(1, frames=101), np.full(101, 3.0)
     counts[50 : 50 + missing] = np.nan
-    axes = pf.view.cluster_count(run, counts)
+    axes: Any = pf.view.cluster_count(run, counts)
     axes.figure.draw_without_rendering()
     words = [text for text in axes.texts if "chains" in text.get_text()]
     assert len(words) == inside

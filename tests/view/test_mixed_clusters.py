@@ -139,5 +139,8 @@ def test_small_print_speaks_of_rings_only_where_there_are_some():
     assert [note in view.snapshot(run, frame).figure.get_supxlabel() for frame in (0, 1)] == [False, True]
     assert [note in view.snapshots(run, frames)[0].figure.get_supxlabel() for frames in ([0], [0, 1])] == [False, True]
     merges = [(0, 1, 0.5, 24)]
-    assert "stripes" in view.merge_tree(run, merges, labels=np.repeat(run.labels[None], 2, 0)).figure.get_supxlabel()
+    assert (
+        "stripes"
+        in view.merge_tree(run, merges, labels=np.repeat(np.asarray(run.labels)[None], 2, 0)).figure.get_supxlabel()
+    )
     assert "stripes" not in view.merge_tree(run, np.zeros((0, 4))).figure.get_supxlabel()

@@ -186,6 +186,7 @@ particleflow.view.animate(run, sys.argv[1], frames=100000, size=(320, 192), prog
 """
 
 
+@pytest.mark.slow
 def test_a_killed_encode_leaves_the_target_alone(tmp_path):
     path = tmp_path / "m.mp4"
     path.write_bytes(b"old")
