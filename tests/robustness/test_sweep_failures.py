@@ -101,6 +101,7 @@ def test_a_full_disk_stops_a_sweep_that_resume_completes(kept, begin, monkeypatc
     assert names == {path.relative_to(whole) for path in whole.rglob("*")}
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_full_within_a_trajectory_leaves_nothing_behind(begin, monkeypatch, capsys):
     with monkeypatch.context() as disk:
         disk.setattr(os, "posix_fallocate", no_space)

@@ -100,6 +100,7 @@ def test_a_window_without_room_cuts_its_last_step():
     assert np.max(np.abs(found.points[:, 0, [0, -1]] - np.exp(-span)[:, None])) < 1e-6
 
 
+@pytest.mark.slow
 def test_observables_are_evaluated_at_frames_alone(whole):
     jax.effects_barrier()
     before = len(CALLS)

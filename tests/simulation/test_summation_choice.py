@@ -116,6 +116,7 @@ def test_one_that_is_wrong_from_the_start_is_never_used(start, candidates):
     np.testing.assert_array_equal(run.points, exact_run(start).points)
 
 
+@pytest.mark.slow
 def test_what_promises_too_little_or_is_not_asked_for_is_not_used(start, candidates):
     candidates(Planted(1e-7, 10.0, 1e-5))
     for tolerance in (1e-6, None):

@@ -17,6 +17,7 @@ import pytest
 import particleflow as pf
 from particleflow import kernels
 from particleflow._support import signals
+from particleflow._support.progress import TimeLeft
 from particleflow._support.text import duration
 from particleflow.app.cli import main
 from particleflow.app.cli.console import Meter, RunMeter
@@ -219,15 +220,17 @@ def test_progress_says_how_fast_and_how_long(capsys, monkeypatch):
     monkeypatch.setattr(time, "monotonic", lambda: float(next(clock)))
     shown: list[str] = []
     meter = SimpleNamespace(quiet=False, update=lambda label, done, total, details: shown.append(details))
-    progress = RunMeter(meter, 4.0, 40)  # type: ignore[arg-type]
-    for frames, fields in ((2, 10), (4, 50)):
+    progress, hand = RunMeter(meter, 4.0, 40), iter(np.arange(0.0, 1000.0, 10.0))  # type: ignore[arg-type]
+    progress.time_left = TimeLeft(4.0, lambda: float(next(hand)))
+    for frames, fields in zip(range(2, 22, 2), [10, *[50] * 9], strict=True):
         state = SimpleNamespace(time=frames / 10, proposed=np.array([0.1]), frames=frames)
         cloud = np.zeros((1, 100, 3))
         window = SimpleNamespace(times=[0.0], progress=state, observables={}, points=cloud, pairs=fields * 100**2)
         progress(window)
     assert "pairs/s" not in shown[0]
     assert "5.0e+04 pairs/s" in shown[1]  # 50 fields of 100² pairs in 10 s
-    assert "about 3 min left" in shown[1]  # 36 frames at 2 in 10 s
+    assert "left" not in shown[1]  # the rate may still change
+    assert "about 2 min left" in shown[-1]  # half of the time, at .2 in 10 s
     assert "1 cluster " in shown[1] + " "
 
 

@@ -157,6 +157,7 @@ def test_ngpt_contracts_at_twice_its_step():
     assert abs(np.log(gaps[-1] / gaps[-2]) / (times[-1] - times[-2]) + 4) < 0.1
 
 
+@pytest.mark.slow
 def test_repulsion_keeps_the_sphere():
     flow, start = attention(2.0, value=-1.0), oracle.random_sphere(1, COUNT, COUNT)
     windows = list(pf.stream(flow, start, np.linspace(0.0, 40.0, FRAMES), **OPTIONS))

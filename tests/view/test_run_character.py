@@ -363,6 +363,7 @@ def test_the_command_line_draws_what_python_draws(tmp_path, theme):
         assert path.read_bytes() == (tmp_path / "figures" / path.name).read_bytes()
 
 
+@pytest.mark.slow
 def test_runs_keep_what_kind_they_are():
     import jax
     import jax.numpy as jnp
