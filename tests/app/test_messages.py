@@ -81,6 +81,7 @@ def contents(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 
+@pytest.mark.slow
 def test_a_device_that_is_not_there_is_a_sentence(scenario):
     ended = call("check", scenario(), JAX_PLATFORMS="cuda", CUDA_VISIBLE_DEVICES="")
     assert ended.returncode == 2

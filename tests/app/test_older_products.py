@@ -101,6 +101,7 @@ def test_info_names_products_that_are_older_or_at_another_distance(planted, tmp_
     assert product_notes(folder, 9)["summary"] == "older than the run"
 
 
+@pytest.mark.slow
 def test_resume_makes_older_products_again_and_leaves_the_others(tmp_path, capsys):
     """The figures, a summary at a chosen distance and a page are of the first two frames, the run has five."""
     (tmp_path / "map.toml").write_text(LAYERS, encoding="utf-8")

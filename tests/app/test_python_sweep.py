@@ -55,6 +55,7 @@ def found(drawing):
     return pf.sweep(drawing, OVER, output=drawing.parent / "python")
 
 
+@pytest.mark.slow
 def test_python_and_the_command_give_the_same_table_and_figure(path, found, tmp_path, capsys):
     (tmp_path / "small.toml").write_text(
         f'{BASE}[sweep]\n"{BETA}" = [1.0, 4.0]\nseed = {{ count = 3 }}\n{PHASE}\n', encoding="utf-8"

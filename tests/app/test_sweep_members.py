@@ -124,6 +124,7 @@ def test_two_axes_are_cells_of_means(tmp_path, kept, monkeypatch):
     assert [tick.get_text() for tick in ax.get_yticklabels()] == ["0.5", "1", "2"]
 
 
+@pytest.mark.slow
 def test_a_run_of_a_sweep_becomes_a_full_one(sweep, capsys):
     rows = table(Manifest.open(sweep))
     assert main(["replay", str(sweep), "4"]) == 0

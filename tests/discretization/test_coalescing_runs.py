@@ -44,7 +44,7 @@ SYSTEMS = {
 }
 
 
-@pytest.mark.parametrize("name", by_default(SYSTEMS, ["plane"]))
+@pytest.mark.parametrize("name", by_default(SYSTEMS, []))
 def test_a_run_stays_within_its_bound_and_shows_every_particle(name, tmp_path):
     flow, start, beta, weights, sphere = SYSTEMS[name]
     TRACED.clear()

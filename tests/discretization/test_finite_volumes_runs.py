@@ -47,6 +47,7 @@ def run() -> pf.Trajectory:
     return pf.simulate(usa(3.0), CircleWave(1, 0.5), TIMES, **OPTIONS)
 
 
+@pytest.mark.slow
 def test_a_density_is_kept_in_memory_and_in_a_file(run, tmp_path):
     stored = pf.simulate(usa(3.0), CircleWave(1, 0.5), TIMES, **OPTIONS, store=tmp_path / "density.h5")
     masses = np.asarray(run.masses)

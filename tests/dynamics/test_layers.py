@@ -54,6 +54,7 @@ def test_one_layer_is_its_drift():
     np.testing.assert_allclose(run.points[:, 0, 0], np.exp(-times), rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_twelve_layers_are_traced_like_two_and_computed_one_at_a_time():
     traces, evaluations = [], []
 

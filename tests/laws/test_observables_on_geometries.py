@@ -222,7 +222,7 @@ def test_all_observables_inside_of_a_run(name):
         assert_close(run[frame].observables, without.asked(frame), 1e-9)
 
 
-@pytest.mark.parametrize("name", by_default(SPACES, DEFAULT))
+@pytest.mark.parametrize("name", by_default(SPACES, []))
 def test_a_run_goes_on_from_a_stored_frame(name, tmp_path):
     """From the measure of a frame, and from a file of the first half."""
     case = recorded(name)

@@ -151,6 +151,7 @@ def contents(folder):
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 def test_a_second_process_is_refused_at_once_and_changes_nothing(begin, capsys):
     folder = begin(SEEDS)[1]
     manifest = Manifest.open(folder)

@@ -138,6 +138,7 @@ def test_a_worker_shows_signs_of_life(tmp_path):
         assert holder.silent < 0.3
 
 
+@pytest.mark.slow
 def test_workers_share_a_sweep(sweep):
     plan, manifest = sweep
     assert manifest.groups == [[0], [1], [2], [3]]

@@ -24,6 +24,7 @@ def sphere_flow(beta):
     return pf.Flow(pf.Attend(kernels.Attention(beta=beta)), geometry=pf.Sphere())
 
 
+@pytest.mark.slow
 def test_each_run_is_its_single_run():
     flows = [sphere_flow(beta) for beta in BETAS]
     both = pf.simulate(flows, STARTS, TIMES, **TOLERANCES, observe=[observables.energy, observables.centre])

@@ -97,6 +97,7 @@ SELF = pf.Flow(pf.Attend(kernels.Attention(beta=1.0), normalization="none"))
 BLOW_UP = 0.5 * exp1(0.25)  # ẋ = e^{x²} x from 0.5
 
 
+@pytest.mark.slow
 def test_blow_up_is_named_and_keeps_the_frames_before():
     times = np.linspace(0.0, 1.0, 41)
     frames = []

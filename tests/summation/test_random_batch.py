@@ -65,6 +65,7 @@ def test_masses_are_right_on_average_and_errors_fall_with_the_batch():
     assert (spread[1] < 0.5 * spread[0]).all()
 
 
+@pytest.mark.slow
 def test_the_same_points_have_the_same_batches_and_moved_ones_others():
     points = np.random.default_rng(5).normal(size=(50, 3))
     measure = Measure.uniform(points)

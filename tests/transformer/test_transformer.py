@@ -79,6 +79,7 @@ def test_padded_tokens_and_token_types(networks):
     assert off(states[-1][:5], shorter[-1]) < 1e-5
 
 
+@pytest.mark.slow
 def test_a_simulated_flow_is_the_network_and_keeps_the_words(networks):
     """To rounding: measured 0 as users compile it, one unit of the largest number where quick to compile."""
     network = networks["bert"]
