@@ -67,7 +67,9 @@ def test_scores_are_those_of_xlnet():
     xlnet = pytest.importorskip("transformers.models.xlnet.modeling_xlnet")
     transformers = pytest.importorskip("transformers")
 
-    config = transformers.XLNetConfig(vocab_size=5, d_model=WIDTH, n_layer=1, n_head=1, d_inner=4, dropout=0.0, pad_token_id=0)
+    config = transformers.XLNetConfig(
+        vocab_size=5, d_model=WIDTH, n_layer=1, n_head=1, d_inner=4, dropout=0.0, pad_token_id=0
+    )
     config.d_head = HEAD
     attention = xlnet.XLNetRelativeAttention(config).double()
     attention.scale = HEAD**-0.5
