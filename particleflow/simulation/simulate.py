@@ -193,8 +193,8 @@ def record(plan: Plan, recording: Recording, progress: bool | Callable[[Frames],
         return recorder.finish()
 
 
-def accompany(plan: Plan, progress: Callable[[Frames], None]) -> None:
-    """Run a plan beside process 0, which records it; to its end, or until any process is asked to stop.
+def run_unrecorded(plan: Plan, progress: Callable[[Frames], None]) -> None:
+    """Run a plan without recording it, which process 0 does, until it ends or a process is asked to stop.
 
     Parameters: `progress` is called with every window, whose frames only process 0 has.
     """

@@ -34,7 +34,6 @@ from coalescing_runs import (
 )
 from particleflow import drifts, events, kernels, scenario
 from particleflow.discretization.particles.coalescing import padded_size
-from shares import by_default
 
 SYSTEMS = {
     "sphere": (SPHERE, ROUND, 8.0, EQUAL, True),
@@ -44,7 +43,8 @@ SYSTEMS = {
 }
 
 
-@pytest.mark.parametrize("name", by_default(SYSTEMS, []))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SYSTEMS)
 def test_a_run_stays_within_its_bound_and_shows_every_particle(name, tmp_path):
     flow, start, beta, weights, sphere = SYSTEMS[name]
     TRACED.clear()
@@ -86,7 +86,8 @@ def assert_whole(resumed: Any) -> None:
         assert resumed.metadata["statistics"][name] == whole.metadata["statistics"][name]
 
 
-@pytest.mark.parametrize("merged", by_default([1, 18], []))
+@pytest.mark.slow
+@pytest.mark.parametrize("merged", [1, 18])
 def test_an_interrupted_run_goes_on_bit_for_bit_across_merges(tmp_path, merged):
     def stop(frames: Any) -> None:
         if COUNT - int(frames.progress.state.carrying[0]) >= merged:

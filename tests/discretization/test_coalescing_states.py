@@ -18,7 +18,6 @@ from particleflow.errors import ArgumentError
 from particleflow.simulation import window_loop as loop
 from particleflow.simulation.plan import Stepping, make_plan
 from particleflow.simulation.stepping import compiled_frame
-from shares import by_default
 
 
 def merged(flow: pf.Flow, measure: Any, epsilon: float = EPSILON, layer: float | None = None) -> tuple[Any, Any]:
@@ -69,7 +68,8 @@ EVERYTHING = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("observed", by_default([SUMMED, EVERYTHING], []), ids=len)
+@pytest.mark.slow
+@pytest.mark.parametrize("observed", [SUMMED, EVERYTHING], ids=len)
 def test_observables_and_events_do_not_see_the_difference(observed):
     """On points that are equal, merging changes nothing at all that is measured."""
     points, weights = close(6, 0.0), np.where(np.arange(36) % 7 == 3, 0.0, 1.0 + np.arange(36) % 4)

@@ -241,7 +241,8 @@ def rate_of(flow: pf.Flow, mode: int, cells: int, amplitude: float = 1e-6) -> fl
     return float(2 * np.pi * np.mean(2 * wave * np.asarray(rate)) / amplitude)
 
 
-@pytest.mark.parametrize("normalization", by_default(GROWTH, []))
+@pytest.mark.slow
+@pytest.mark.parametrize("normalization", GROWTH)
 def test_waves_on_the_circle_grow_as_theory_says(normalization):
     """Growth rates of modes to second order in the size of cells; by Richardson's extrapolation much nearer still."""
     flow = pf.Flow(pf.Attend(kernels.Attention(beta=5.0), normalization=normalization), geometry=pf.Sphere())
@@ -328,7 +329,8 @@ ORDERS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", by_default(ORDERS, []))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ORDERS)
 def test_smooth_solutions_are_met_to_second_order(name):
     solved, sizes, factor, least = ORDERS[name]
     errors = []

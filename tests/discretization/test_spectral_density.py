@@ -92,7 +92,8 @@ def test_a_poisson_density_stays_one():
         assert abs(masses.sum() - 1) < 1e-12
 
 
-@pytest.mark.parametrize("normalization", by_default(["row", "none"], []))
+@pytest.mark.slow
+@pytest.mark.parametrize("normalization", ["row", "none"])
 def test_the_fastest_mode_leads_in_a_run(normalization):
     """β = 5, all modes perturbed alike by 1e-7: the third grows fastest, each at its published rate."""
     rng, flow = np.random.default_rng(4), attention(5.0, normalization)
@@ -174,7 +175,8 @@ def test_a_turned_density_moves_as_the_density_turned():
     assert np.max(np.abs(here)) > 0.1
 
 
-@pytest.mark.parametrize("normalization", by_default(["row", "none"], []))
+@pytest.mark.slow
+@pytest.mark.parametrize("normalization", ["row", "none"])
 def test_energy_dissipates_as_the_density_moves(normalization):
     """dE/dt along the equation is ∫ |v|² dμ for unnormalised attention and ∫ Z |v|² dμ for softmax."""
     how, flow = MODES, attention(2.0, normalization)

@@ -103,7 +103,8 @@ def test_composed_kernels_hand_the_measure_on(name):
 SUMS = [pf.Dense(), pf.Blockwise(8, 8), pf.Auto(dense_bytes=2000)]
 
 
-@pytest.mark.parametrize("how", by_default(SUMS, []), ids=repr)
+@pytest.mark.slow
+@pytest.mark.parametrize("how", SUMS, ids=repr)
 def test_every_exact_sum_agrees(how):
     measure = pf.Measure.uniform(X, Y)
     found = pf.local_moments(k.Nearest(6), measure, AT, summation=how)

@@ -13,7 +13,6 @@ import flows_oracles
 import particleflow as pf
 import system_oracles as oracle
 from particleflow import drifts, events, geometry, kernels, observables
-from shares import by_default
 
 DIMENSION = 4
 SPACES = oracle.spaces(DIMENSION)
@@ -72,7 +71,8 @@ def test_the_velocity_of_single_precision_is_the_formula_on_every_geometry(name)
     assert np.max(np.abs(velocity - expected)) < 1e-5 * np.max(np.abs(expected))
 
 
-@pytest.mark.parametrize("name", by_default(SPACES, []))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SPACES)
 def test_single_precision_stays_single_on_every_geometry(name):
     check_single_precision(attend(1.5), SPACES[name])
 
@@ -111,7 +111,8 @@ class StopError(Exception):
     """Ends a run between two windows."""
 
 
-@pytest.mark.parametrize("where", by_default([geometry.PreNorm, geometry.PostNorm], []))
+@pytest.mark.slow
+@pytest.mark.parametrize("where", [geometry.PreNorm, geometry.PostNorm])
 def test_an_ensemble_of_blocks_is_its_single_runs_and_resumes_bit_for_bit(where, tmp_path):
     feed = drifts.FeedForward.random(jax.random.key(0), DIMENSION, 8, "gelu_exact")
     flows = [

@@ -40,7 +40,8 @@ def begun(space: oracle.Space) -> tuple[np.ndarray, pf.Measure]:
     return state, start.with_fields({name: fields[name] for name in carried})
 
 
-@pytest.mark.parametrize("name", by_default(SPACES, []))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SPACES)
 def test_displacement_is_the_root_of_the_temperature(name):
     space = SPACES[name]
     state, start = begun(space)

@@ -149,7 +149,8 @@ def test_observables_of_stored_frames(name):
     assert_close(other.asked(6), found[6], 1e-9)
 
 
-@pytest.mark.parametrize("name", by_default(GRADIENT, []))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", GRADIENT)
 def test_dissipation_is_the_growth_of_the_energy(name):
     """ẋ = P m climbs E wherever drifts see the stored points; scaled steps divide one of the two factors ẋ only."""
     case = recorded(name)
@@ -170,7 +171,8 @@ GRADIENT_FLOWS = {
 }
 
 
-@pytest.mark.parametrize("name", by_default(GRADIENT_FLOWS, []))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", GRADIENT_FLOWS)
 def test_gradient_flows_dissipate_what_their_energy_gains(name):
     flow = GRADIENT_FLOWS[name]
     start = flow.geometry.retract(jnp.asarray(CLOUD[:, :3]))
@@ -222,7 +224,8 @@ def test_all_observables_inside_of_a_run(name):
         assert_close(run[frame].observables, without.asked(frame), 1e-9)
 
 
-@pytest.mark.parametrize("name", by_default(SPACES, []))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SPACES)
 def test_a_run_goes_on_from_a_stored_frame(name, tmp_path):
     """From the measure of a frame, and from a file of the first half."""
     case = recorded(name)

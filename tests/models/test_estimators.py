@@ -36,7 +36,6 @@ from particleflow.models import (
     MeanShiftClustering,
     estimate_bandwidth,
 )
-from shares import by_default
 
 ESTIMATORS = {
     "regression": KernelRegression(),
@@ -64,7 +63,8 @@ def samples(count: int = 60, dimension: int = 2, seed: int = 0) -> tuple[np.ndar
     return X, np.sin(2 * X[:, 0]) + X[:, -1] ** 2 + 0.1 * rng.normal(size=count), rng.normal(size=(17, dimension))
 
 
-@pytest.mark.parametrize("name", by_default(ESTIMATORS, []))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ESTIMATORS)
 def test_scikit_learns_own_checks(name):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SkipTestWarning)  # array-API inputs, which need a switch of SciPy's

@@ -91,7 +91,7 @@ def test_a_dry_run_prints_the_script_and_submits_nothing(file, tmp_path, capsys,
     assert "--array=0-2" in directives(said.out)
     assert states(folder) == ["waiting"] * 4
     with pytest.raises(UserError, match="sbatch cannot be started on this machine"):
-        submit(folder / "slurm.sh")
+        submit(folder / "slurm.sh", "work")
 
 
 @pytest.fixture(scope="module")

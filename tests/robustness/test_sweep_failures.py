@@ -73,9 +73,8 @@ def after(calls, function, otherwise):
     return lambda *given, **named: (function if next(left, None) is not None else otherwise)(*given, **named)
 
 
-@pytest.mark.parametrize(
-    "kept", [pytest.param(each, marks=pytest.mark.slow) for each in ("observables", "trajectories")]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("kept", ["observables", "trajectories"])
 def test_a_full_disk_stops_a_sweep_that_resume_completes(kept, begin, monkeypatch, capsys):
     code, whole = begin(f'keep = "{kept}"\n{SEEDS}', "whole")
     assert code == 0

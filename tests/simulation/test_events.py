@@ -55,7 +55,8 @@ def test_spanning_edges_against_scipy():
     assert np.max(np.abs(found - spanning_tree_edges(points))) < 1e-13
 
 
-@pytest.mark.parametrize("merges", by_default([1, 4], []))
+@pytest.mark.slow
+@pytest.mark.parametrize("merges", [1, 4])
 def test_kth_merge_is_located(merges):
     start, distance = oracle.random_sphere(8, 6, 3), 0.05
     run = pf.simulate(SPHERE, start, [0.0, 50.0], **TIGHT, event=events.Merged(merges, distance))

@@ -108,7 +108,8 @@ def test_weights_change_the_field_as_repeated_particles_do():
     assert np.allclose(run.weights, [0.5, 0.25, 0.125, 0.125], atol=1e-15)
 
 
-@pytest.mark.parametrize("solver", by_default(["tsit5", "bosh3", "kvaerno5"], []))
+@pytest.mark.slow
+@pytest.mark.parametrize("solver", ["tsit5", "bosh3", "kvaerno5"])
 def test_every_kind_of_solver_converges_to_the_same_state(solver):
     start = oracle.random_sphere(15, COUNT, DIMENSION)
     flow = pf.Flow(pf.Attend(kernels.Attention(beta=BETA), value=VALUE), geometry=pf.Sphere())

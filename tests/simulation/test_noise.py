@@ -7,7 +7,6 @@ import pytest
 import flows_oracles as oracle
 import particleflow as pf
 from particleflow import drifts, kernels
-from shares import by_default
 
 KEY = jax.random.key(7)
 SPHERE = pf.Flow(pf.Attend(kernels.Attention(beta=2.0)), geometry=pf.Sphere(), temperature=0.1)
@@ -22,7 +21,8 @@ def ornstein_uhlenbeck(count, solver=None):
     return np.asarray(run.points), times
 
 
-@pytest.mark.parametrize("solver", by_default([None, "euler"], []))
+@pytest.mark.slow
+@pytest.mark.parametrize("solver", [None, "euler"])
 def test_ornstein_uhlenbeck(solver):
     count = 5_000
     points, times = ornstein_uhlenbeck(count, solver)
@@ -37,7 +37,8 @@ def test_ornstein_uhlenbeck(solver):
     assert abs(np.corrcoef(increments.ravel(), points[1].ravel())[0, 1]) < 4.5 / np.sqrt(2 * count)
 
 
-@pytest.mark.parametrize("dimension", by_default([2, 5], []))
+@pytest.mark.slow
+@pytest.mark.parametrize("dimension", [2, 5])
 def test_brownian_motion_on_the_sphere(dimension):
     """dX = √(2T) dW on S^{d−1}: E⟨X_t, X_0⟩ = e^{−(d−1)Tt}, for d = 2 also the variance."""
     temperature, count, time = 0.4, 20_000, 1.0

@@ -244,7 +244,8 @@ def test_errors_fall_as_the_root_of_the_number_of_features(method):
 # --- what may go wrong, and shows ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", by_default(["fourier", "phase"], []))
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["fourier", "phase"])
 def test_a_negative_mass_is_not_a_number_and_a_positive_one_is(method):
     points = np.random.default_rng(8).normal(size=(60, 3))
     far = points[:30] + 6.0  # masses below e^{-30}: what features say of them is noise of either sign

@@ -86,12 +86,10 @@ def test_queries_that_take_turns_choose_a_sum_of_weighted_kernels(kernel):
     assert resampled_local_mean(jax.random.key(0), kernel, MEASURE, POINTS[:2], draws=2).shape == (2, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("tolerance", "most"),
-    [
-        pytest.param(1e-6, 4 + 2, id="tolerance", marks=pytest.mark.slow),
-        pytest.param(None, 1, id="exact", marks=pytest.mark.slow),
-    ],
+    [pytest.param(1e-6, 4 + 2, id="tolerance"), pytest.param(None, 1, id="exact")],
 )
 def test_a_window_chooses_its_sum_once(tolerance, most, counted):
     """Four windows of a program that is compiled already; the plan announces what will sum, and what it costs."""

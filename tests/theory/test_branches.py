@@ -12,7 +12,6 @@ import flows_oracles as oracle
 import particleflow as pf
 from particleflow import discretization, kernels, observables, stability
 from particleflow.errors import ArgumentError
-from shares import by_default
 
 
 def attention(beta, normalization: Any = "none", value=1.0, temperature=0.0):
@@ -42,7 +41,8 @@ def check_rest(branch, index, gradient_of):
 CRITICAL = {3.0: 0.752188, 4.0: 0.391475, 5.0: 0.187976}
 
 
-@pytest.mark.parametrize("beta", by_default(CRITICAL, []))
+@pytest.mark.slow
+@pytest.mark.parametrize("beta", CRITICAL)
 def test_first_order_transition(beta):
     """κ_c where both states have one free energy; beside it, all from Bessel functions and double sums."""
     branch = follow(beta, harmonics=64) if beta > 3 else follow(beta, down=0.93, harmonics=32)

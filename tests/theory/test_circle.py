@@ -24,9 +24,8 @@ def kuramoto_order(initial, time):
     return initial * np.exp(time / 2) / np.sqrt(1 - initial**2 + initial**2 * np.exp(time))
 
 
-@pytest.mark.parametrize(
-    ("count", "end"), [pytest.param(100, 2.5, marks=pytest.mark.slow), pytest.param(1000, 5.0, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("count", "end"), [(100, 2.5), (1000, 5.0)])
 def test_kuramoto_order_parameter(count, end):
     """A Möbius image of n equispaced phases keeps its form, so the order parameter is closed, up to r(t)^n."""
     phases = np.exp(2j * np.pi * np.arange(count) / count)
@@ -59,13 +58,15 @@ def growth_rate(normalization, beta, mode, count=120, value=1.0):
 RATES = {"none": 18.59607030, "row": 0.68267833, "sinkhorn": 0.49495780}
 
 
-@pytest.mark.parametrize("normalization", by_default(RATES, []))
+@pytest.mark.slow
+@pytest.mark.parametrize("normalization", RATES)
 def test_rate_of_the_third_mode(normalization):
     """By default with the other published rates: test_stability."""
     assert abs(growth_rate(normalization, 5.0, 3) / RATES[normalization] - 1) < 2e-8
 
 
-@pytest.mark.parametrize("normalization", by_default(["row", "none"], []))
+@pytest.mark.slow
+@pytest.mark.parametrize("normalization", ["row", "none"])
 def test_mode_grows_at_its_rate_in_a_run(normalization):
     angles = 2 * np.pi * np.arange(120) / 120
     start = oracle.circle(angles + 1e-6 * np.sin(3 * angles))
@@ -81,7 +82,8 @@ SWITCHES = [(1, 1.044457), (2, 3.165434), (3, 6.211298), (4, 10.228483)]
 
 
 @pytest.mark.parametrize("switch", by_default(SWITCHES, [SWITCHES[2]]), ids=str)
-@pytest.mark.parametrize("normalization", by_default(["row", "none"], []))
+@pytest.mark.slow
+@pytest.mark.parametrize("normalization", ["row", "none"])
 def test_fastest_mode_switches(switch, normalization):
     """By default from the rates themselves: test_stability."""
     mode, beta = switch

@@ -32,7 +32,6 @@ from particleflow import kernels
 from particleflow.analysis import wasserstein1
 from particleflow.discretization import FiniteVolumes
 from particleflow.dynamics.initial import UniformCircle
-from shares import by_default
 
 RADIUS = 0.6
 
@@ -84,7 +83,8 @@ def distances(flow: pf.Flow, measures: list[pf.Measure]) -> np.ndarray:
     )
 
 
-@pytest.mark.parametrize("name", by_default(BOUNDS, []))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BOUNDS)
 def test_measures_part_no_faster_than_dobrushin_says(name):
     flow, dimension, rate = BOUNDS[name]
     for seed in range(1 if name == "softmax" else 4):

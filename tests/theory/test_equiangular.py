@@ -31,7 +31,8 @@ COUNT, FRAMES, OPTIONS = (
 )
 
 
-@pytest.mark.parametrize("beta", by_default([1.0, 5.0], []))
+@pytest.mark.slow
+@pytest.mark.parametrize("beta", [1.0, 5.0])
 def test_softmax_attention_follows_the_closed_equation(beta):
     times = np.linspace(0.0, 10.0, FRAMES)
     run = pf.simulate(attention(beta), oracle.equiangular(COUNT), times, **OPTIONS)
@@ -71,7 +72,8 @@ def test_time_to_consensus(beta):
     assert oracle.gram_deviation(run.points[-1], 0.999) < 1e-8
 
 
-@pytest.mark.parametrize("normalization", by_default(["row", "none"], []))
+@pytest.mark.slow
+@pytest.mark.parametrize("normalization", ["row", "none"])
 def test_energy_grows_exactly_by_its_dissipation(normalization):
     """E(T) − E(0) = ∫ dissipation dt with Gauss–Legendre times: an observable one step late would show at once."""
     beta, end = 2.0, 3.0 if normalization == "row" else 0.8
@@ -122,7 +124,8 @@ def one_minus_rho(points):
     return np.mean(np.sum((points - np.roll(points, 1, axis=-2)) ** 2, axis=-1), axis=-1) / 2
 
 
-@pytest.mark.parametrize("scheme", by_default(SCHEMES, []))
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", SCHEMES)
 def test_normalisation_schemes(scheme):
     where, times = SCHEMES[scheme]
     run = pf.simulate(attention(2.0, where=where), oracle.equiangular(32), times, rtol=1e-11, atol=1e-13)

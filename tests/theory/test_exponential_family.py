@@ -178,7 +178,8 @@ def test_mean_and_covariance_are_derivatives(name):
         np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", by_default(FAMILIES, []))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FAMILIES)
 def test_the_fit_to_a_mean_has_this_mean(name):
     """θ ↦ ∇G(θ) ↦ θ, up to directions in which all statistics agree (the outcomes of a multinoulli sum to one)."""
     family = FAMILIES[name]

@@ -10,7 +10,6 @@ from scipy.stats import norm
 import flows_oracles as oracle
 import particleflow as pf
 from particleflow import events, kernels, observables
-from shares import by_default
 
 COUNT = 1000
 QUANTILES = norm.ppf((np.arange(COUNT) + 0.5) / COUNT)[:, None]
@@ -21,7 +20,8 @@ def scaled_quantiles(mean, variance):
     return mean + np.sqrt(variance) * QUANTILES / QUANTILES.std()
 
 
-@pytest.mark.parametrize("value", by_default([1.0, -1.0], []))
+@pytest.mark.slow
+@pytest.mark.parametrize("value", [1.0, -1.0])
 def test_softmax_attention_of_a_gaussian_on_the_line(value):
     """s' = 2V a s², a point mass of mean m' = V(1 + a s) m; for V = 1 the Gaussian blows up at 1/(2 a s0)."""
     rate, variance, mean = 0.5, 0.4, 0.3

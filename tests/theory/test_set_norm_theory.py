@@ -20,7 +20,6 @@ import particleflow as pf
 from particleflow import geometry, initial, kernels, observables
 from particleflow.discretization import FiniteVolumes, Gaussian
 from particleflow.dynamics.initial import DensityFunction, GaussHermite, Quantiles, UniformBox
-from shares import by_default
 
 OBSERVE = [observables.excess_kurtosis, observables.gaussian_distance]
 
@@ -67,7 +66,8 @@ MODES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", by_default(MODES, []))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MODES)
 def test_modes_of_a_density_about_the_gaussian_grow_as_the_formula_says(name):
     """V k β^{k−1}, to second order in the size of cells."""
     orders, beta, value, cells = MODES[name]

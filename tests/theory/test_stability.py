@@ -57,7 +57,8 @@ def test_published_rates():
         stability.fastest_mode(attention(5.0), modes=3)
 
 
-@pytest.mark.parametrize("normalization", by_default(["row", "none"], []))
+@pytest.mark.slow
+@pytest.mark.parametrize("normalization", ["row", "none"])
 def test_published_switches_of_the_fastest_mode(normalization):
     switched = stability.switches(lambda beta: attention(beta, normalization), 0.5, 12.0, modes=8)
     assert [each[1:] for each in switched] == [(1, 2), (2, 3), (3, 4), (4, 5)]
@@ -135,7 +136,8 @@ def test_rates_are_eigenvalues_of_the_particles(name):
 WAVES = [(kernel, each) for kernel in (kernels.Gaussian(0.7), kernels.Cauchy(0.9)) for each in NORMALIZATIONS]
 
 
-@pytest.mark.parametrize("place", by_default(range(len(WAVES)), []))
+@pytest.mark.slow
+@pytest.mark.parametrize("place", range(len(WAVES)))
 def test_rates_on_the_sphere_from_waves_on_a_grid(place):
     """The velocity of μ = (1 + ε P_l(z)) σ, derived in ε on a product grid, is p_l ∇P_l: compared at three heights."""
     kernel, normalization = WAVES[place]

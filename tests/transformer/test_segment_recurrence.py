@@ -90,7 +90,8 @@ MEASURE = pf.Measure.uniform(POINTS, positions=np.arange(float(COUNT)))
 CAUSAL = kernels.Causal() * kernels.Alibi(SLOPE)
 
 
-@pytest.mark.parametrize("memory", [pytest.param(each, marks=pytest.mark.slow) for each in (0, 4, 6)])
+@pytest.mark.slow
+@pytest.mark.parametrize("memory", [0, 4, 6])
 def test_segments_are_the_whole_sequence_under_their_mask(memory):
     mask = reach(SEGMENT, memory)
     np.testing.assert_array_equal(visible(COUNT, SEGMENT, memory), mask)

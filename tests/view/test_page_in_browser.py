@@ -199,7 +199,8 @@ def test_play_moves_the_points_and_stops_at_the_end(planted_page):
     page.locator("#speed").select_option("1")
 
 
-@pytest.mark.parametrize("motion", by_default(["no-preference", "reduce"], []))
+@pytest.mark.slow
+@pytest.mark.parametrize("motion", ["no-preference", "reduce"])
 def test_a_page_opens_in_its_last_colours_and_plays_unless_less_motion_is_asked_for(show, motion):
     """Sixty clusters at first, and two colours from the beginning: those of the two groups at the end."""
     page = show(demo(labels=None), motion=motion, **planted())

@@ -143,8 +143,9 @@ def growth_rates(
 ) -> list[RateFit | None]:
     """Fit A_k(t) ≈ A_k(0) e^{rate·t} for every mode over its `growth_window`; None for a mode without one.
 
-    Times at which a mode may only follow others are left out: products A_p A_q with p ± q = k drive it, so that a mode
-    which is stable by itself grows as fast as both together. It is its own where it is above ten times all of them.
+    Times at which a mode may only follow others are left out: products A_p A_q with |p − q| ≤ k ≤ p + q drive it (on
+    the circle only those of the two ends), so that a mode which is stable by itself grows as fast as both together. It
+    is its own where it is above ten times all of them.
 
     amplitudes: (T, K) from `mode_amplitudes`. times: (T,); lower, upper: those of `growth_window`; level: the
     confidence of the intervals.
@@ -165,15 +166,12 @@ def growth_rates(
 
 
 def _driven(amplitudes: FloatArray) -> BoolArray:
-    """Where a mode may only follow two others: it is not above ten times A_p A_q for all p ± q = k."""
-    orders = np.arange(amplitudes.shape[1])
+    """Where a mode may only follow two others: it is not above ten times A_p A_q for all |p − q| ≤ k ≤ p + q."""
+    orders = 1 + np.arange(amplitudes.shape[1])
     products = amplitudes[:, :, None] * amplitudes[:, None, :]
-    strongest = np.zeros_like(amplitudes)
-    for place in orders:  # mode place + 1, of modes p + 1 and q + 1
-        first, second = np.meshgrid(orders, orders, indexing="ij")
-        meet = (first + second + 1 == place) | (np.abs(first - second) == place + 1)
-        strongest[:, place] = np.max(products[:, meet], axis=1, initial=0.0)
-    return ~(amplitudes > _OWN * strongest)
+    apart, together = np.abs(orders[:, None] - orders), orders[:, None] + orders
+    strongest = [np.max(products[:, (apart <= k) & (k <= together)], axis=1, initial=0.0) for k in orders]
+    return ~(amplitudes > _OWN * np.reshape(strongest, amplitudes.T.shape).T)
 
 
 def _harmonic(degree: int, order: int, polar: FloatArray, azimuth: FloatArray) -> "np.ndarray":

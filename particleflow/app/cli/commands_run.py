@@ -13,6 +13,7 @@ from cyclopts import Parameter
 from particleflow._support.text import plural
 from particleflow.app.cli.closing_lines import closing_lines
 from particleflow.app.cli.console import Meter, RunMeter, note, result, result_json
+from particleflow.app.cli.job_submission import submit_run
 from particleflow.app.cli.options import (
     AllowCode,
     Device,
@@ -28,7 +29,6 @@ from particleflow.app.cli.options import (
     computing_options,
 )
 from particleflow.app.cli.signal_thread import INTERRUPTED
-from particleflow.app.cli.submit_run import submit_run
 from particleflow.errors import ResumedElsewhere, UserError
 from particleflow.trajectory.status import Status
 

@@ -11,6 +11,7 @@ from cyclopts.validators import Number
 
 from particleflow.app.cli.commands_run import note_chosen
 from particleflow.app.cli.console import Meter, note, result, result_json
+from particleflow.app.cli.job_submission import submit_job
 from particleflow.app.cli.options import (
     AllowCode,
     Device,
@@ -67,6 +68,7 @@ def sweep(
     from particleflow.app.scenario import scenario as scenarios
     from particleflow.app.sweep import new_sweep, plan_groups, plan_sweep
     from particleflow.app.sweep.local_workers import shares_of
+    from particleflow.app.sweep.slurm import sweep_script
 
     asked = slurm.sbatch_options(_TASKS if workers is None else max(1, workers))
     workers = _TASKS if asked is not None and workers is None else workers
@@ -85,7 +87,8 @@ def sweep(
     if workers is not None:
         options = computing_options(device, native, devices, allow_code=allow_code)
         if asked is not None:
-            return _submit(manifest.folder, asked, options, dry_run=slurm.dry_run, quiet=quiet)
+            script = sweep_script(manifest.folder, asked, options)
+            return submit_job(manifest.folder, script, "work", dry_run=slurm.dry_run, quiet=quiet)
         if workers == 0:
             command = " ".join(["particleflow work", str(manifest.folder), *options])
             note(f"Nothing is run yet. `{command}` starts a worker; start any number, anywhere.", quiet=quiet)
@@ -94,25 +97,6 @@ def sweep(
         _share(manifest.folder, workers, options, quiet=quiet)
     with manifest.locked():
         return _run_and_report(plan, manifest, retry_failed=False, json=json, quiet=quiet)
-
-
-def _submit(folder: Path, asked: list[str], options: list[str], *, dry_run: bool, quiet: bool) -> int:
-    """Write the job script of a sweep and submit it, or print it; returns an exit code."""
-    from particleflow.app.sweep.slurm import submit, sweep_script, write_job_script
-
-    path = write_job_script(folder, sweep_script(folder, asked, options))
-    if dry_run:
-        result(path.read_text(encoding="utf-8").rstrip())
-        note(f"Nothing is submitted; `sbatch {path}` does it.", quiet=quiet)
-        return 0
-    job = submit(path)
-    note(
-        f"Submitted as job {job}. `particleflow info {folder}` and `squeue --job {job}` show how far it is, "
-        f"`scancel {job}` stops it, and `sbatch {path}` goes on.",
-        quiet=quiet,
-    )
-    result(str(folder))
-    return 0
 
 
 def _share(folder: Path, workers: int, options: list[str], *, quiet: bool) -> None:

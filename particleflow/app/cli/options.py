@@ -67,7 +67,7 @@ Devices = Annotated[
     int | None,
     Parameter(
         help="How many devices of this machine share the particles of a run, or the runs of a sweep; no stored number "
-        "depends on how many. If left out, one of JAX's choice."
+        "depends on how many. If left out, one of JAX's choice, whose last digits may differ."
     ),
 ]
 Native = Annotated[

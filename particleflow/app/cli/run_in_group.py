@@ -24,7 +24,7 @@ def run_in_group(
     """
     from particleflow.app.runs.driver import has_ended, new_run_folder
     from particleflow.simulation.processes import check_alike, condition_of_first
-    from particleflow.simulation.simulate import accompany
+    from particleflow.simulation.simulate import run_unrecorded
 
     code, used = 0, folder
     with joined(group) as watch:
@@ -37,7 +37,7 @@ def run_in_group(
         if ended:
             pass
         elif not first:
-            accompany(planned.setup.plan, lambda _: watch.window())
+            run_unrecorded(planned.setup.plan, lambda _: watch.window())
         else:
             place = nullcontext(folder) if planned.resumed else new_run_folder(planned, folder)
             with place as used:

@@ -2,7 +2,7 @@
 
     path = write_job_script(folder, sweep_script(folder, ["--array=0-7", "--time=01:00:00"], options=[]))
     path = write_job_script(folder, run_script(folder, ["--ntasks=4"], options=[]))
-    job = submit(path)
+    job = submit(path, "work")
 
 The script is a file that a person can read and change. A job that is preempted, requeued or cancelled loses little: a
 task of a sweep claims runs like any other worker when it starts again, and a run goes on from its last window.
@@ -80,7 +80,7 @@ def write_job_script(folder: Path, text: str) -> Path:
     return path
 
 
-def submit(path: Path, without: str = "work") -> str:
+def submit(path: Path, without: str) -> str:
     """Submit a script by sbatch and return the number of its job; `without` is the command that does not need Slurm."""
     try:
         done = subprocess.run(["sbatch", "--parsable", str(path)], capture_output=True, text=True, check=False)

@@ -4,6 +4,7 @@ from typing import Any
 
 import jax
 
+from particleflow._support.default_device import default_device
 from particleflow.errors import ArgumentError, whole_number
 
 
@@ -25,8 +26,7 @@ def local_devices(count: Any) -> tuple[Any, ...] | None:
     if count is None:
         return None
     wanted = whole_number(count, "devices")
-    default = jax.config.jax_default_device  # pyright: ignore[reportAttributeAccessIssue]
-    there = jax.local_devices(backend=None if default is None else default.platform)
+    there = jax.local_devices(backend=default_device().platform)
     if wanted > len(there):
         kind, are = there[0].platform, "is 1" if len(there) == 1 else f"are {len(there)}"
         advice = f"; with XLA_FLAGS=--xla_force_host_platform_device_count={wanted} the processor counts as so many"
